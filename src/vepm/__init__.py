@@ -1,1 +1,6 @@
-"""Variational edge partition models."""
+"""Variational edge partition models: supervised learning on graphs that finds communities."""
+
+from vepm.nn import VEPM
+
+__version__ = "0.1.0"
+__all__ = ["VEPM", "__version__"]

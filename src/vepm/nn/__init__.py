@@ -1,0 +1,28 @@
+"""The model, one room per box of the paper's drawing."""
+
+from vepm.nn.aggregation import Adjacency, aggregate, edge_dot
+from vepm.nn.bank import CommunityBank
+from vepm.nn.composer import GraphComposer, NodeComposer
+from vepm.nn.convolution import GCNConv, GINConv
+from vepm.nn.distributions import draw
+from vepm.nn.encoder import CommunityEncoder
+from vepm.nn.model import VEPM, Prediction, VEPMOutput
+from vepm.nn.partitioner import EdgePartitioner, segment_sizes
+
+__all__ = [
+    "VEPM",
+    "Adjacency",
+    "CommunityBank",
+    "CommunityEncoder",
+    "EdgePartitioner",
+    "GCNConv",
+    "GINConv",
+    "GraphComposer",
+    "NodeComposer",
+    "Prediction",
+    "VEPMOutput",
+    "aggregate",
+    "draw",
+    "edge_dot",
+    "segment_sizes",
+]

@@ -1,0 +1,68 @@
+"""Third box: one small GNN per metacommunity, each on its own share of the edges."""
+
+import torch
+from torch import Tensor, nn
+
+from vepm.nn.aggregation import EdgeIndex, as_adjacency
+from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, convolution, propagation
+
+
+class CommunityBank(nn.Module):
+    r"""K community-specific GNNs, run as one.
+
+    .. math:: H^{(k)} = \mathrm{GNN}^{(k)}_\theta(X^*, A^{(k)})
+
+    Args:
+        in_channels: Width of the input :math:`X^*`.
+        hidden_channels: Total width H; each community gets H/K of it, rounded down.
+        num_metacommunities: Number of communities K.
+        num_layers: Convolutions per community.
+        conv: ``"gcn"`` or ``"gin"``.
+        normalize: How shares become message weights; see
+            :func:`vepm.nn.convolution.propagation`.
+        dropout: Dropout of each layer's input.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_metacommunities: int,
+        *,
+        num_layers: int = 1,
+        conv: str = "gcn",
+        normalize: str = "community",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if hidden_channels < num_metacommunities:
+            raise ValueError(
+                f"hidden_channels ({hidden_channels}) must be at least num_metacommunities "
+                f"({num_metacommunities}): every community needs a channel"
+            )
+        if normalize not in NORMALIZATIONS:
+            raise ValueError(
+                f"normalize must be one of {', '.join(NORMALIZATIONS)}, got {normalize!r}"
+            )
+        width = hidden_channels // num_metacommunities
+        self.out_channels = width * num_metacommunities
+        self.normalize = normalize
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            convolution(conv, width if i else in_channels, width, num_metacommunities)
+            for i in range(num_layers)
+        )
+        self.norms = nn.ModuleList(
+            CommunityNorm(width, num_metacommunities) if conv == "gin" else nn.Identity()
+            for _ in range(num_layers)
+        )
+
+    def forward(self, x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> list[Tensor]:
+        """Embeddings [N, K, H/K] after each layer, from input [N, F] and shares [E, K]."""
+        edges = as_adjacency(edge_index, x.size(0))
+        weights = propagation(edges, edge_weight, self.normalize)
+        states = []
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = torch.relu(norm(layer(self.dropout(x), edges, weights)))
+            states.append(x)
+        return states

@@ -1,0 +1,132 @@
+"""Fourth box: merge what the communities say into one prediction."""
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import global_add_pool, global_mean_pool
+
+from vepm.nn.aggregation import EdgeIndex, as_adjacency
+from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+
+COMPOSERS = ("gnn", "fc")
+POOLINGS = ("sum", "mean")
+READOUTS = ("jumping", "last")
+
+
+class NodeComposer(nn.Module):
+    r"""Class scores of every node.
+
+    .. math:: H_V = \mathrm{GNN}_\theta(\Vert_k H^{(k)}, A)
+
+    Args:
+        in_channels: Width of the concatenated community embeddings.
+        out_channels: Number of classes.
+        kind: ``"gnn"`` as above, ``"fc"`` for one linear layer that ignores the graph.
+        num_layers: Convolutions, the last of which gives the scores.
+        conv: ``"gcn"`` or ``"gin"``.
+        dropout: Dropout of each layer's input.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        kind: str = "gnn",
+        num_layers: int = 1,
+        conv: str = "gcn",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.conv = conv
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(in_channels, out_channels) if kind == "fc" else None
+        widths = [*[in_channels] * (0 if kind == "fc" else num_layers), out_channels]
+        self.layers = nn.ModuleList(
+            convolution(conv, wide, narrow) for wide, narrow in itertools.pairwise(widths)
+        )
+
+    def forward(self, h: Tensor, edge_index: EdgeIndex) -> Tensor:
+        """Scores [N, classes] from concatenated embeddings [N, H]."""
+        if self.dense is not None:
+            scores: Tensor = self.dense(self.dropout(h))
+            return scores
+        edges = as_adjacency(edge_index, h.size(0))
+        weights = plain_propagation(edges, h, self.conv)
+        for i, layer in enumerate(self.layers):
+            h = layer(self.dropout(torch.relu(h) if i else h), edges, weights).squeeze(1)
+        return h
+
+
+class GraphComposer(nn.Module):
+    r"""Embedding of every graph, from GIN layers over the plain graph and pooling.
+
+    Args:
+        in_channels: Width of the concatenated community embeddings.
+        skip_channels: Widths of earlier node states that the jumping-knowledge readout reads
+            too.
+        out_channels: Number of classes.
+        kind: ``"gnn"``, or ``"fc"`` for one linear layer that ignores the graph.
+        num_layers: Convolutions.
+        conv: ``"gcn"`` or ``"gin"``.
+        pooling: ``"sum"`` or ``"mean"`` over the nodes of a graph.
+        readout: ``"jumping"`` adds up a linear reading of every layer's pooled state, as GIN
+            does; ``"last"`` reads the last only.
+        dropout: Dropout of each reading.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        skip_channels: list[int],
+        out_channels: int,
+        *,
+        kind: str = "gnn",
+        num_layers: int = 2,
+        conv: str = "gin",
+        pooling: str = "sum",
+        readout: str = "jumping",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.conv = conv
+        self.pool = global_add_pool if pooling == "sum" else global_mean_pool
+        self.dense = nn.Linear(in_channels, in_channels) if kind == "fc" else None
+        depth = 0 if kind == "fc" else num_layers
+        self.layers = nn.ModuleList(
+            convolution(conv, in_channels, in_channels) for _ in range(depth)
+        )
+        self.norms = nn.ModuleList(CommunityNorm(in_channels, 1) for _ in range(depth))
+        composed = [in_channels] * (depth + (kind == "fc"))
+        read = [*skip_channels, *composed] if readout == "jumping" else composed[-1:]
+        self.readings = nn.ModuleList(nn.Linear(width, out_channels) for width in read)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        h: Tensor,
+        edge_index: EdgeIndex,
+        skips: list[Tensor],
+        batch: Tensor,
+        num_graphs: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Scores [G, classes] and the pooled state they are read from [G, sum of widths]."""
+        states = [*skips, *self._compose(h, edge_index)]
+        pooled = [self.pool(s, batch, num_graphs) for s in states[-len(self.readings) :]]
+        scores = sum(
+            self.dropout(read(state)) for read, state in zip(self.readings, pooled, strict=True)
+        )
+        assert isinstance(scores, Tensor)
+        return scores, torch.cat(pooled, dim=1)
+
+    def _compose(self, h: Tensor, edge_index: EdgeIndex) -> list[Tensor]:
+        if self.dense is not None:
+            return [torch.relu(self.dense(h))]
+        edges = as_adjacency(edge_index, h.size(0))
+        weights = plain_propagation(edges, h, self.conv)
+        states = []
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            h = torch.relu(norm(layer(h, edges, weights).squeeze(1)))
+            states.append(h)
+        return states

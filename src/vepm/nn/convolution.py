@@ -1,0 +1,168 @@
+"""Graph convolutions that run K communities side by side; with K = 1 they are GCN and GIN."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vepm.nn.aggregation import Adjacency, aggregate
+
+CONVOLUTIONS = ("gcn", "gin")
+NORMALIZATIONS = ("none", "graph", "community", "neighbours")
+NEIGHBOUR_TEMPERATURE = 0.5
+
+
+class Propagation(NamedTuple):
+    """Weights with which one step of message passing sums neighbours and the node itself."""
+
+    edge: Tensor
+    """Weight of each edge in each community [E, K]."""
+    loop: Tensor
+    """Weight of each node's own features in each community [N, K]."""
+
+
+def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:
+    r"""Turn shares of edges into weights of message passing.
+
+    Args:
+        edges: The graph.
+        edge_weight: Share of each edge in each community [E, K].
+        normalize: ``"none"`` sums the shares as they are (GIN). ``"community"`` is GCN's
+            :math:`D^{-1/2} (A + I) D^{-1/2}` of each :math:`A^{(k)}` on its own, so every
+            community speaks equally loudly at every node. ``"graph"`` takes the degrees of the
+            whole graph, so a node hears most from the communities that hold most of its edges.
+            ``"neighbours"`` is a softmax over the shares of a node's edges and its own
+            loop.
+    """
+    ones = edge_weight.new_ones(edges.num_nodes, edge_weight.size(1))
+    if normalize == "none":
+        return Propagation(edge_weight, ones)
+    if normalize == "neighbours":
+        edge = torch.exp(edge_weight / NEIGHBOUR_TEMPERATURE)
+        loop = math.exp(1 / NEIGHBOUR_TEMPERATURE) * ones
+        total = loop + edges.sum_at_target(edge)
+        return Propagation(edge / total[edges.target], loop / total)
+    mass = edge_weight if normalize == "community" else torch.ones_like(edge_weight)
+    scale = (edges.sum_at_target(mass) + 1).rsqrt()
+    return Propagation(edge_weight * scale[edges.source] * scale[edges.target], scale * scale)
+
+
+def plain_propagation(edges: Adjacency, x: Tensor, conv: str) -> Propagation:
+    """Message passing over the graph as it stands, one head: what GCN and GIN do."""
+    weight = x.new_ones(edges.source.numel(), 1)
+    return propagation(edges, weight, "graph" if conv == "gcn" else "none")
+
+
+class CommunityLinear(nn.Module):
+    """K linear maps side by side.
+
+    Args:
+        in_channels: Input width of each map.
+        out_channels: Output width of each map.
+        heads: Number of maps K.
+        bias: Whether to add a bias.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(heads, out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform weights, zero bias, as PyG's convolutions."""
+        _, fan_in, fan_out = self.weight.shape
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [N, in] (the same input to every head) or [N, K, in] to [N, K, out]."""
+        heads, width, out = self.weight.shape
+        if x.dim() == 2:
+            shared = self.weight.transpose(0, 1).reshape(width, heads * out)
+            y = (x @ shared).view(x.size(0), heads, out)
+        elif heads == 1:
+            y = (x[:, 0] @ self.weight[0])[:, None]
+        else:
+            y = torch.einsum("nki,kio->nko", x, self.weight)
+        return y if self.bias is None else y + self.bias
+
+
+class CommunityNorm(nn.Module):
+    """Batch normalisation of [N, K, D], every channel of every community on its own."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(channels * heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise; a lone node has no spread, so it is measured against running values."""
+        norm, flat = self.norm, x.flatten(1)
+        if self.training and x.size(0) < 2:
+            y = nn.functional.batch_norm(
+                flat, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
+            )
+        else:
+            y = norm(flat)
+        return y.view_as(x)
+
+
+class GCNConv(nn.Module):
+    r"""K graph convolutions :math:`H^{(k)} = \hat A^{(k)} X W^{(k)} + b^{(k)}`.
+
+    Args:
+        in_channels: Input width.
+        out_channels: Output width of each head.
+        heads: Number of communities K.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int = 1) -> None:
+        super().__init__()
+        self.linear = CommunityLinear(in_channels, out_channels, heads, bias=False)
+        self.bias = nn.Parameter(torch.zeros(heads, out_channels))
+
+    def forward(self, x: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
+        """Map [N, in] or [N, K, in] to [N, K, out]."""
+        h = self.linear(x)
+        return aggregate(h, edges, weights.edge) + weights.loop[..., None] * h + self.bias
+
+
+class GINConv(nn.Module):
+    r"""K edge-weighted graph isomorphism layers
+    :math:`H^{(k)} = \mathrm{MLP}^{(k)}((1 + \epsilon_k) X + A^{(k)} X)`.
+
+    The first map of the MLP is applied before the sum over neighbours, which is the same
+    (both are linear) and sums H/K numbers per edge and community instead of the input width.
+
+    Args:
+        in_channels: Input width.
+        out_channels: Output width of each head, also the width inside its MLP.
+        heads: Number of communities K.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int = 1) -> None:
+        super().__init__()
+        self.eps = nn.Parameter(torch.zeros(heads))
+        self.first = CommunityLinear(in_channels, out_channels, heads, bias=False)
+        self.bias = nn.Parameter(torch.zeros(heads, out_channels))
+        self.norm = CommunityNorm(out_channels, heads)
+        self.second = CommunityLinear(out_channels, out_channels, heads)
+
+    def forward(self, x: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
+        """Map [N, in] or [N, K, in] to [N, K, out]."""
+        h = self.first(x)
+        own = ((1 + self.eps) * weights.loop)[..., None] * h
+        summed = aggregate(h, edges, weights.edge) + own + self.bias
+        hidden: Tensor = self.second(torch.relu(self.norm(summed)))
+        return hidden
+
+
+def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) -> nn.Module:
+    """Build a layer by name: ``"gcn"`` or ``"gin"``."""
+    if conv not in CONVOLUTIONS:
+        raise ValueError(f"conv must be one of {', '.join(CONVOLUTIONS)}, got {conv!r}")
+    layer = GCNConv if conv == "gcn" else GINConv
+    return layer(in_channels, out_channels, heads)

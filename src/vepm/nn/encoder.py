@@ -1,0 +1,79 @@
+"""First box: how strongly each node belongs to each community, with uncertainty."""
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Weibull
+
+from vepm.nn.aggregation import EdgeIndex, as_adjacency
+from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+
+SHAPES = ("entry", "node")
+
+# Samples go as (-log u)^(1/shape): below this bound they span too many orders of magnitude
+# for single precision.
+SMALLEST_SHAPE = 0.3
+SMALLEST_SCALE = 1e-6
+# A shape near 2 starts with little noise; a small scale starts with few expected edges.
+SHAPE_OFFSET = 1.5
+SCALE_OFFSET = -2.0
+
+
+class CommunityEncoder(nn.Module):
+    r"""Weibull posterior of the affiliations, :math:`q(Z \mid A, X)`.
+
+    .. math:: K \,\Vert\, \Lambda = \mathrm{GNN}_\phi(X, A)
+
+    Args:
+        in_channels: Width of the node features.
+        num_communities: Number of communities C.
+        hidden_channels: Width of the hidden layers.
+        num_layers: Number of graph convolutions.
+        conv: ``"gcn"`` or ``"gin"``.
+        shape: ``"entry"`` learns a Weibull shape per node and community, ``"node"`` one per
+            node.
+        batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
+        dropout: Dropout of hidden layers; noise here also invites collapse.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_communities: int,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        conv: str = "gcn",
+        shape: str = "entry",
+        batch_norm: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if shape not in SHAPES:
+            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
+        self.conv = conv
+        self.num_communities = num_communities
+        out_channels = 2 * num_communities if shape == "entry" else num_communities + 1
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        self.layers = nn.ModuleList(
+            convolution(conv, wide, narrow) for wide, narrow in itertools.pairwise(widths)
+        )
+        self.norms = nn.ModuleList(
+            CommunityNorm(hidden_channels, 1) if batch_norm else nn.Identity()
+            for _ in range(num_layers - 1)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, edge_index: EdgeIndex) -> Weibull:
+        """Posterior over affiliations [N, C] given features [N, F] and edges."""
+        edges = as_adjacency(edge_index, x.size(0))
+        weights = plain_propagation(edges, x, self.conv)
+        h = x
+        for layer, norm in zip(self.layers[:-1], self.norms, strict=True):
+            h = self.dropout(torch.relu(norm(layer(h, edges, weights))))
+        h = self.layers[-1](h, edges, weights).squeeze(1)
+        scale = nn.functional.softplus(h[:, : self.num_communities] + SCALE_OFFSET)
+        shape = nn.functional.softplus(h[:, self.num_communities :] + SHAPE_OFFSET)
+        shape = (shape + SMALLEST_SHAPE).expand_as(scale)
+        return Weibull(scale + SMALLEST_SCALE, shape, validate_args=False)

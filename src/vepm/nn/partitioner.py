@@ -1,0 +1,128 @@
+"""Second box: split every edge among the metacommunities that explain it."""
+
+import torch
+from torch import Tensor, nn
+
+from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency, edge_dot
+
+PARTITIONS = ("learned", "even", "random")
+
+
+def segment_sizes(num_communities: int, num_metacommunities: int) -> list[int]:
+    """Sizes of the consecutive segments; they differ by at most one.
+
+    Example:
+        >>> segment_sizes(10, 4)
+        [3, 3, 2, 2]
+    """
+    if not 1 <= num_metacommunities <= num_communities:
+        raise ValueError(
+            f"num_metacommunities must be between 1 and num_communities ({num_communities}), "
+            f"got {num_metacommunities}: a metacommunity is a group of at least one community"
+        )
+    size, larger = divmod(num_communities, num_metacommunities)
+    return [size + (k < larger) for k in range(num_metacommunities)]
+
+
+def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
+    """Fold communities [N, C] into metacommunities [N, K, max size], padded with zeros."""
+    sizes = segment_sizes(z.size(1), num_metacommunities)
+    if sizes[0] == sizes[-1]:
+        return z.view(z.size(0), num_metacommunities, sizes[0])
+    return torch.stack(
+        [nn.functional.pad(part, (0, sizes[0] - part.size(1))) for part in z.split(sizes, dim=1)],
+        dim=1,
+    )
+
+
+class EdgePartitioner(nn.Module):
+    r"""Share of each edge that runs through each metacommunity; shares of an edge sum to one.
+
+    .. math:: A^{(k)}_{ij} = A_{ij} \cdot \mathrm{softmax}_k \Big( \tfrac{1}{\tau}
+              \sum_{c \in k} \gamma_c z_{ic} z_{jc} \Big)
+
+    Args:
+        num_metacommunities: Number of shares K; communities are grouped in K consecutive
+            segments.
+        temperature: Sharpness :math:`\tau`; low is close to a hard assignment, high to an
+            even one.
+        scheme: ``"learned"`` as above; ``"even"`` gives 1/K to each; ``"random"`` draws rates
+            from U(0, 100) once and for all, whatever Z says.
+
+    Example:
+        >>> z = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+        >>> partition = EdgePartitioner(num_metacommunities=2, temperature=0.1)
+        >>> partition(z, torch.ones(2), torch.tensor([[0, 1], [1, 0]])).round(decimals=2)
+        tensor([[1., 0.],
+                [1., 0.]])
+    """
+
+    def __init__(
+        self, num_metacommunities: int, temperature: float = 1.0, scheme: str = "learned"
+    ) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        if scheme not in PARTITIONS:
+            raise ValueError(f"scheme must be one of {', '.join(PARTITIONS)}, got {scheme!r}")
+        self.num_metacommunities = num_metacommunities
+        self.temperature = temperature
+        self.scheme = scheme
+
+    def rates(self, z: Tensor, activation: Tensor, edge_index: EdgeIndex) -> Tensor:
+        """Rate of interaction of the two ends of each edge in each metacommunity [E, K]."""
+        heads = self.num_metacommunities
+        edges = as_adjacency(edge_index, z.size(0))
+        return edge_dot(stack_segments(z * activation, heads), stack_segments(z, heads), edges)
+
+    def forward(
+        self,
+        z: Tensor,
+        activation: Tensor,
+        edge_index: EdgeIndex,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        """Split every edge.
+
+        Args:
+            z: Affiliations [N, C].
+            activation: Positive community activations [C].
+            edge_index: Edges [2, E] or an ``Adjacency``.
+            batch: Graph of each node [N]; only the random scheme looks at it.
+
+        Returns:
+            Shares [E, K] in the order of ``edge_index``.
+        """
+        edges = as_adjacency(edge_index, z.size(0))
+        if self.scheme == "even":
+            share = 1 / self.num_metacommunities
+            return z.new_full((edges.source.numel(), self.num_metacommunities), share)
+        if self.scheme == "random":
+            draws = _fixed_uniform(edges, batch, self.num_metacommunities).to(z.dtype)
+            return torch.softmax(100 * draws / self.temperature, dim=-1)
+        return torch.softmax(self.rates(z, activation, edges) / self.temperature, dim=-1)
+
+
+def _fixed_uniform(edges: Adjacency, batch: Tensor | None, heads: int) -> Tensor:
+    """U(0, 1) draws [E, K] that depend only on an edge's place in its own graph.
+
+    A counter-based generator: the same edge gets the same draws in every epoch, in both
+    directions and in whatever batch its graph lands, with nothing to store.
+    """
+    source, target = edges.source, edges.target
+    if batch is None:
+        batch = source.new_zeros(edges.num_nodes)
+    counts = torch.bincount(batch)
+    start = (counts.cumsum(0) - counts)[batch[source]]
+    low, high = torch.minimum(source, target) - start, torch.maximum(source, target) - start
+    state = _mix(_mix(_mix(counts[batch[source]]) + low) + high)[:, None]
+    state = _mix(state + torch.arange(heads, device=state.device))
+    return (state & (2**53 - 1)).double() / 2**53
+
+
+def _mix(state: Tensor) -> Tensor:
+    """Scramble 64-bit integers so that neighbours in the input are unrelated in the output."""
+    state = state + 0x1E3779B97F4A7C15
+    state = (state ^ ((state >> 30) & (2**34 - 1))) * 0x3F58476D1CE4E5B9
+    state = (state ^ ((state >> 27) & (2**37 - 1))) * 0x14D049BB133111EB
+    return state ^ ((state >> 31) & (2**33 - 1))
