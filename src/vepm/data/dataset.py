@@ -1,0 +1,87 @@
+"""The one shape in which every graph reaches a model."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.errors import InputError
+
+Task = Literal["node", "graph"]
+Masks = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Graphs, checked and in canonical form, with the names behind the numbers.
+
+    Every graph has ``x`` float32 [N, F]; ``edge_index`` int64 [2, E] with both directions of every
+    edge, no self-loops, no duplicates, sorted by destination and then source; ``y`` int64, [N] for
+    node tasks and [1] for graph tasks, -1 where unlabelled. Graphs of node tasks also have boolean
+    ``train_mask``, ``val_mask`` and ``test_mask`` [N], which only ever cover labelled nodes.
+
+    Args:
+        name: what to call the dataset in reports.
+        task: ``"node"`` (one graph, labels on nodes) or ``"graph"`` (labels on graphs).
+        graphs: the graphs; exactly one for node tasks.
+        num_classes: number of classes; 0 where there are no labels.
+        class_names: the label behind each class index.
+        feature_names: the name of each feature column, if known.
+        node_names: the id of each node, per graph, if known.
+        graph_names: the id of each graph, if known.
+        folds: published (train, test) index pairs over the graphs.
+        splits: (train, val, test) boolean masks, over nodes for node tasks and over graphs for
+            graph tasks; for node sets with several published splits, the graph's own masks are
+            those of the first.
+        source: where the data came from, in words.
+
+    Example:
+        >>> from vepm.data import load
+        >>> dataset = load("KarateClub")
+        >>> dataset.task, dataset.num_classes, dataset.graphs[0].num_nodes
+        ('node', 4, 34)
+    """
+
+    name: str
+    task: Task
+    graphs: list[Data]
+    num_classes: int
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None = None
+    node_names: tuple[tuple[str, ...], ...] | None = None
+    graph_names: tuple[str, ...] | None = None
+    folds: tuple[tuple[Tensor, Tensor], ...] | None = None
+    splits: tuple[Masks, ...] | None = None
+    source: str = ""
+
+    @property
+    def num_features(self) -> int:
+        """Number of feature columns."""
+        return int(self.graphs[0].x.size(1))
+
+
+def require_labels(dataset: Dataset) -> None:
+    """Refuse a dataset that no classifier can learn from.
+
+    Args:
+        dataset: what a classifier is about to be fitted on.
+
+    Raises:
+        InputError: if nothing is labelled, or all labels are of one class.
+
+    Example:
+        >>> from vepm.data import load, require_labels
+        >>> require_labels(load("KarateClub"))
+    """
+    what = "node" if dataset.task == "node" else "graph"
+    if dataset.num_classes == 0:
+        raise InputError(
+            f"{dataset.name}: no {what} has a label; classification needs labels "
+            "(-1 and empty cells mean unlabelled), or detect communities instead"
+        )
+    if dataset.num_classes == 1:
+        raise InputError(
+            f"{dataset.name}: every labelled {what} is of class '{dataset.class_names[0]}'; "
+            "classification needs at least two classes (-1 means unlabelled, never a class)"
+        )

@@ -1,0 +1,183 @@
+"""The datasets known by name."""
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vepm.data.bundled import digits, digits_graphs, karate_club
+from vepm.data.dataset import Dataset, Task
+from vepm.data.generate import planted_graph
+from vepm.data.planetoid import load_planetoid, planetoid_files
+from vepm.data.raw import RawFiles, default_root
+from vepm.data.tu import Features, load_tu, tu_files
+from vepm.data.wikics import WIKICS_FILES, load_wikics
+from vepm.errors import InputError
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A line of the list of datasets.
+
+    Args:
+        name: what :func:`load` takes.
+        task: ``"node"`` or ``"graph"``.
+        source: who publishes it.
+        description: what it is, in a line.
+        available: whether it can be loaded now without a network.
+    """
+
+    name: str
+    task: Task
+    source: str
+    description: str
+    available: bool
+
+
+@dataclass(frozen=True)
+class _Entry:
+    task: Task
+    source: str
+    description: str
+    load: Callable[[Path], Dataset]
+    files: RawFiles | None = None
+    load_degrees: Callable[[Path], Dataset] | None = None
+
+
+def _planetoid(name: str, description: str) -> _Entry:
+    return _Entry(
+        task="node",
+        source="Planetoid",
+        description=description,
+        load=lambda root: load_planetoid(name, root),
+        files=planetoid_files(name),
+    )
+
+
+def _tu(name: str, features: Features, description: str) -> _Entry:
+    return _Entry(
+        task="graph",
+        source="TU collection",
+        description=description,
+        load=lambda root: load_tu(name, root, features),
+        files=tu_files(name, features),
+        load_degrees=None
+        if features == "labels"
+        else lambda root: load_tu(name, root, features, degrees=True),
+    )
+
+
+_ENTRIES: dict[str, _Entry] = {
+    "digits": _Entry(
+        "node",
+        "scikit-learn",
+        "1,797 handwritten digits, 10 nearest neighbours",
+        lambda _: digits(),
+    ),
+    "digits-graphs": _Entry(
+        "graph", "scikit-learn", "600 handwritten digits as grid graphs", lambda _: digits_graphs()
+    ),
+    "KarateClub": _Entry("node", "PyG", "34 members of a karate club", lambda _: karate_club()),
+    "planted": _Entry(
+        "node",
+        "generated",
+        "1,000 nodes in 8 overlapping communities, drawn from the model",
+        lambda _: planted_graph(seed=0),
+    ),
+    "Cora": _planetoid("Cora", "2,708 machine-learning papers in 7 fields"),
+    "CiteSeer": _planetoid("CiteSeer", "3,327 computer-science papers in 6 fields"),
+    "PubMed": _planetoid("PubMed", "19,717 papers on 3 kinds of diabetes"),
+    "WikiCS": _Entry(
+        "node",
+        "WikiCS",
+        "11,701 Wikipedia articles in 10 fields, 20 splits",
+        load_wikics,
+        WIKICS_FILES,
+    ),
+    "MUTAG": _tu("MUTAG", "labels", "188 compounds, mutagenic or not"),
+    "PTC": _tu("PTC", "labels", "344 compounds, carcinogenic or not (the variant GIN used)"),
+    "PTC_MR": _tu("PTC_MR", "labels", "344 compounds, carcinogenic to male rats or not"),
+    "NCI1": _tu("NCI1", "labels", "4,110 compounds, active against lung cancer or not"),
+    "PROTEINS": _tu("PROTEINS", "labels", "1,113 proteins, enzymes or not"),
+    "IMDB-BINARY": _tu("IMDB-BINARY", "degrees", "1,000 actors' networks in 2 genres"),
+    "IMDB-MULTI": _tu("IMDB-MULTI", "degrees", "1,500 actors' networks in 3 genres"),
+    "REDDIT-BINARY": _tu("REDDIT-BINARY", "constant", "2,000 discussions of 2 kinds"),
+    "REDDIT-MULTI-5K": _tu("REDDIT-MULTI-5K", "constant", "4,999 discussions in 5 forums"),
+}
+
+_ALIASES = {
+    "IMDB-B": "IMDB-BINARY",
+    "IMDB-M": "IMDB-MULTI",
+    "RDT-B": "REDDIT-BINARY",
+    "RDT-M": "REDDIT-MULTI-5K",
+}
+
+_BY_LOWER_NAME = {name.lower(): name for name in _ENTRIES} | {
+    alias.lower(): name for alias, name in _ALIASES.items()
+}
+
+
+def load(
+    name: str, root: str | os.PathLike[str] | None = None, *, degrees: bool = False
+) -> Dataset:
+    """Load a dataset by its name; :func:`datasets` lists them.
+
+    Raw files are read as they are: nothing is written beside them, so the root may be read-only.
+    Missing ones are downloaded if there is a network.
+
+    Args:
+        name: the name, in any case; also Citeseer, Pubmed, IMDB-B, IMDB-M, RDT-B, RDT-M.
+        root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
+            VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
+        degrees: for the REDDIT sets, one-hot degrees as features in place of a constant (the IMDB
+            sets have them in any case).
+
+    Raises:
+        InputError: if the name is unknown, or files are missing or not what they should be.
+
+    Example:
+        >>> from vepm.data import load
+        >>> load("digits").graphs[0].num_nodes
+        1797
+    """
+    entry = _ENTRIES[_resolve(name)]
+    place = default_root() if root is None else Path(root).expanduser()
+    if not degrees:
+        return entry.load(place)
+    if entry.load_degrees is None:
+        raise InputError(f"{name}: has features of its own; degrees=True is for REDDIT sets")
+    return entry.load_degrees(place)
+
+
+def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
+    """What can be loaded by name, and whether it is there already.
+
+    Args:
+        root: as for :func:`load`.
+
+    Example:
+        >>> from vepm.data import datasets
+        >>> [info.name for info in datasets()][:4]
+        ['digits', 'digits-graphs', 'KarateClub', 'planted']
+    """
+    place = default_root() if root is None else Path(root).expanduser()
+    return [
+        DatasetInfo(
+            name=name,
+            task=entry.task,
+            source=entry.source,
+            description=entry.description,
+            available=entry.files is None or not entry.files.missing(place),
+        )
+        for name, entry in _ENTRIES.items()
+    ]
+
+
+def _resolve(name: str) -> str:
+    found = _BY_LOWER_NAME.get(str(name).lower())
+    if found is not None:
+        return found
+    close = difflib.get_close_matches(str(name).lower(), _BY_LOWER_NAME, n=1)
+    hint = f"did you mean '{_BY_LOWER_NAME[close[0]]}'? " if close else ""
+    raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
