@@ -1,0 +1,74 @@
+"""Running a method over splits and seeds."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import Protocol
+
+from vepm.data.dataset import Dataset
+from vepm.errors import InputError
+from vepm.protocols.results import RunResult
+from vepm.protocols.rules import RULES, Summary
+from vepm.protocols.splits import Split
+
+
+class Method(Protocol):
+    """Anything that can be measured: VEPM and every baseline alike."""
+
+    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
+        """Train on ``split.train``; score, and never look at, ``split.test``."""
+        ...
+
+
+Progress = Callable[[int, int, RunResult], None]
+
+
+def evaluate(
+    method: Method,
+    dataset: Dataset,
+    splits: Iterable[Split],
+    seeds: Iterable[int] = (0,),
+    progress: Progress | None = None,
+) -> list[RunResult]:
+    """Run a method on every split with every seed.
+
+    Args:
+        method: what to measure.
+        dataset: what to measure it on.
+        splits: for example those of :func:`gin_folds`.
+        seeds: of the method; the splits stay the same.
+        progress: called after each run with how many are done, how many there are, and the result.
+
+    Returns:
+        The results, splits outermost.
+
+    Example:
+        >>> from vepm.baselines import baseline
+        >>> from vepm.data import planted_graph
+        >>> from vepm.protocols import evaluate, public_split, summarise
+        >>> dataset = planted_graph(200, 2, seed=0)
+        >>> results = evaluate(baseline("gcn"), dataset, [public_split(dataset)], seeds=range(3))
+        >>> summarise(results, "validation").n
+        3
+    """
+    cells = list(product(splits, seeds))
+    results: list[RunResult] = []
+    for split, seed in cells:
+        results.append(method(dataset, split, seed))
+        if progress is not None:
+            progress(len(results), len(cells), results[-1])
+    return results
+
+
+def summarise(results: Sequence[RunResult], rule: str) -> Summary:
+    """The mean and spread of runs by a rule of :data:`RULES`; every run is one value.
+
+    Args:
+        results: runs of one method on one dataset.
+        rule: name of the selection rule.
+
+    Raises:
+        InputError: if there is no such rule, or the runs lack what it needs.
+    """
+    if rule not in RULES:
+        raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
+    return RULES[rule]([result.curve for result in results])

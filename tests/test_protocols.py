@@ -1,0 +1,256 @@
+import json
+import os
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.data.dataset import Dataset
+from vepm.errors import InputError
+from vepm.protocols import (
+    DESCRIPTIONS,
+    PROTOCOLS,
+    RULES,
+    RunResult,
+    Split,
+    capsgnn_folds,
+    choose_epoch,
+    evaluate,
+    gin_folds,
+    keep_labels,
+    labels_of,
+    public_split,
+    summarise,
+    wikics_splits,
+)
+
+
+def graph_task(labels: list[int]) -> Dataset:
+    edge_index = torch.empty(2, 0, dtype=torch.long)
+    graphs = [Data(x=torch.ones(1, 1), edge_index=edge_index, y=torch.tensor([y])) for y in labels]
+    names = tuple(str(c) for c in range(max(labels) + 1))
+    return Dataset("toy", "graph", graphs, len(names), names)
+
+
+def node_task(num_splits: int = 1) -> Dataset:
+    masks = tuple(torch.arange(6) % 3 == part for part in range(3))
+    data = Data(
+        x=torch.ones(6, 1),
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        y=torch.tensor([0, 0, 0, 1, 1, 1]),
+        train_mask=masks[0],
+        val_mask=masks[1],
+        test_mask=masks[2],
+    )
+    splits = tuple((masks[0], masks[1], masks[2]) for _ in range(num_splits))
+    return Dataset(
+        "nodes", "node", [data], 2, ("a", "b"), splits=splits if num_splits > 1 else None
+    )
+
+
+def indices(*values: int) -> Tensor:
+    return torch.tensor(values, dtype=torch.long)
+
+
+def same(first: list[Split], second: list[Split]) -> bool:
+    return all(
+        a.test.equal(b.test) and a.train.equal(b.train) for a, b in zip(first, second, strict=True)
+    )
+
+
+def test_public_split_reads_the_masks() -> None:
+    split = public_split(node_task())
+    assert split.train.tolist() == [0, 3]
+    assert split.val.tolist() == [1, 4]
+    assert split.test.tolist() == [2, 5]
+
+
+def test_public_split_of_graphs_without_one_is_refused() -> None:
+    with pytest.raises(InputError, match="no public split"):
+        public_split(graph_task([0, 1]))
+
+
+def test_every_published_split_is_returned() -> None:
+    splits = wikics_splits(node_task(num_splits=20))
+    assert len(splits) == 20
+    assert len({split.name for split in splits}) == 20
+    with pytest.raises(InputError, match="several splits"):
+        wikics_splits(node_task())
+
+
+def test_overlapping_or_empty_parts_are_refused() -> None:
+    with pytest.raises(InputError, match="overlap"):
+        Split("bad", indices(0, 1), indices(1), indices(2))
+    with pytest.raises(InputError, match="empty"):
+        Split("bad", indices(0, 1), indices(2), indices())
+
+
+def test_random_gin_folds_are_disjoint_stratified_and_cover() -> None:
+    dataset = graph_task([0] * 40 + [1] * 60)
+    folds = gin_folds(dataset, seed=3)
+    assert len(folds) == 10
+    assert torch.cat([fold.test for fold in folds]).sort().values.tolist() == list(range(100))
+    for fold in folds:
+        assert fold.val.numel() == 0
+        assert fold.train.numel() + fold.test.numel() == 100
+        assert labels_of(dataset)[fold.test].bincount().tolist() == [4, 6]
+
+
+def test_published_folds_come_before_random_ones() -> None:
+    dataset = graph_task([0, 1] * 20)
+    published = tuple((torch.arange(4, 40), torch.arange(4)) for _ in range(10))
+    with_folds = Dataset("toy", "graph", dataset.graphs, 2, ("0", "1"), folds=published)
+    assert all(fold.test.tolist() == [0, 1, 2, 3] for fold in gin_folds(with_folds))
+    assert same(gin_folds(with_folds, seed=1), gin_folds(with_folds, seed=2))
+
+
+@pytest.mark.parametrize("protocol", ["gin", "capsgnn"])
+def test_random_folds_follow_the_seed(protocol: str) -> None:
+    dataset = graph_task([0, 1] * 30)
+    draw = PROTOCOLS[protocol]
+    assert same(draw(dataset, 5), draw(dataset, 5))
+    assert not same(draw(dataset, 5), draw(dataset, 6))
+
+
+def test_capsgnn_folds_validate_on_the_next_fold() -> None:
+    folds = capsgnn_folds(graph_task([0] * 40 + [1] * 60))
+    for fold, following in pairwise([*folds, folds[0]]):
+        assert fold.val.equal(following.test)
+        assert fold.train.numel() == 80
+    assert torch.cat([fold.test for fold in folds]).unique().numel() == 100
+
+
+def test_unlabelled_graphs_are_in_no_fold() -> None:
+    folds = capsgnn_folds(graph_task([0] * 20 + [1] * 20 + [-1] * 5))
+    assert int(torch.cat([fold.test for fold in folds]).max()) == 39
+
+
+def test_too_few_graphs_for_the_folds() -> None:
+    with pytest.raises(InputError, match="fewer folds"):
+        gin_folds(graph_task([0, 1] * 4))
+    assert len(gin_folds(graph_task([0, 1] * 4), num_folds=3)) == 3
+
+
+@pytest.mark.parametrize(("rate", "counts"), [(1.0, [20, 10]), (0.5, [10, 5]), (0.01, [1, 1])])
+def test_keep_labels_keeps_each_class_in_proportion(rate: float, counts: list[int]) -> None:
+    labels = torch.tensor([0] * 20 + [1] * 10 + [0, 1])
+    full = Split("full", torch.arange(30), indices(), indices(30, 31))
+    kept = keep_labels(full, labels, rate, seed=1)
+    assert labels[kept.train].bincount().tolist() == counts
+    assert kept.test.equal(full.test)
+    assert kept.name == f"full/keep-{rate:g}"
+
+
+def test_lower_keep_rates_are_nested_and_seeded() -> None:
+    labels = torch.arange(100) % 4
+    full = Split("full", torch.arange(96), indices(), torch.arange(96, 100))
+    half, tenth = (set(keep_labels(full, labels, rate, 2).train.tolist()) for rate in (0.5, 0.1))
+    assert tenth < half
+    assert half != set(keep_labels(full, labels, 0.5, 3).train.tolist())
+    with pytest.raises(InputError, match="keep rate"):
+        keep_labels(full, labels, 0.0)
+
+
+CURVES = [
+    {"val_accuracy": [0.5, 0.9, 0.7], "test_accuracy": [0.8, 0.4, 0.6]},
+    {"val_accuracy": [0.6, 0.6, 0.5], "test_accuracy": [0.2, 0.6, 0.6]},
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "epochs", "values"),
+    [
+        ("gin", (2, 2), (0.6, 0.6)),
+        ("fold-max", (0, 1), (0.8, 0.6)),
+        ("last", (2, 2), (0.6, 0.6)),
+        ("capsgnn", (1, 0), (0.4, 0.2)),
+        ("validation", (1, 0), (0.4, 0.2)),
+    ],
+)
+def test_rules_on_a_hand_made_matrix(
+    rule: str, epochs: tuple[int, ...], values: tuple[float, ...]
+) -> None:
+    summary = RULES[rule](CURVES)
+    assert summary.rule == rule
+    assert summary.epochs == epochs
+    assert summary.values == values
+    assert summary.n == 2
+    assert summary.mean == pytest.approx(sum(values) / 2)
+
+
+def test_spread_is_the_sample_standard_deviation() -> None:
+    summary = RULES["fold-max"](CURVES)
+    assert summary.std == pytest.approx(0.2 / 2**0.5)
+    assert summary.standard_error == pytest.approx(0.1)
+    assert RULES["last"](CURVES[:1]).std == 0.0
+
+
+def test_descriptions_say_whether_test_data_chose() -> None:
+    assert set(DESCRIPTIONS) == set(RULES)
+    for rule, words in DESCRIPTIONS.items():
+        assert ("nothing was chosen on test data" in words) == (rule not in ("gin", "fold-max"))
+
+
+def test_ties_in_validation_go_to_the_lower_loss_then_the_first() -> None:
+    assert choose_epoch([0.9, 0.9, 0.1], [0.5, 0.4, 0.1]) == 1
+    assert choose_epoch([0.9, 0.9, 0.9], [0.4, 0.4, 0.4]) == 0
+    tied = {**CURVES[1], "val_loss": [0.7, 0.6, 0.1]}
+    assert RULES["capsgnn"]([tied]).epochs == (1,)
+
+
+def test_rules_refuse_what_they_cannot_read() -> None:
+    shorter = {"val_accuracy": [], "test_accuracy": [0.5]}
+    with pytest.raises(InputError, match="equal length"):
+        RULES["gin"]([CURVES[0], shorter])
+    with pytest.raises(InputError, match="no validation curve"):
+        RULES["capsgnn"]([shorter])
+    with pytest.raises(InputError, match="no runs"):
+        RULES["last"]([])
+    with pytest.raises(InputError, match="no selection rule 'best'"):
+        summarise([], "best")
+
+
+def test_results_survive_json() -> None:
+    result = RunResult.from_curve("gcn", "Cora", "public", 3, CURVES[0], 1.5, {"dropout": 0.5})
+    assert (result.best_epoch, result.val_accuracy, result.test_accuracy) == (1, 0.9, 0.4)
+    assert RunResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    with pytest.raises(InputError, match="colour"):
+        RunResult.from_dict({**result.to_dict(), "colour": "red"})
+
+
+def test_without_validation_the_last_epoch_stands() -> None:
+    curve = {"val_accuracy": [], "test_accuracy": [0.9, 0.3]}
+    result = RunResult.from_curve("gin", "MUTAG", "fold-0", 0, curve)
+    assert (result.best_epoch, result.val_accuracy, result.test_accuracy) == (1, None, 0.3)
+
+
+def test_evaluate_runs_every_split_with_every_seed() -> None:
+    def method(dataset: Dataset, split: Split, seed: int) -> RunResult:
+        return RunResult.from_curve("toy", dataset.name, split.name, seed, CURVES[0])
+
+    seen: list[tuple[int, int]] = []
+    dataset = node_task(num_splits=3)
+    results = evaluate(
+        method, dataset, wikics_splits(dataset), range(2), lambda i, n, _: seen.append((i, n))
+    )
+    assert [(r.split, r.seed) for r in results[:3]] == [
+        ("split-0", 0),
+        ("split-0", 1),
+        ("split-1", 0),
+    ]
+    assert seen[-1] == (6, 6)
+    assert summarise(results, "last").n == 6
+
+
+@pytest.mark.skipif("VEPM_DATA" not in os.environ, reason="VEPM_DATA names no folder of benchmarks")
+@pytest.mark.parametrize(("name", "never_tested"), [("MUTAG", 8), ("PTC", 4), ("PROTEINS", 3)])
+def test_published_folds_leave_a_few_graphs_untested(name: str, never_tested: int) -> None:
+    from vepm.data import load
+
+    dataset = load(name, os.environ["VEPM_DATA"])
+    folds = gin_folds(dataset)
+    tested = torch.cat([fold.test for fold in folds])
+    assert tested.unique().numel() == tested.numel()
+    assert len(dataset.graphs) - tested.numel() == never_tested
