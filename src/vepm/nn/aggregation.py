@@ -99,9 +99,20 @@ class Adjacency:
         """The CSR pattern for ``heads`` communities; rows are targets unless transposed."""
         key = (heads, transposed)
         if key not in self._patterns:
+            self._check_ends()
             rows, columns = (self.source, self.target) if transposed else (self.target, self.source)
             self._patterns[key] = _BlockPattern(rows, columns, self.num_nodes, heads)
         return self._patterns[key]
+
+    def _check_ends(self) -> None:
+        # The sparse kernels read memory at these numbers without looking.
+        if self.edge_index.numel():
+            low, high = (int(end) for end in torch.aminmax(self.edge_index))
+            if low < 0 or high >= self.num_nodes:
+                raise ValueError(
+                    f"edge_index holds nodes {low} to {high}, but nodes are numbered 0 to "
+                    f"{self.num_nodes - 1}"
+                )
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, ...] over the edges that end in each node [N, ...]."""
@@ -187,6 +198,12 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> Tensor:
         tensor([0.0000, 0.5000])
     """
     edges = as_adjacency(edge_index, x.size(0))
+    expected = (edges.source.numel(), x.size(1))
+    if edge_weight.shape != expected:
+        raise ValueError(
+            f"edge_weight must have a row per edge and a column per community, {expected}, "
+            f"got {tuple(edge_weight.shape)}"
+        )
     return _Aggregate.apply(x.contiguous(), edge_weight, edges)
 
 
