@@ -12,7 +12,7 @@ from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
 from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
-from vepm.nn.partitioner import EdgePartitioner, segment_sizes
+from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 
 TASKS = ("node", "graph")
 INPUTS = ("x", "z", "both", "random")
@@ -123,6 +123,7 @@ class VEPM(nn.Module):
         super().__init__()
         for name, value, allowed in [
             ("task", task, TASKS),
+            ("partition", partition, PARTITIONS),
             ("inputs", inputs, INPUTS),
             ("fusion", fusion, FUSIONS),
             ("feature_norm", feature_norm, FEATURE_NORMS),
@@ -132,6 +133,13 @@ class VEPM(nn.Module):
         ]:
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        for name, depth in [
+            ("encoder_layers", encoder_layers),
+            ("bank_layers", bank_layers),
+            ("composer_layers", composer_layers),
+        ]:
+            if depth < 1:
+                raise ValueError(f"{name} must be at least 1, got {depth}")
         segment_sizes(num_communities, num_metacommunities)
         self.task = task
         self.inputs = inputs
