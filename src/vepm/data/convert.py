@@ -5,7 +5,7 @@ from typing import Any
 
 import networkx as nx
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from vepm.data import networkx_graphs
 from vepm.data.arrays import from_matrices
@@ -84,10 +84,12 @@ def _is_matrices(obj: Any) -> bool:
 
 
 def _listed(obj: Any, name: str) -> list[Any]:
+    if isinstance(obj, Batch):
+        return list(obj.to_data_list())
     if isinstance(obj, (Data, nx.Graph)):
         return [obj]
     indexed = hasattr(obj, "__len__") and hasattr(obj, "__getitem__")
-    if isinstance(obj, (str, bytes, dict, torch.Tensor)) or not indexed:
+    if isinstance(obj, (str, bytes, dict, torch.Tensor, HeteroData)) or not indexed:
         raise InputError(
             f"{name}: cannot use {type(obj).__name__}; give {_ACCEPTED}; "
             "for files use vepm.data.read, for known sets vepm.data.load"

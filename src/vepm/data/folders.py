@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from vepm.data.assemble import node_dataset, split_union
 from vepm.data.cleaning import DEGREE_FEATURES, canonical_edges, degree_features, report
-from vepm.data.dataset import Dataset
+from vepm.data.dataset import Dataset, Masks
 from vepm.data.labels import encode_text
 from vepm.data.masks import MASK_NAMES, masks_from_text
 from vepm.data.tables import Table, index_of, parse_features, read_table
@@ -66,28 +66,16 @@ def _read_graphs(path: Path, strict: bool, class_names: Sequence[str] | None) ->
     graphs = read_table(path / "graphs.csv", ("id", "label"))
     nodes = read_table(path / "nodes.csv", ("id", "graph"))
     edges = read_table(path / "edges.csv", ("source", "target"))
-    for column in ("label", "split"):
-        if column in nodes.columns:
-            raise InputError(
-                f"{nodes.source}: column '{column}' belongs in graphs.csv in a graph task; "
-                "rename it to use it as a numeric feature"
-            )
+    _refuse_columns(nodes, ("label", "split"))
     index = index_of(nodes)
     batch, order = _group(nodes, graphs)
-    ends = _edge_ends(edges, index, nodes.source)
-    _refuse_bridges(batch[ends], edges)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel())
-    edge_index = _canonical(rank[ends], len(index), edges, strict)
+    edge_index = _union_edges(edges, nodes, index, batch, order, strict)
     features = [c for c in nodes.columns if c not in ("id", "graph")]
     x = parse_features(nodes, features)[order] if features else None
     x = degree_features(edge_index, len(index)) if x is None else x
     y, names = _labels(graphs, class_names)
     ids = list(index)
     counts = torch.bincount(batch, minlength=y.numel()).tolist()
-    splits = None
-    if "split" in graphs.columns:
-        splits = (masks_from_text(graphs.column("split"), graphs.source, graphs.lines),)
     return Dataset(
         name=path.resolve().name,
         task="graph",
@@ -97,9 +85,35 @@ def _read_graphs(path: Path, strict: bool, class_names: Sequence[str] | None) ->
         feature_names=tuple(features) or DEGREE_FEATURES,
         node_names=tuple(tuple(ids[i] for i in part) for part in order.split(counts)),
         graph_names=tuple(graphs.column("id")),
-        splits=splits,
+        splits=_graph_split(graphs),
         source=str(path),
     )
+
+
+def _refuse_columns(nodes: Table, columns: Sequence[str]) -> None:
+    for column in columns:
+        if column in nodes.columns:
+            raise InputError(
+                f"{nodes.source}: column '{column}' belongs in graphs.csv in a graph task; "
+                "rename it to use it as a numeric feature"
+            )
+
+
+def _graph_split(graphs: Table) -> tuple[Masks, ...] | None:
+    if "split" not in graphs.columns:
+        return None
+    return (masks_from_text(graphs.column("split"), graphs.source, graphs.lines),)
+
+
+def _union_edges(
+    edges: Table, nodes: Table, index: dict[str, int], batch: Tensor, order: Tensor, strict: bool
+) -> Tensor:
+    """Canonical edges between nodes numbered graph after graph."""
+    ends = _edge_ends(edges, index, nodes.source)
+    _refuse_bridges(batch[ends], edges)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.numel())
+    return _canonical(rank[ends], len(index), edges, strict)
 
 
 def _group(nodes: Table, graphs: Table) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Graphs as .npz archives of a sparse adjacency matrix."""
 
+import io
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -54,7 +55,9 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._arrays = self._guard(lambda: np.load(path, allow_pickle=False))
+        # In memory, because arrays are read one by one and no file should stay open.
+        content = io.BytesIO(path.read_bytes())
+        self._arrays = self._guard(lambda: np.load(content, allow_pickle=False))
         if not isinstance(self._arrays, np.lib.npyio.NpzFile):
             raise InputError(f"{path}: holds one array, not an archive; {_REMEDY}")
         self.names = list(self._arrays.files)

@@ -52,14 +52,7 @@ def load_tu(name: str, root: Path, features: Features, *, degrees: bool = False)
     if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
         raise InputError(f"{prefix}_A.txt: an edge joins two graphs; fetch the file again")
     degree = torch.bincount(edge_index[1], minlength=num_nodes)
-    if features == "labels":
-        x, names = _one_hot(_node_labels(prefix, num_nodes), "label")
-    elif features == "degrees":
-        x, names = _one_hot(degree, "degree")
-    elif degrees:
-        x, names = _binned_degrees(degree)
-    else:
-        x, names = torch.ones(num_nodes, 1), ("one",)
+    x, names = _features(prefix, degree, features, degrees)
     return Dataset(
         name=name,
         task="graph",
@@ -72,6 +65,18 @@ def load_tu(name: str, root: Path, features: Features, *, degrees: bool = False)
     )
 
 
+def _features(
+    prefix: Path, degree: Tensor, features: Features, degrees: bool
+) -> tuple[Tensor, tuple[str, ...]]:
+    if features == "labels":
+        return _one_hot(_node_labels(prefix, degree.numel()), "label")
+    if features == "degrees":
+        return _one_hot(degree, "degree")
+    if degrees:
+        return _binned_degrees(degree)
+    return torch.ones(degree.numel(), 1), ("one",)
+
+
 def _one_hot(values: Tensor, prefix: str) -> tuple[Tensor, tuple[str, ...]]:
     classes, index = values.unique(return_inverse=True)
     return one_hot(index, classes.numel()).float(), tuple(f"{prefix}_{c}" for c in classes.tolist())
@@ -82,7 +87,9 @@ def _binned_degrees(degree: Tensor) -> tuple[Tensor, tuple[str, ...]]:
     column = torch.where(doublings == 0, degree, _LAST_OWN_DEGREE + doublings)
     x, _ = _one_hot(column, "")
     names = [
-        f"degree_{c}" if c <= _LAST_OWN_DEGREE else f"degree_to_{2 ** (c - _LAST_OWN_DEGREE) * 64}"
+        f"degree_{c}"
+        if c <= _LAST_OWN_DEGREE
+        else f"degree_to_{2 ** (c - _LAST_OWN_DEGREE) * _LAST_OWN_DEGREE}"
         for c in column.unique().tolist()
     ]
     return x, tuple(names)

@@ -1,0 +1,199 @@
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.datasets import KarateClub
+
+from vepm.data import Dataset, as_dataset, load, require_labels
+from vepm.errors import InputError
+
+PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def labelled(y: list[int], **more: Any) -> Data:
+    return Data(x=torch.ones(3, 2), edge_index=PATH, y=torch.tensor(y), **more)
+
+
+def test_a_dataset_comes_back_as_it_is() -> None:
+    dataset = load("KarateClub")
+    assert as_dataset(dataset) is dataset
+    with pytest.raises(InputError, match="is a node task, not a graph task"):
+        as_dataset(dataset, "graph")
+
+
+def test_a_pyg_graph_is_a_node_task() -> None:
+    dataset = as_dataset(labelled([7, 3, -1]))
+    assert (dataset.task, dataset.num_classes, dataset.class_names) == ("node", 2, ("3", "7"))
+    assert dataset.graphs[0].y.tolist() == [1, 0, -1]
+    assert dataset.graphs[0].train_mask.tolist() == [True, True, False]
+
+
+def test_known_classes_fix_the_indices() -> None:
+    dataset = as_dataset(labelled([7, 7, -1]), class_names=("3", "7"))
+    assert dataset.graphs[0].y.tolist() == [1, 1, -1]
+    assert dataset.num_classes == 2
+    with pytest.raises(InputError, match="label '7' is none of the known classes"):
+        as_dataset(labelled([7, 7, -1]), class_names=("3", "4"))
+
+
+def test_a_pyg_dataset_of_one_graph_is_a_node_task() -> None:
+    dataset = as_dataset(KarateClub())
+    assert dataset.task == "node"
+    assert dataset.graphs[0].y.equal(KarateClub()[0].y)
+
+
+def test_masks_of_many_splits() -> None:
+    train = torch.tensor([[True, False], [False, True], [False, False]])
+    test = torch.tensor([False, False, True])
+    dataset = as_dataset(labelled([0, 1, 1], train_mask=train, test_mask=test))
+    assert dataset.splits is not None
+    assert [split[0].tolist() for split in dataset.splits] == train.t().tolist()
+    assert [split[2].tolist() for split in dataset.splits] == [test.tolist()] * 2
+    assert dataset.graphs[0].train_mask.equal(train[:, 0])
+    with pytest.raises(InputError, match="different numbers of splits"):
+        as_dataset(labelled([0, 1, 1], train_mask=train, val_mask=torch.zeros(3, 3)))
+
+
+def test_a_list_of_pyg_graphs_is_a_graph_task() -> None:
+    graphs = [labelled([5]), labelled([2]), Data(x=torch.ones(1, 2), edge_index=PATH[:, :0])]
+    dataset = as_dataset(graphs)
+    assert dataset.task == "graph"
+    assert [graph.y.tolist() for graph in dataset.graphs] == [[1], [0], [-1]]
+    assert as_dataset(graphs[0]).task == "graph"
+    assert len(as_dataset(Batch.from_data_list(graphs[:2])).graphs) == 2
+    assert as_dataset([labelled([0, 1, 1])]).task == "node"
+
+
+def test_graphs_without_features_get_degrees() -> None:
+    dataset = as_dataset([Data(edge_index=PATH, y=torch.tensor([i])) for i in range(2)])
+    assert dataset.feature_names == ("one", "log_degree")
+    assert dataset.num_features == 2
+
+
+def test_networkx_node_task() -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node("b", label="x", size=1, vec=[0.0, 2.0], note="ignored")
+    graph.add_node("a", label=None, size=2.5, vec=[1.0, 3.0])
+    graph.add_edge("b", "a")
+    dataset = as_dataset(graph)
+    assert dataset.node_names == (("b", "a"),)
+    assert dataset.feature_names == ("size", "vec_0", "vec_1")
+    assert dataset.graphs[0].x.tolist() == [[1.0, 0.0, 2.0], [2.5, 1.0, 3.0]]
+    assert dataset.graphs[0].y.tolist() == [0, -1]
+    with pytest.raises(InputError, match="missing reverse"):
+        as_dataset(graph, strict=True)
+
+
+def test_networkx_karate_club_needs_no_preparation() -> None:
+    dataset = as_dataset(nx.karate_club_graph())
+    assert dataset.graphs[0].edge_index.size(1) == 156
+    assert dataset.num_classes == 0
+
+
+def test_networkx_graph_task() -> None:
+    graphs = [nx.path_graph(3), nx.complete_graph(4), nx.empty_graph(1)]
+    for graph, label in zip(graphs, ("tree", "clique", None), strict=True):
+        graph.graph["label"] = label
+    dataset = as_dataset(graphs)
+    assert dataset.class_names == ("clique", "tree")
+    assert [graph.y.tolist() for graph in dataset.graphs] == [[1], [0], [-1]]
+    assert dataset.node_names is not None
+    assert dataset.node_names[0] == ("0", "1", "2")
+    assert "train_mask" not in dataset.graphs[0]
+    graphs[0].nodes[0]["f"] = graphs[0].nodes[1]["f"] = graphs[0].nodes[2]["f"] = 1
+    with pytest.raises(InputError, match="different node attributes"):
+        as_dataset(graphs)
+
+
+A = np.array([[0, 1, 0], [1, 0, 2.5], [0, 2.5, 0]])
+
+
+@pytest.mark.parametrize("adjacency", [A, sp.csr_matrix(A), sp.coo_array(A), A.tolist()])
+@pytest.mark.parametrize("features", [np.eye(3, 2), sp.csr_matrix(np.eye(3, 2)), torch.eye(3, 2)])
+def test_matrices(adjacency: Any, features: Any) -> None:
+    dataset = as_dataset((features, adjacency, ["b", None, "a"]))
+    data = dataset.graphs[0]
+    assert data.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert data.x.tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert data.y.tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("obj", [(None, A), (np.eye(3), A, None), (None, A, np.full(3, -1))])
+def test_matrices_without_labels(obj: Any) -> None:
+    dataset = as_dataset(obj)
+    assert dataset.num_classes == 0
+    assert dataset.graphs[0].y.tolist() == [-1, -1, -1]
+
+
+def test_explicit_zeros_are_no_edges() -> None:
+    matrix = sp.coo_array((np.array([1.0, 1.0, 0.0]), ([0, 1, 2], [1, 0, 1])), shape=(3, 3))
+    assert as_dataset((None, matrix)).graphs[0].edge_index.tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("obj", "task", "message"),
+    [
+        (labelled([0, 1, 1]), "edge", "task is 'edge'"),
+        ("Cora", None, "vepm.data.load"),
+        (42, None, "cannot use int"),
+        (torch.ones(3), None, "cannot use Tensor"),
+        ([], None, "holds no graphs"),
+        ([1, 2], None, "holds int"),
+        ([labelled([0]), nx.path_graph(2)], None, "holds Data, Graph"),
+        (HeteroData(), None, "HeteroData"),
+        ([labelled([0]), labelled([1])], "node", "a node task is one graph, not 2"),
+        (labelled([1]), "node", r"y is \[1\] for 3 nodes"),
+        ([labelled([0, 1, 1]), labelled([1])], None, r"graph 0: y is \[3\]"),
+        ([labelled([0]), Data(edge_index=PATH)], None, "some graphs have features"),
+        (
+            [labelled([0]), Data(x=torch.ones(3, 5), edge_index=PATH, y=torch.tensor([1]))],
+            None,
+            "graph 1: 5 features where graph 0 has 2",
+        ),
+        ((None, A), "graph", "is one graph"),
+        ((None, np.ones((2, 3))), None, "must be square"),
+        ((None, np.ones((0, 0))), None, "has no nodes"),
+        ((None, np.array([["a"]])), None, "numbers are needed"),
+        ((None, np.full((2, 2), np.nan)), None, "NaN or infinity"),
+        ((np.eye(2), A), None, r"shape \[2, 2\]"),
+        ((np.array([[1], ["x"], [None]], dtype=object), A), None, "not all numbers"),
+        ((np.full((3, 1), np.nan), A), None, "node 0, column 0 is nan"),
+        ((np.full((3, 1), "x"), A), None, "numbers are needed"),
+        ((np.eye(3), A, [0, 1]), None, r"labels have shape \[2\]"),
+        ((np.eye(3), A, [0, 0.5, 1]), None, "label 0.5 at position 1"),
+        ((np.eye(3), A, ["1", "0.5", "1"]), None, "label 1: label '0.5'"),
+        (nx.Graph(), None, "no nodes"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(obj: Any, task: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        as_dataset(obj, task)
+    assert "\n" not in str(caught.value)
+
+
+def test_networkx_attributes_must_agree() -> None:
+    graph = nx.path_graph(2)
+    graph.nodes[0]["f"] = [1.0, 2.0]
+    graph.nodes[1]["f"] = [1.0]
+    with pytest.raises(InputError, match="node '1': attribute 'f' has 1 numbers, not 2"):
+        as_dataset(graph)
+
+
+def test_require_labels() -> None:
+    require_labels(as_dataset(labelled([0, 1, -1])))
+    with pytest.raises(InputError, match="no node has a label"):
+        require_labels(as_dataset(labelled([-1, -1, -1])))
+    with pytest.raises(InputError, match="every labelled node is of class '4'"):
+        require_labels(as_dataset(labelled([4, -1, 4])))
+    with pytest.raises(InputError, match="no graph has a label"):
+        require_labels(as_dataset([Data(edge_index=PATH)] * 2))
+
+
+def test_datasets_are_compared_by_identity() -> None:
+    first, second = load("KarateClub"), load("KarateClub")
+    assert isinstance(first, Dataset)
+    assert first != second
