@@ -58,8 +58,13 @@ class _BlockPattern:
         """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
         if rows.numel() == 0 or self.slot_of.numel() == 0:
             return rows.new_zeros(self.slot_of.shape)
-        pattern = self.matrix(rows.new_zeros(self.columns.numel()))
         a, b = rows.reshape(self.size, -1), columns.reshape(self.size, -1)
+        if self.columns.numel() > self.size**2:
+            # Repeated edges outnumber the places of the matrix, which sampled_addmm refuses.
+            repeats = self.row_pointer.diff()
+            values = (a.repeat_interleave(repeats, 0) * b[self.columns]).sum(1)
+            return values[self.slot_of]
+        pattern = self.matrix(rows.new_zeros(self.columns.numel()))
         values = torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
         return values[self.slot_of]
 
