@@ -40,6 +40,19 @@ def test_known_classes_fix_the_indices() -> None:
         as_dataset(labelled([7, 7, -1]), class_names=("3", "4"))
 
 
+def test_integers_are_indices_of_classes_with_names() -> None:
+    dataset = as_dataset(labelled([1, 0, -1]), class_names=("cat", "dog"))
+    assert dataset.graphs[0].y.tolist() == [1, 0, -1]
+    assert dataset.class_names == ("cat", "dog")
+    with pytest.raises(InputError, match="label '2' is none of"):
+        as_dataset(labelled([1, 2, -1]), class_names=("cat", "dog"))
+
+
+def test_text_that_looks_like_a_number_may_be_the_name_of_a_class() -> None:
+    dataset = as_dataset((None, A, ["01", "01", ""]), class_names=("01", "cat"))
+    assert dataset.graphs[0].y.tolist() == [0, 0, -1]
+
+
 def test_a_pyg_dataset_of_one_graph_is_a_node_task() -> None:
     dataset = as_dataset(KarateClub())
     assert dataset.task == "node"

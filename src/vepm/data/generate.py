@@ -8,6 +8,8 @@ from vepm.data.dataset import Dataset
 from vepm.data.masks import MASK_NAMES, draw_split
 from vepm.errors import InputError
 
+_FEATURE_NOISE = 2.0
+
 
 def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tensor:
     r"""An exact draw from the Bernoulli-Poisson edge partition model, in O(NC + M).
@@ -101,8 +103,8 @@ def planted_graph(
 
     Each node has a main community, which is its label, and gives the share ``overlap`` of its
     affiliation to others; its activity varies, so degrees do. Features are the memberships through
-    a random linear map plus as much noise as signal. Ten nodes a class train (fewer in small
-    graphs), a fifth of the nodes validate and the rest test.
+    a random linear map under heavy noise, so that neighbours have something to add. Ten nodes a
+    class train (fewer in small graphs), a fifth of the nodes validate and the rest test.
 
     Args:
         num_nodes: number of nodes.
@@ -129,7 +131,7 @@ def planted_graph(
     activation = _activation_for(z, average_degree).expand(num_communities)
     share = z / z.sum(dim=1, keepdim=True)
     signal = share @ torch.randn(num_communities, num_features, generator=generator)
-    x = signal + torch.randn(num_nodes, num_features, generator=generator)
+    x = signal + _FEATURE_NOISE * torch.randn(num_nodes, num_features, generator=generator)
     data = Data(x=x, edge_index=sample_graph(z, activation, seed=edge_seed), y=y, memberships=z)
     per_class = max(1, min(10, num_nodes // (4 * num_communities)))
     split = draw_split(y, per_class=per_class, num_val=num_nodes // 5, seed=seed)

@@ -34,7 +34,9 @@ def encode_text(
         The class indices [len(values)], -1 where unlabelled, and the class names.
     """
     values = [value.strip() for value in values]
-    numeric = all(_is_number(value) for value in values if value)
+    # Classes of a fitted model may have names such as "01" beside "cat": then "01" is a name here.
+    known = () if class_names is None else class_names
+    numeric = all(_is_number(value) for value in (*values, *known) if value)
     if numeric:
         values = [_integer_text(value, where, i) if value else "" for i, value in enumerate(values)]
     found = {value for value in values if value}
@@ -50,11 +52,15 @@ def encode_text(
 def encode_integers(
     labels: Tensor, source: str, class_names: Sequence[str] | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Class indices of integer labels [M]; -1 is unlabelled."""
+    """Class indices of integer labels [M]; -1 is unlabelled.
+
+    If the known classes have names that are not integers, the labels are indices of them.
+    """
     classes = labels[labels != UNLABELLED].unique()
     found = [str(c) for c in classes.tolist()]
     names = tuple(found if class_names is None else class_names)
-    index = {name: i for i, name in enumerate(names)}
+    are_integers = all(_INTEGER.fullmatch(name) for name in names)
+    index = {name if are_integers else str(i): i for i, name in enumerate(names)}
     for value in found:
         if value not in index:
             raise InputError(f"{source}: {_unknown(value, names)}")
