@@ -1,4 +1,4 @@
-"""Random graphs for property tests, the corner cases that random ones rarely hit, and gauges."""
+"""Random graphs for property tests, corner cases that random ones rarely hit, dense oracles."""
 
 import itertools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Kernels warm up on first use, so a time limit per example would fail at random.
@@ -114,6 +114,27 @@ def batches(max_graphs: int = 4, min_nodes: int = 1) -> st.SearchStrategy[GraphB
     return st.lists(graph, min_size=1, max_size=max_graphs).map(join)
 
 
+def shares(graph: Graph, heads: int) -> Tensor:
+    """Some split of the edges: positive, one per community, summing to one."""
+    return torch.softmax(uniform(5, graph.edge_index.size(1), heads), dim=1)
+
+
+def dense_propagation(graph: Graph, edge_weight: Tensor, normalize: str) -> Tensor:
+    """Matrix [N, N] by which one community's features are multiplied; rows are targets."""
+    n = graph.num_nodes
+    matrix, linked = torch.zeros(n, n, dtype=torch.float64), torch.eye(n, dtype=torch.bool)
+    for (source, target), weight in zip(graph.edge_index.t().tolist(), edge_weight, strict=True):
+        matrix[target, source] += weight
+        linked[target, source] = True
+    matrix = matrix + torch.eye(n, dtype=torch.float64)
+    if normalize == "neighbours":
+        return torch.softmax((matrix / 0.5).masked_fill(~linked, -torch.inf), dim=1)
+    if normalize == "none":
+        return matrix
+    degree = (matrix if normalize == "community" else linked.double()).sum(1)
+    return torch.diag(degree**-0.5) @ matrix @ torch.diag(degree**-0.5)
+
+
 class LargestTensor(TorchDispatchMode):
     """Watches how many numbers the largest tensor that any operation makes holds."""
 
@@ -128,3 +149,12 @@ class LargestTensor(TorchDispatchMode):
         if isinstance(out, Tensor) and out.layout == torch.strided:
             self.size = max(self.size, out.numel())
         return out
+
+
+def scramble(module: nn.Module, seed: int = 0) -> None:
+    """Give every parameter and every running statistic a value it does not start with."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, value in module.state_dict().items():
+        if value.is_floating_point():
+            drawn = torch.rand(value.shape, generator=generator).to(value)
+            value.copy_(drawn + 0.5 if name.endswith("running_var") else 2 * drawn - 1)

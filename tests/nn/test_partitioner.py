@@ -1,0 +1,169 @@
+"""How edges are split among metacommunities."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from strategies import (
+    Graph,
+    complete,
+    directed_graphs,
+    join,
+    no_edges,
+    path,
+    quick,
+    random_graph,
+    seeds,
+    uniform,
+)
+from vepm.nn import Adjacency, EdgePartitioner, segment_sizes
+from vepm.nn.partitioner import PARTITIONS, _fixed_uniform
+
+GRAPH = random_graph(8)
+
+
+def loop_shares(z: Tensor, activation: Tensor, graph: Graph, heads: int, tau: float) -> Tensor:
+    """Shares from an explicit loop over edges, metacommunities and their communities."""
+    sizes = segment_sizes(z.size(1), heads)
+    rows = []
+    for i, j in graph.edge_index.t().tolist():
+        rates, start = [], 0
+        for size in sizes:
+            segment = range(start, start + size)
+            rates.append(sum(float(activation[c] * z[i, c] * z[j, c]) for c in segment))
+            start += size
+        scores = [math.exp((rate - max(rates)) / tau) for rate in rates]
+        rows.append([score / sum(scores) for score in scores])
+    return torch.tensor(rows, dtype=torch.float64).reshape(-1, heads)
+
+
+def test_hand_computed_split() -> None:
+    # Rates 2 * 1 * 3 = 6 and 0.5 * 2 * 4 = 4, temperature 2: shares e^3 : e^2.
+    z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    shares = EdgePartitioner(num_metacommunities=2, temperature=2.0)(
+        z, torch.tensor([2.0, 0.5]), torch.tensor([[0, 1], [1, 0]])
+    )
+    first = math.e / (1 + math.e)
+    torch.testing.assert_close(shares, torch.tensor([[first, 1 - first]] * 2))
+
+
+@given(directed_graphs(), st.integers(1, 4), st.floats(0.1, 10), seeds)
+@quick
+def test_learned_split_equals_an_explicit_loop_over_unequal_segments(
+    graph: Graph, heads: int, tau: float, seed: int
+) -> None:
+    z, activation = uniform(seed, graph.num_nodes, 10), uniform(seed + 1, 10)
+    shares = EdgePartitioner(heads, tau)(z, activation, graph.edge_index)
+    torch.testing.assert_close(shares, loop_shares(z, activation, graph, heads, tau))
+    assert EdgePartitioner(heads, tau)(z, activation, Adjacency(*graph)).equal(shares)
+
+
+def test_segments_differ_by_at_most_one() -> None:
+    assert segment_sizes(10, 4) == [3, 3, 2, 2]
+    for communities in range(1, 12):
+        for heads in range(1, communities + 1):
+            sizes = segment_sizes(communities, heads)
+            assert sum(sizes) == communities
+            assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("scheme", PARTITIONS)
+@pytest.mark.parametrize("graph", [GRAPH, complete(5), no_edges(3)])
+def test_shares_of_an_edge_sum_to_one(scheme: str, graph: Graph) -> None:
+    z, activation = uniform(0, graph.num_nodes, 7), uniform(1, 7)
+    shares = EdgePartitioner(3, 1.0, scheme)(z, activation, graph.edge_index)
+    assert shares.shape == (graph.edge_index.size(1), 3)
+    assert (shares >= 0).all()
+    torch.testing.assert_close(shares.sum(1), torch.ones(len(shares), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scheme", PARTITIONS)
+def test_parts_add_up_to_the_adjacency_matrix(scheme: str) -> None:
+    z, n = uniform(0, GRAPH.num_nodes, 7), GRAPH.num_nodes
+    shares = EdgePartitioner(3, 1.0, scheme)(z, uniform(1, 7), GRAPH.edge_index)
+    parts = torch.zeros(3, n, n, dtype=torch.float64)
+    parts[:, GRAPH.edge_index[0], GRAPH.edge_index[1]] = shares.t()
+    adjacency = torch.zeros(n, n, dtype=torch.float64)
+    adjacency[GRAPH.edge_index[0], GRAPH.edge_index[1]] = 1
+    torch.testing.assert_close(parts.sum(0), adjacency)
+    torch.testing.assert_close(parts, parts.transpose(1, 2))
+
+
+def test_low_temperature_gives_the_edge_to_the_strongest_and_high_splits_evenly() -> None:
+    z, activation = uniform(0, GRAPH.num_nodes, 6), uniform(1, 6)
+    rates = EdgePartitioner(3).rates(z, activation, GRAPH.edge_index)
+    hard = EdgePartitioner(3, temperature=1e-6)(z, activation, GRAPH.edge_index)
+    strongest = torch.nn.functional.one_hot(rates.argmax(1), 3).double()
+    torch.testing.assert_close(hard, strongest)
+    soft = EdgePartitioner(3, temperature=1e9)(z, activation, GRAPH.edge_index)
+    torch.testing.assert_close(soft, torch.full_like(soft, 1 / 3))
+
+
+def test_even_split_ignores_the_affiliations() -> None:
+    shares = EdgePartitioner(4, scheme="even")(uniform(0, 8, 9), uniform(1, 9), GRAPH.edge_index)
+    torch.testing.assert_close(shares, torch.full_like(shares, 0.25))
+
+
+def test_gradients_match_finite_differences() -> None:
+    def split(z: Tensor, activation: Tensor) -> Tensor:
+        shares: Tensor = EdgePartitioner(3, 0.7)(z, activation, path(4).edge_index)
+        return shares
+
+    inputs = (uniform(0, 4, 7).requires_grad_(), uniform(1, 7).requires_grad_())
+    assert torch.autograd.gradcheck(split, inputs)
+
+
+def test_random_split_is_fixed_symmetric_and_ignores_the_affiliations() -> None:
+    half = GRAPH.edge_index.size(1) // 2
+    partition = EdgePartitioner(3, 20.0, "random")
+    first = partition(uniform(0, 8, 6), uniform(1, 6), GRAPH.edge_index)
+    again = EdgePartitioner(3, 20.0, "random")(uniform(2, 8, 6), uniform(3, 6), GRAPH.edge_index)
+    assert first.equal(again)
+    assert first[:half].equal(first[half:])
+    assert first[:half].unique(dim=0).size(0) == half
+
+
+def test_random_split_of_a_batch_is_that_of_each_graph() -> None:
+    batch = join([GRAPH, path(3), no_edges(2), complete(5), GRAPH])
+    partition = EdgePartitioner(4, 20.0, "random")
+    z, activation = uniform(0, batch.batch.numel(), 4), uniform(1, 4)
+    together = partition(z, activation, batch.edge_index, batch.batch)
+    alone = [partition(z[: g.num_nodes], activation, g.edge_index) for g in batch.graphs]
+    assert together.equal(torch.cat(alone))
+
+
+def test_random_rates_are_uniform_and_unrelated() -> None:
+    graph, heads = complete(150), 4
+    draws = _fixed_uniform(Adjacency(*graph), None, heads)
+    draws = draws[: graph.edge_index.size(1) // 2]
+    values, count = draws.flatten().sort().values, draws.numel()
+    assert 0 <= values[0] < values[-1] < 1
+    assert values.unique().numel() == count
+    assert abs(values.mean() - 1 / 2) < 4 / math.sqrt(12 * count)
+    assert abs(values.var() - 1 / 12) < 4 / math.sqrt(180 * count)
+    steps = torch.arange(1, count + 1) / count
+    assert (values - steps).abs().max() < 1.63 / math.sqrt(count)  # Kolmogorov's 1 % point
+    # Columns are metacommunities; the shifted copy is the next edge's draws.
+    related = torch.corrcoef(torch.cat([draws, draws.roll(1, 0)], 1).t()) - torch.eye(2 * heads)
+    assert related.abs().max() < 4.5 / math.sqrt(len(draws))
+
+
+@pytest.mark.parametrize("heads", [0, 4, -1])
+def test_more_metacommunities_than_communities_are_refused(heads: int) -> None:
+    with pytest.raises(ValueError, match=r"between 1 and num_communities \(3\), got"):
+        EdgePartitioner(heads)(torch.ones(2, 3), torch.ones(3), complete(2).edge_index)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_temperature_must_be_positive(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        EdgePartitioner(2, temperature)
+
+
+def test_unknown_scheme_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="learned, even, random, got 'odd'"):
+        EdgePartitioner(2, scheme="odd")
