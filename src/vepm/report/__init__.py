@@ -1,0 +1,12 @@
+"""Results to figures and to one self-contained HTML page; never trains.
+
+- :func:`read_run` reads a run folder.
+- :func:`write_report` writes its page and its figures.
+- :mod:`vepm.report.figures` draws each figure from plain arrays.
+"""
+
+from vepm.report import figures
+from vepm.report.page import write_report
+from vepm.report.run import Run, read_run
+
+__all__ = ["Run", "figures", "read_run", "write_report"]

@@ -1,0 +1,183 @@
+const DETAILED_EDGES = 2500;
+const UNKNOWN_COLOUR = "#9AA3AD";
+const state = {
+  colour: "community",
+  picked: null,
+  only: new Set(),
+  threshold: 0,
+  start: D.start,
+  size: 0,
+  graph: isGraphTask ? D.nodes.graph[D.start] : 0,
+};
+
+const colourModes = [["community", "main community"]];
+if (D.communities.length <= 16) colourModes.push(["split", "all communities (pie)"]);
+if (!isGraphTask && D.items.label) colourModes.unshift(["label", "label"]);
+if (!isGraphTask && D.items.prediction) colourModes.splice(1, 0, ["prediction", "prediction"]);
+if (!isGraphTask && D.items.prediction && D.items.label) {
+  colourModes.push(["outcome", "right or wrong"]);
+}
+state.colour = colourModes[0][0];
+
+const OUTCOMES = [["right", "#0B7A75"], ["wrong", "#C2410C"], ["unknown", UNKNOWN_COLOUR]];
+
+function categoryOf(node) {
+  if (state.colour === "label") return D.items.label[node];
+  if (state.colour === "prediction") return D.items.prediction[node];
+  if (state.colour === "outcome") {
+    if (D.items.label[node] < 0) return 2;
+    return D.items.label[node] === D.items.prediction[node] ? 0 : 1;
+  }
+  return D.nodes.main[node];
+}
+
+function colourOf(node) {
+  const category = categoryOf(node);
+  if (category < 0) return UNKNOWN_COLOUR;
+  if (state.colour === "outcome") return OUTCOMES[category][1];
+  const byClass = state.colour === "label" || state.colour === "prediction";
+  return (byClass ? D.classColours : D.colours)[category];
+}
+
+/** Colours and stops that paint an edge as its split; slivers under 4 % are left out. */
+function gradient(edge) {
+  const parts = D.edges.share[edge].map((share, k) => [share, k]).filter(([share]) => share >= 4);
+  const total = parts.reduce((sum, [share]) => sum + share, 0) || 1;
+  const colours = [];
+  const stops = [];
+  let reached = 0;
+  for (const [share, k] of parts) {
+    colours.push(D.colours[k], D.colours[k]);
+    stops.push(`${(100 * reached) / total}%`, `${(100 * (reached + share)) / total}%`);
+    reached += share;
+  }
+  return { colours, stops };
+}
+
+const mainOfEdge = (edge) => indexOfLargest(D.edges.share[edge]);
+
+function shareShown(edge) {
+  const shares = D.edges.share[edge];
+  if (!state.only.size) return Math.max(...shares);
+  return [...state.only].reduce((sum, k) => sum + shares[k], 0);
+}
+
+function edgePasses(edge) {
+  if (shareShown(edge) < state.threshold) return false;
+  return !state.only.size || state.only.has(mainOfEdge(edge)) || shareShown(edge) >= 25;
+}
+
+const nodeSize = (node) => 12 + 5 * Math.sqrt(Math.min(neighbours[node].length, 40));
+
+function styleSheet(detailed) {
+  const pies = {};
+  if (state.colour === "split") {
+    pies["pie-size"] = "88%";
+    D.colours.forEach((colour, k) => {
+      pies[`pie-${k + 1}-background-color`] = colour;
+      pies[`pie-${k + 1}-background-size`] = (e) => D.nodes.part[e.data("node")][k];
+    });
+  }
+  const split = detailed
+    ? {
+        "line-fill": "linear-gradient",
+        "line-gradient-stop-colors": (e) => gradient(e.data("edge")).colours,
+        "line-gradient-stop-positions": (e) => gradient(e.data("edge")).stops,
+      }
+    : {};
+  return [
+    { selector: "node", style: {
+      width: (e) => nodeSize(e.data("node")), height: (e) => nodeSize(e.data("node")),
+      "background-color": (e) => colourOf(e.data("node")),
+      "border-width": 1.5, "border-color": cssColour("--paper"),
+      "font-family": "system-ui, sans-serif", "font-size": 13, color: cssColour("--ink"),
+      "text-outline-color": cssColour("--paper"), "text-outline-width": 2.5, "text-valign": "top",
+      "text-margin-y": -3, "min-zoomed-font-size": 7, ...pies } },
+    { selector: "edge", style: {
+      width: (e) => 1 + shareShown(e.data("edge")) / 32,
+      opacity: (e) => 0.35 + shareShown(e.data("edge")) / 190,
+      "curve-style": "haystack", "haystack-radius": 0,
+      "line-color": (e) => D.colours[mainOfEdge(e.data("edge"))], ...split } },
+    { selector: "edge.off", style: { display: "none" } },
+    { selector: "node.off", style: { opacity: 0.13 } },
+    { selector: "node.near", style: { label: (e) => D.nodes.name[e.data("node")], "font-size": 11 } },
+    { selector: "edge.near", style: { opacity: 1, width: 4.5 } },
+    { selector: "node.picked", style: {
+      label: (e) => D.nodes.name[e.data("node")], "font-size": 15, "font-weight": 600, "z-index": 9,
+      "border-width": 4, "border-color": cssColour("--ink"), opacity: 1 } },
+    { selector: "edge.picked", style: { opacity: 1, width: 8 } },
+  ];
+}
+
+const cy = cytoscape({
+  container: byId("canvas"),
+  style: [],
+  minZoom: 0.03,
+  maxZoom: 6,
+  boxSelectionEnabled: false,
+  autounselectify: true,
+  hideEdgesOnViewport: nodeCount > 1500,
+  textureOnViewport: false,
+  userZoomingEnabled: false,
+});
+
+function nodesInView() {
+  if (isGraphTask) {
+    return D.nodes.graph.flatMap((graph, node) => (graph === state.graph ? [node] : []));
+  }
+  return state.size >= nodeCount ? D.nodes.name.map((_, node) => node) : ball(state.start, state.size);
+}
+
+const SCALE = 46;
+
+function redraw() {
+  const nodes = nodesInView();
+  const inView = new Set(nodes);
+  const elements = nodes.map((node) => ({
+    group: "nodes",
+    data: { id: `n${node}`, node },
+    position: { x: SCALE * D.nodes.x[node], y: SCALE * D.nodes.y[node] },
+  }));
+  D.edges.source.forEach((source, edge) => {
+    const target = D.edges.target[edge];
+    if (!inView.has(source) || !inView.has(target)) return;
+    elements.push({ group: "edges", data: { id: `e${edge}`, edge, source: `n${source}`, target: `n${target}` } });
+  });
+  cy.elements().remove();
+  cy.add(elements);
+  restyle();
+  filterView();
+  const partial = !isGraphTask && nodes.length < nodeCount;
+  cy.layout(partial
+    ? { name: "cose", animate: false, randomize: false, numIter: 350, idealEdgeLength: () => 46,
+        nodeRepulsion: () => 9000, nodeOverlap: 14, gravity: 0.6, padding: 24 }
+    : { name: "preset", padding: 24 }).run();
+}
+
+function restyle() {
+  cy.style(styleSheet(cy.edges().length <= DETAILED_EDGES));
+}
+
+function filterView() {
+  cy.batch(() => {
+    cy.edges().forEach((e) => { e.toggleClass("off", !edgePasses(e.data("edge"))); });
+    cy.nodes().forEach((e) => {
+      const wanted = !state.only.size || state.only.has(D.nodes.main[e.data("node")])
+        || e.connectedEdges().some((edge) => !edge.hasClass("off"));
+      e.toggleClass("off", !wanted);
+    });
+  });
+}
+
+function highlight(element) {
+  cy.batch(() => {
+    cy.elements().removeClass("picked near");
+    if (element && element.length) {
+      element.addClass("picked");
+      if (element.isNode()) {
+        element.connectedEdges().addClass("near");
+        if (element.degree() <= 25) element.neighborhood("node").addClass("near");
+      }
+    }
+  });
+}

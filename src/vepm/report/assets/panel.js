@@ -1,0 +1,132 @@
+const panel = byId("panel");
+
+function bar(label, value, width, colour, extra = {}) {
+  return make("div", { class: "row", ...extra },
+    make("span", { class: "row-label" }, swatch(colour), label),
+    make("span", { class: "track" },
+      make("span", { class: "fill", style: { width: `${Math.max(0, Math.min(100, width))}%`, background: colour } })),
+    make("span", { class: "row-value" }, value));
+}
+
+const block = (title, ...children) =>
+  make("section", { class: "block" }, make("h4", {}, title), ...children);
+
+function verdict(item) {
+  const { label, prediction, split } = D.items;
+  const words = make("p", { class: "verdict" });
+  if (prediction) {
+    const known = label && label[item] >= 0;
+    const right = known && label[item] === prediction[item];
+    words.append(make("b", {}, className(prediction[item])));
+    if (known) {
+      words.append(make("span", { class: right ? "right" : "wrong" },
+        right ? " ✓ right" : ` ✗ is ${className(label[item])}`));
+    }
+    words.append(make("span", { class: "note" }, ` · ${SPLIT_NAMES[split[item]]}`));
+  } else if (label) {
+    words.append("Label: ", make("b", {}, className(label[item])));
+  }
+  return words;
+}
+
+function probabilities(item) {
+  if (!D.items.probabilities) return null;
+  return block("Probabilities", ...D.items.probabilities[item].map(([c, percent]) =>
+    bar(className(c), `${percent} %`, percent, D.classColours[c])));
+}
+
+function arguments_(item) {
+  if (!D.items.votes) return null;
+  const verdictName = className(D.items.prediction[item]);
+  const rows = D.items.votes[item].map((vote, k) => [k, ...vote]).sort((a, b) => b[3] - a[3]);
+  return block(`Which communities argue for “${verdictName}”`,
+    ...rows.map(([k, favourite, sure, word]) => {
+      const row = bar(D.communities[k], `${word} %`, word, D.colours[k], { "data-vote": k });
+      if (favourite !== D.items.prediction[item]) {
+        row.append(make("span", { class: "dissent" }, `says ${className(favourite)} (${sure} %)`));
+      }
+      return row;
+    }),
+    make("p", { class: "note" }, "By a logistic regression on each community’s embedding alone."));
+}
+
+function memberships(node) {
+  const z = D.nodes.z[node];
+  const strongest = Math.max(...z, 1e-12);
+  const communityOf = (c) => D.starts.findLastIndex((start) => start <= c);
+  const row = (c) => bar(`z${c + 1}`, String(z[c]), (100 * z[c]) / strongest, D.colours[communityOf(c)],
+    { "data-affiliation": c, "data-value": z[c] });
+  const order = z.map((_, c) => c).sort((a, b) => z[b] - z[a]);
+  const list = block("Memberships Z (posterior mean)", ...order.slice(0, 8).map(row));
+  if (order.length > 8) {
+    list.append(make("details", {}, make("summary", {}, `all ${order.length}`),
+      ...order.slice(8).map(row)));
+  }
+  return list;
+}
+
+function parts(node) {
+  const order = D.nodes.part[node].map((_, k) => k).sort((a, b) => D.nodes.part[node][b] - D.nodes.part[node][a]);
+  const shown = order.filter((k, place) => D.nodes.part[node][k] > 0 || place === 0);
+  return block("Share of its expected links", ...shown.map((k) =>
+    bar(D.communities[k], `${D.nodes.part[node][k]} %`, D.nodes.part[node][k], D.colours[k], { "data-community": k })));
+}
+
+function neighbourList(node) {
+  const near = neighbours[node];
+  const chips = near.slice(0, 30).map(({ node: other, edge }) =>
+    make("button", { type: "button", class: "name", onclick: () => pickNode(other),
+      title: splitInWords(edge) }, swatch(D.colours[mainOfEdge(edge)]), D.nodes.name[other]));
+  return block(`Neighbours (${near.length})`, make("p", { class: "names" }, ...chips),
+    near.length > 30 ? make("p", { class: "note" }, `and ${near.length - 30} more`) : null);
+}
+
+const splitInWords = (edge) => D.edges.share[edge]
+  .map((share, k) => [share, k]).filter(([share]) => share >= 4).sort((a, b) => b[0] - a[0])
+  .map(([share, k]) => `${D.communities[k]} ${share} %`).join(", ");
+
+function showNode(node) {
+  const isItem = !isGraphTask;
+  panel.replaceChildren(...[
+    make("p", { class: "eyebrow" }, "Node"),
+    make("h3", { id: "panel-title", "data-node": node }, D.nodes.name[node]),
+    isItem ? verdict(node) : null,
+    parts(node),
+    isItem ? probabilities(node) : null,
+    isItem ? arguments_(node) : null,
+    memberships(node),
+    neighbourList(node),
+    isGraphTask ? make("button", { type: "button", onclick: () => pickNothing() }, "Back to the graph") : null,
+  ].filter(Boolean));
+}
+
+function showEdge(edge) {
+  const ends = [D.edges.source[edge], D.edges.target[edge]];
+  const shares = D.edges.share[edge];
+  const order = shares.map((_, k) => k).sort((a, b) => shares[b] - shares[a]);
+  panel.replaceChildren(
+    make("p", { class: "eyebrow" }, "Edge"),
+    make("h3", { id: "panel-title", "data-edge": edge }, ends.map((n) => D.nodes.name[n]).join(" – ")),
+    block("Its split among communities", ...order.map((k) =>
+      bar(D.communities[k], `${shares[k]} %`, shares[k], D.colours[k], { "data-community": k }))),
+    block("Ends", make("p", { class: "names" }, ...ends.map((node) =>
+      make("button", { type: "button", class: "name", onclick: () => pickNode(node) }, D.nodes.name[node])))));
+}
+
+function showGraph() {
+  const item = state.graph;
+  panel.replaceChildren(...[
+    make("p", { class: "eyebrow" }, "Graph"),
+    make("h3", { id: "panel-title", "data-graph": item }, D.items.name[item]),
+    verdict(item),
+    make("p", { class: "note" }, `${cy.nodes().length} nodes, ${cy.edges().length} edges. Pick a node for its memberships.`),
+    probabilities(item),
+    arguments_(item),
+  ].filter(Boolean));
+}
+
+function showHint() {
+  panel.replaceChildren(
+    make("p", { class: "eyebrow" }, "Details"),
+    make("p", {}, "Pick a node to see its memberships, its neighbours and which communities argued for its label."));
+}

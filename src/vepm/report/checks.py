@@ -1,0 +1,83 @@
+"""Whether the arrays of a run fit together."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vepm.errors import InputError
+
+Arrays = Mapping[str, NDArray[Any]]
+
+REQUIRED = {"edge_index": 2, "edge_weight": 2, "memberships": 2, "activation": 1}
+PER_NODE = {"community_embeddings": 3, "features": 2, "batch": 1}
+PER_ITEM = ("prediction", "probabilities", "train_mask", "val_mask", "test_mask")
+FINITE = ("edge_weight", "memberships", "activation", "probabilities", "community_embeddings")
+
+
+def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
+    """Raise an InputError that names the first array that does not fit."""
+    problem = (
+        _wrong_task(task)
+        or _missing(outputs, task)
+        or _wrong_edges(outputs)
+        or _wrong_lengths(outputs, task)
+        or _not_finite(outputs)
+    )
+    if problem:
+        raise InputError(f"{path}: {problem}; train again to rewrite it")
+
+
+def _wrong_task(task: str) -> str | None:
+    return None if task in ("node", "graph") else f"task is {task!r}, neither 'node' nor 'graph'"
+
+
+def _missing(outputs: Arrays, task: str) -> str | None:
+    needed = REQUIRED | ({"batch": 1} if task == "graph" else {})
+    for name, dimensions in needed.items():
+        if name not in outputs:
+            return f"no array {name!r}"
+        if outputs[name].ndim != dimensions:
+            return f"{name} has {outputs[name].ndim} dimensions, not {dimensions}"
+    return None if len(outputs["memberships"]) else "no nodes"
+
+
+def _wrong_edges(outputs: Arrays) -> str | None:
+    edges, shares, z = outputs["edge_index"], outputs["edge_weight"], outputs["memberships"]
+    if edges.shape[0] != 2 or edges.shape[1] != len(shares):
+        return f"edge_index {edges.shape} does not match edge_weight {shares.shape}"
+    if edges.size and not 0 <= edges.min() <= edges.max() < len(z):
+        return f"edge_index points outside the {len(z)} nodes"
+    if z.shape[1] != len(outputs["activation"]):
+        return f"{z.shape[1]} communities in memberships, {len(outputs['activation'])} activations"
+    if not 1 <= shares.shape[1] <= z.shape[1]:
+        return f"{shares.shape[1]} metacommunities of {z.shape[1]} communities"
+    return None
+
+
+def _wrong_lengths(outputs: Arrays, task: str) -> str | None:
+    nodes = len(outputs["memberships"])
+    for name, dimensions in PER_NODE.items():
+        if name in outputs and outputs[name].shape[:1] != (nodes,):
+            return f"{name} has {len(outputs[name])} rows for {nodes} nodes"
+        if name in outputs and outputs[name].ndim != dimensions:
+            return f"{name} has {outputs[name].ndim} dimensions, not {dimensions}"
+    if task == "node":
+        items = nodes
+    else:
+        items = len(outputs["y"]) if "y" in outputs else int(outputs["batch"].max()) + 1
+        if outputs["batch"].min() < 0 or outputs["batch"].max() >= items:
+            return f"batch points outside the {items} graphs"
+    for name in ("y", *PER_ITEM):
+        if name in outputs and len(outputs[name]) != items:
+            return f"{name} has {len(outputs[name])} rows for {items} {task}s"
+    return None
+
+
+def _not_finite(outputs: Arrays) -> str | None:
+    for name in FINITE:
+        if name in outputs and not np.isfinite(outputs[name]).all():
+            return f"{name} holds values that are not finite numbers"
+    return None

@@ -1,0 +1,160 @@
+"""What the communities of a run look like, in numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vepm.nn.partitioner import segment_sizes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MEMBER_SHARE = 0.2
+"""A node is a member of every metacommunity that explains a fifth of its expected links."""
+
+
+def segment_starts(num_communities: int, num_metacommunities: int) -> Ints:
+    """First community of each metacommunity [K]."""
+    sizes = segment_sizes(num_communities, num_metacommunities)
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+
+def interactions(
+    memberships: Floats,
+    activation: Floats,
+    num_metacommunities: int,
+    batch: Ints | None = None,
+) -> Floats:
+    r"""Total interaction of each node in each metacommunity [N, K], in O(N C).
+
+    .. math:: \mu_{uk} = \sum_v Z_{uk} \, \mathrm{diag}(\gamma_k) \, Z_{vk}'
+
+    Args:
+        memberships: Affiliations [N, C].
+        activation: Activation of each community [C].
+        num_metacommunities: Number of metacommunities K.
+        batch: Graph of each node [N]; v runs over the nodes of u's graph.
+    """
+    if batch is None:
+        total = memberships.sum(axis=0, keepdims=True)
+    else:
+        sums = np.zeros((int(batch.max()) + 1, memberships.shape[1]))
+        np.add.at(sums, batch, memberships)
+        total = sums[batch]
+    starts = segment_starts(memberships.shape[1], num_metacommunities)
+    summed: Floats = np.add.reduceat(memberships * activation * total, starts, axis=1)
+    return summed
+
+
+def shares(interaction: Floats) -> Floats:
+    """Each node's interactions as parts of one [N, K]; even where a node has none."""
+    total = interaction.sum(axis=1, keepdims=True)
+    even = np.full_like(interaction, 1 / interaction.shape[1])
+    return np.divide(interaction, total, out=even, where=total > 0)
+
+
+def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
+    """Nodes sorted as the paper sorts them, and the bucket of each node.
+
+    A node's bucket is the metacommunity with which it interacts most; buckets go by descending
+    size, nodes within a bucket by descending interaction.
+    """
+    bucket = interaction.argmax(axis=1)
+    counts = np.bincount(bucket, minlength=interaction.shape[1])
+    place = np.empty_like(counts)
+    place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    strength = interaction[np.arange(len(bucket)), bucket]
+    return np.lexsort((-strength, place[bucket])), bucket
+
+
+@dataclass(frozen=True)
+class CommunityTable:
+    """One entry per metacommunity."""
+
+    nodes: Ints
+    """Nodes that interact most through it."""
+    members: Ints
+    """Nodes that owe it at least a fifth of their interactions."""
+    edge_mass: Floats
+    """Sum of its shares over the edges."""
+    density: Floats
+    """Edges among its members over pairs of members; NaN under two members."""
+    overlapping: Floats
+    """Part of its members that are members elsewhere too; NaN without members."""
+    jaccard: Floats
+    """Shared over joint members of each pair of metacommunities [K, K]."""
+
+
+def community_table(
+    interaction: Floats,
+    edge_index: Ints,
+    edge_weight: Floats,
+    batch: Ints | None = None,
+) -> CommunityTable:
+    """Size, density and overlap of each metacommunity."""
+    member = shares(interaction) >= MEMBER_SHARE
+    count = member.sum(axis=0)
+    source, target = edge_index
+    inside = (member[source] & member[target]).sum(axis=0) / 2
+    pairs = _pairs(member, batch)
+    elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
+    both = member.T.astype(np.float64) @ member
+    union = count[:, None] + count[None, :] - both
+    return CommunityTable(
+        nodes=np.bincount(interaction.argmax(axis=1), minlength=interaction.shape[1]),
+        members=count,
+        edge_mass=edge_weight.sum(axis=0) / 2,
+        density=_ratio(inside, pairs),
+        overlapping=_ratio(elsewhere, count),
+        jaccard=np.nan_to_num(_ratio(both, union)),
+    )
+
+
+def typical_nodes(interaction: Floats, count: int = 6) -> list[Ints]:
+    """The nodes of each metacommunity's bucket that interact most through it."""
+    order, bucket = bucket_order(interaction)
+    return [order[bucket[order] == k][:count] for k in range(interaction.shape[1])]
+
+
+def typical_features(
+    features: Floats, interaction: Floats, count: int = 8
+) -> list[list[tuple[int, float]]]:
+    """Features whose mean in a metacommunity lies highest above the overall mean.
+
+    Returns:
+        Per metacommunity, pairs of a feature and its distance in standard deviations.
+    """
+    weight = shares(interaction)
+    weight = weight / np.maximum(weight.sum(axis=0), np.finfo(float).tiny)
+    deviation = features.std(axis=0)
+    lift = weight.T @ features - features.mean(axis=0)
+    return _highest(np.divide(lift, deviation, out=np.zeros_like(lift), where=deviation > 0), count)
+
+
+def typical_from_means(means: Floats, count: int = 8) -> list[list[tuple[int, float]]]:
+    """As :func:`typical_features`, from the mean features of each metacommunity [K, F]."""
+    return _highest(means - means.mean(axis=0), count)
+
+
+def _highest(lift: Floats, count: int) -> list[list[tuple[int, float]]]:
+    best = np.argsort(-lift, axis=1, kind="stable")[:, :count]
+    return [
+        [(int(f), float(lift[k, f])) for f in row if lift[k, f] > 0] for k, row in enumerate(best)
+    ]
+
+
+def _pairs(member: NDArray[np.bool_], batch: Ints | None) -> Floats:
+    if batch is None:
+        sizes = member.sum(axis=0, keepdims=True).astype(np.float64)
+    else:
+        sizes = np.zeros((int(batch.max()) + 1, member.shape[1]))
+        np.add.at(sizes, batch, member)
+    total: Floats = (sizes * (sizes - 1) / 2).sum(axis=0)
+    return total
+
+
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
+    empty = np.full(np.shape(whole), np.nan)
+    return np.divide(part, whole, out=empty, where=np.asarray(whole) > 0)

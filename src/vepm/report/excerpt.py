@@ -1,0 +1,116 @@
+"""Which part of a large graph a page carries."""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vepm.report.communities import bucket_order, shares, typical_nodes
+from vepm.report.run import Run
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_NODES = 4000
+MOST_MEMBERSHIPS = 260_000
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Nodes, edges and items of a run that a page carries, renumbered from zero."""
+
+    nodes: Ints
+    """Nodes of the run, ascending [n]."""
+    items: Ints
+    """Items of the run: the same nodes, or the graphs they make up."""
+    graph: Ints
+    """Place in ``items`` of each node's graph; zeros for node tasks."""
+    source: Ints
+    """One end of each undirected edge, as a place in ``nodes``."""
+    target: Ints
+    edge_weight: Floats
+    """Share of each edge in each metacommunity."""
+
+
+def take_excerpt(run: Run, interaction: Floats) -> Excerpt:
+    """All of a small run; neighbourhoods, or some graphs, of a large one."""
+    budget = min(MOST_NODES, max(200, MOST_MEMBERSHIPS // run.memberships.shape[1]))
+    if run.batch is None:
+        nodes = _neighbourhoods(run, interaction, budget)
+        items, graph = nodes, np.zeros(len(nodes), dtype=np.int64)
+    else:
+        items = _some_graphs(run, budget)
+        nodes = np.flatnonzero(np.isin(run.batch, items))
+        graph = np.searchsorted(items, run.batch[nodes])
+    source, target, edge_weight = undirected(run.edge_index, run.edge_weight)
+    place = np.full(run.num_nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    inside = (place[source] >= 0) & (place[target] >= 0)
+    return Excerpt(
+        nodes, items, graph, place[source[inside]], place[target[inside]], edge_weight[inside]
+    )
+
+
+def undirected(edge_index: Ints, edge_weight: Floats) -> tuple[Ints, Ints, Floats]:
+    """Every edge once, without loops: lower end, higher end, shares."""
+    low, high = edge_index.min(axis=0), edge_index.max(axis=0)
+    proper = np.flatnonzero(low < high)
+    _, first = np.unique(np.stack([low, high])[:, proper], axis=1, return_index=True)
+    kept = proper[first]
+    return low[kept], high[kept], edge_weight[kept]
+
+
+def starting_node(run: Run, excerpt: Excerpt, interaction: Floats) -> int:
+    """A well-connected node between communities, as a place in the excerpt."""
+    part = np.clip(shares(interaction[excerpt.nodes]), 1e-12, 1)
+    mixture = -(part * np.log(part)).sum(axis=1)
+    degree = np.bincount(excerpt.source, minlength=len(part))
+    degree += np.bincount(excerpt.target, minlength=len(part))
+    return int((mixture * np.log1p(degree)).argmax())
+
+
+def _neighbourhoods(run: Run, interaction: Floats, budget: int) -> Ints:
+    """Balls of equal size around the most typical nodes of every metacommunity."""
+    if run.num_nodes <= budget:
+        return np.arange(run.num_nodes)
+    order = np.argsort(run.edge_index[0], kind="stable")
+    target = run.edge_index[1][order]
+    ends = np.cumsum(np.bincount(run.edge_index[0], minlength=run.num_nodes))
+    seeds = [int(nodes[0]) for nodes in typical_nodes(interaction, 1) if len(nodes)]
+    kept: set[int] = set()
+    for index, seed in enumerate(seeds, 1):
+        _grow(seed, kept, budget * index // len(seeds), target, ends)
+    for node in bucket_order(interaction)[0]:
+        if len(kept) >= budget:
+            break
+        kept.add(int(node))
+    return np.array(sorted(kept))
+
+
+def _grow(seed: int, kept: set[int], until: int, target: Ints, ends: Ints) -> None:
+    """Add nodes breadth first from the seed until ``kept`` is that large."""
+    queue, seen = deque([seed]), {seed}
+    while queue and len(kept) < until:
+        node = queue.popleft()
+        kept.add(node)
+        for other in target[ends[node - 1] if node else 0 : ends[node]].tolist():
+            if other not in seen:
+                seen.add(other)
+                queue.append(other)
+
+
+def _some_graphs(run: Run, budget: int) -> Ints:
+    """Graphs that fit, test graphs first and among them those predicted wrong."""
+    assert run.batch is not None
+    sizes = np.bincount(run.batch, minlength=run.num_graphs)
+    urgency = np.zeros(run.num_graphs)
+    if "test" in run.masks:
+        urgency -= run.masks["test"]
+        if run.labels is not None and run.prediction is not None:
+            urgency -= run.masks["test"] & (run.labels != run.prediction)
+    order = np.argsort(urgency, kind="stable")
+    order = order[sizes[order] > 0]
+    fitting = np.cumsum(sizes[order]) <= budget
+    fitting[:1] = True
+    return np.sort(order[fitting])

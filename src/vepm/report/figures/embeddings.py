@@ -1,0 +1,101 @@
+"""Maps of what was learned."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.colors import to_rgba_array
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
+
+from vepm.report.figures.style import category_legend, new_figure, styled
+from vepm.report.palette import UNKNOWN
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_POINTS = 1500
+
+
+def tsne(values: Floats, seed: int = 0, limit: int = MOST_POINTS) -> tuple[Floats, Ints]:
+    """Positions in the plane by t-SNE.
+
+    Args:
+        values: One row per point [N, D].
+        seed: Seed of the sample and of the optimisation.
+        limit: Points to keep; more are sampled down.
+
+    Returns:
+        Positions [n, 2] and the rows they belong to [n].
+    """
+    count = len(values)
+    rows = np.arange(count)
+    if count > limit:
+        rows = np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
+    kept = np.asarray(values[rows], dtype=np.float32).reshape(len(rows), -1)
+    if len(rows) < 4:
+        return np.column_stack([rows, np.zeros(len(rows))]).astype(np.float64), rows
+    flat = kept.shape[1] < 2 or np.isclose(kept.std(), 0)
+    reducer = TSNE(
+        perplexity=min(30.0, (len(rows) - 1) / 3),
+        init="random" if flat else "pca",
+        random_state=seed,
+        max_iter=750,
+    )
+    # Its threads wait on one another: one thread is several times faster on a busy machine.
+    with threadpool_limits(1):
+        return np.asarray(reducer.fit_transform(kept), dtype=np.float64), rows
+
+
+def stack_communities(
+    community_embeddings: Floats, seed: int = 0, limit: int = MOST_POINTS
+) -> tuple[Floats, Ints]:
+    """One row per node and metacommunity [n K, D], and the metacommunity of each row.
+
+    Args:
+        community_embeddings: What each metacommunity knows of each node [N, K, D].
+        seed: Seed of the sample of nodes.
+        limit: Rows to keep, of whole nodes.
+    """
+    count, communities, width = community_embeddings.shape
+    keep = max(limit // communities, 1)
+    rows = np.arange(count)
+    if count > keep:
+        rows = np.sort(np.random.default_rng(seed).choice(count, keep, replace=False))
+    return (
+        community_embeddings[rows].reshape(-1, width),
+        np.tile(np.arange(communities), len(rows)),
+    )
+
+
+@styled
+def embedding_map(
+    points: Floats, category: Ints, names: Sequence[str], colours: Sequence[str], title: str
+) -> Figure:
+    """Points in the plane, coloured by category; -1 is drawn in grey."""
+    figure = new_figure(5.6, 3.9)
+    axes = figure.subplots()
+    palette = to_rgba_array([*colours, UNKNOWN])
+    # A random order lets no category hide another.
+    order = np.random.default_rng(0).permutation(len(points))
+    axes.scatter(
+        points[order, 0],
+        points[order, 1],
+        c=palette[category[order]],
+        s=float(np.clip(9000 / max(len(points), 1), 5, 40)),
+        alpha=0.8,
+        linewidths=0,
+        rasterized=True,
+    )
+    axes.set_title(title)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_axis_off()
+    present = [c for c in range(len(names)) if (category == c).any()]
+    shown_names = [names[c] for c in present]
+    shown_colours = [colours[c] for c in present]
+    if (category < 0).any():
+        shown_names.append("unknown")
+        shown_colours.append(UNKNOWN)
+    category_legend(axes, shown_names, shown_colours)
+    return figure

@@ -1,0 +1,145 @@
+"""The look the figures share."""
+
+import functools
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from vepm.report.palette import INK, MUTED
+
+FONTS = ["Inter", "Helvetica Neue", "Helvetica", "Arial", "DejaVu Sans"]
+RASTER_DPI = 170
+
+P = ParamSpec("P")
+
+SETTINGS: dict[str, object] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": FONTS,
+    "font.size": 9.0,
+    "text.color": INK,
+    # Names come from users' data: a dollar sign is a dollar sign.
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9.0,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.unicode_minus": True,
+    "figure.facecolor": "none",
+    "grid.color": MUTED,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.6,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 8.0,
+}
+
+
+@contextmanager
+def look(**more: object) -> Iterator[None]:
+    """Draw or save with the shared look."""
+    with mpl.rc_context({**SETTINGS, **more}), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes in the PNG only.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        yield
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Give a drawing function the shared look."""
+
+    @functools.wraps(draw)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with look():
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that belongs to no window."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write ``name.png`` and ``name.svg`` on white paper."""
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+    with look():
+        figure.savefig(png, dpi=RASTER_DPI, facecolor="white")
+    with look(**{"svg.hashsalt": name}):
+        figure.savefig(
+            svg, format="svg", dpi=RASTER_DPI, facecolor="white", metadata={"Date": None}
+        )
+    return png, svg
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """The figure as an SVG element for a page, in the page's own ink.
+
+    Ink and grey become CSS colours, so one drawing serves light and dark; identifiers are
+    prefixed with ``name``, so several drawings share a page.
+    """
+    buffer = io.StringIO()
+    with look(**{"svg.hashsalt": name}):
+        figure.savefig(
+            buffer, format="svg", dpi=RASTER_DPI, transparent=True, metadata={"Date": None}
+        )
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    for colour, variable in ((INK, "currentColor"), (MUTED, "var(--muted)")):
+        svg = re.sub(re.escape(colour), variable, svg, flags=re.IGNORECASE)
+    return svg.replace("<svg ", '<svg aria-hidden="true" ', 1)
+
+
+def category_legend(
+    axes: Axes, names: Sequence[str], colours: Sequence[str], *, limit: int = 20, columns: int = 1
+) -> None:
+    """A legend of coloured dots to the right of the axes."""
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=colour, markersize=6)
+        for colour in colours[:limit]
+    ]
+    labels = [shorten(name) for name in names[:limit]]
+    if len(names) > limit:
+        handles.append(Line2D([], [], linestyle=""))
+        labels.append(f"and {len(names) - limit} more")
+    axes.legend(
+        handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns, borderpad=0
+    )
+
+
+def shorten(name: str, limit: int = 24) -> str:
+    """A name that fits beside an axis; a leading underscore would hide it from legends."""
+    name = name if len(name) <= limit else name[: limit - 1] + "…"
+    return " " + name if name.startswith("_") else name

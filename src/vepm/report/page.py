@@ -1,0 +1,112 @@
+"""One self-contained page per run."""
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from vepm.report import figures, summary
+from vepm.report.communities import interactions
+from vepm.report.drawings import draw_run
+from vepm.report.excerpt import take_excerpt
+from vepm.report.payload import build_payload, embed_json
+from vepm.report.run import Run, read_run
+from vepm.report.scores import Probe, community_probes, pool
+
+HERE = Path(__file__).parent
+SCRIPTS = ("data.js", "theme.js", "graph.js", "panel.js", "controls.js")
+
+
+def write_report(folder: str | Path) -> Path:
+    """Write ``report.html`` and ``figures/`` into a run folder.
+
+    The page needs no network and no other file: script, style, data and figures are inside.
+
+    Args:
+        folder: A run folder, see :func:`vepm.report.read_run`.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InputError: The folder is not a whole run.
+    """
+    run = read_run(folder)
+    interaction = interactions(
+        run.memberships, run.activation, run.num_metacommunities, run.batch
+    )
+    probes = _probes(run)
+    drawings = {}
+    for drawing in draw_run(run, interaction, probes):
+        figures.save(drawing.figure, run.folder / "figures", drawing.name)
+        svg = Markup(figures.to_svg(drawing.figure, drawing.name))  # noqa: S704 (our own SVG)
+        drawings[drawing.name] = {"svg": svg, "description": drawing.description}
+    page = _render(run, interaction, probes, drawings)
+    path = run.folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _probes(run: Run) -> list[Probe]:
+    if run.labels is None or run.community_embeddings is None:
+        return []
+    if "train" not in run.masks or "test" not in run.masks:
+        return []
+    values = run.community_embeddings
+    if run.batch is not None:
+        values = pool(values, run.batch, len(run.labels))
+    return community_probes(
+        values, run.labels, run.masks["train"], run.masks["test"], len(run.class_names)
+    )
+
+
+def _render(
+    run: Run,
+    interaction: NDArray[np.float64],
+    probes: list[Probe],
+    drawings: dict[str, dict[str, Any]],
+) -> str:
+    excerpt = take_excerpt(run, interaction)
+    script = _script()
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        run=run,
+        size_line=summary.size_line(run),
+        headline=summary.headline(run, interaction),
+        communities=summary.community_rows(run, interaction),
+        settings=summary.settings_groups(run),
+        provenance=summary.provenance(run),
+        drawings=drawings,
+        excerpt=excerpt,
+        probes=probes,
+        style=Markup(_asset("report.css")),  # noqa: S704 (our own file)
+        script=Markup(script),  # noqa: S704 (our own file)
+        script_hash=_hash(script),
+        data=Markup(embed_json(build_payload(run, excerpt, interaction, probes))),  # noqa: S704
+    )
+
+
+def _script() -> str:
+    own = "\n".join(_asset(name) for name in SCRIPTS)
+    return f'{_asset("cytoscape.min.js")}\n(() => {{\n"use strict";\n{own}\n}})();\n'
+
+
+def _asset(name: str) -> str:
+    return (HERE / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """The hash by which the page's own policy admits this script and no other."""
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return "sha256-" + base64.b64encode(digest).decode("ascii")

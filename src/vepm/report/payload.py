@@ -1,0 +1,139 @@
+"""What the page's script draws from, as plain JSON."""
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vepm.report.communities import segment_starts, shares
+from vepm.report.excerpt import Excerpt, starting_node
+from vepm.report.layout import layout
+from vepm.report.palette import class_colours, community_colours
+from vepm.report.run import SPLITS, Run
+from vepm.report.scores import Probe
+
+Floats = NDArray[np.float64]
+MOST_CLASSES = 6
+
+
+def build_payload(
+    run: Run, excerpt: Excerpt, interaction: Floats, probes: list[Probe]
+) -> dict[str, Any]:
+    """Nodes, edges and items of the excerpt, rounded to what a reader can see."""
+    count = run.num_metacommunities
+    return {
+        "task": run.task,
+        "totalNodes": run.num_nodes,
+        "classes": list(run.class_names),
+        "classColours": class_colours(len(run.class_names)),
+        "communities": [f"Community {k + 1}" for k in range(count)],
+        "colours": community_colours(count),
+        "starts": segment_starts(run.memberships.shape[1], count).tolist(),
+        "start": starting_node(run, excerpt, interaction),
+        "nodes": _nodes(run, excerpt, interaction),
+        "edges": {
+            "source": excerpt.source.tolist(),
+            "target": excerpt.target.tolist(),
+            "share": _percent(excerpt.edge_weight),
+        },
+        "items": _items(run, excerpt, probes),
+    }
+
+
+def embed_json(payload: dict[str, Any]) -> str:
+    """JSON that no HTML parser can mistake for markup."""
+    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _nodes(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
+    positions = _positions(run, excerpt)
+    part = shares(interaction[excerpt.nodes])
+    return {
+        "name": [run.node_names[n] for n in excerpt.nodes],
+        "x": positions[:, 0].round(2).tolist(),
+        "y": positions[:, 1].round(2).tolist(),
+        "graph": excerpt.graph.tolist() if run.batch is not None else None,
+        "main": interaction[excerpt.nodes].argmax(axis=1).tolist(),
+        "part": _percent(part),
+        "z": [[_short(v) for v in row] for row in run.memberships[excerpt.nodes].tolist()],
+    }
+
+
+def _positions(run: Run, excerpt: Excerpt) -> Floats:
+    """Whole graphs at once, or each graph of a collection by itself."""
+    start = run.memberships[excerpt.nodes]
+    edges = np.stack([excerpt.source, excerpt.target])
+    if run.batch is None:
+        return layout(np.hstack([edges, edges[::-1]]), len(start), start)
+    positions = np.zeros((len(start), 2))
+    edge_graph = excerpt.graph[excerpt.source]
+    for graph in range(len(excerpt.items)):
+        nodes = np.flatnonzero(excerpt.graph == graph)
+        inside = edges[:, edge_graph == graph] - nodes[0] if len(nodes) else edges[:, :0]
+        if len(nodes) and nodes[-1] - nodes[0] + 1 != len(nodes):
+            inside = np.searchsorted(nodes, edges[:, edge_graph == graph])
+        both = np.hstack([inside, inside[::-1]])
+        positions[nodes] = layout(both, len(nodes), start[nodes])
+    return positions
+
+
+def _items(run: Run, excerpt: Excerpt, probes: list[Probe]) -> dict[str, Any]:
+    items = excerpt.items
+    content: dict[str, Any] = {"split": _split(run)[items].tolist()}
+    if run.batch is not None:
+        content["name"] = [run.graph_names[g] for g in items]
+    if run.labels is not None:
+        content["label"] = run.labels[items].tolist()
+    if run.prediction is not None:
+        content["prediction"] = run.prediction[items].tolist()
+    if run.probabilities is not None:
+        content["probabilities"] = _likeliest(run.probabilities[items])
+    if probes and run.prediction is not None:
+        content["votes"] = _votes(probes, items, run.prediction[items])
+    return content
+
+
+def _split(run: Run) -> NDArray[np.int64]:
+    """0 for none, 1 for train, 2 for val, 3 for test."""
+    length = run.num_nodes if run.batch is None else run.num_graphs
+    split = np.zeros(length, dtype=np.int64)
+    for number, name in enumerate(SPLITS, 1):
+        if name in run.masks:
+            split[run.masks[name]] = number
+    return split
+
+
+def _likeliest(probabilities: Floats) -> list[list[list[float]]]:
+    """Per item the likeliest classes, each with its probability in percent."""
+    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :MOST_CLASSES]
+    return [
+        [[int(c), round(100 * float(row[c]), 1)] for c in order]
+        for row, order in zip(probabilities, best, strict=True)
+    ]
+
+
+def _votes(
+    probes: list[Probe], items: NDArray[np.int64], prediction: NDArray[np.int64]
+) -> list[list[list[int]]]:
+    """Per item and metacommunity: its favourite class, how sure, and its word for the verdict."""
+    stacked = np.stack([probe.probabilities[items] for probe in probes], axis=1)
+    favourite = stacked.argmax(axis=2)
+    sure = stacked.max(axis=2)
+    verdict = np.take_along_axis(stacked, prediction[:, None, None], axis=2)[:, :, 0]
+    columns = [favourite, (100 * sure).round(), (100 * verdict).round()]
+    votes: list[list[list[int]]] = np.stack(columns, axis=2).astype(int).tolist()
+    return votes
+
+
+def _percent(share: Floats) -> list[list[int]]:
+    rounded: list[list[int]] = (100 * share).round().astype(int).tolist()
+    return rounded
+
+
+def _short(value: float) -> float:
+    """Three significant digits."""
+    return float(f"{value:.3g}")

@@ -1,0 +1,243 @@
+"""A finished run, read from its folder."""
+
+import csv
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from vepm.errors import InputError
+from vepm.report.checks import check_outputs
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+SPLITS = ("train", "val", "test")
+HISTORY_COLUMNS = ("phase", "epoch")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a report shows, as a run folder holds it.
+
+    Labels, predictions, probabilities and masks are over *items*: nodes in a node task, graphs
+    in a graph task. What a run has no use for is None.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    """The contents of ``config.toml``."""
+    metrics: Mapping[str, Any]
+    """The contents of ``metrics.json``."""
+    history: Mapping[str, Array]
+    """Columns of ``history.csv``; ``phase`` is text, the others numbers, NaN where empty."""
+    edge_index: NDArray[np.int64]
+    """Edges in both directions [2, E]."""
+    edge_weight: Floats
+    """Share of each edge in each metacommunity [E, K]."""
+    memberships: Floats
+    """Posterior mean of Z [N, C]."""
+    activation: Floats
+    """Activation of each community [C]."""
+    labels: NDArray[np.int64] | None
+    """True class of each item, -1 where unknown."""
+    prediction: NDArray[np.int64] | None
+    probabilities: Floats | None
+    """Probability of each class [items, classes]."""
+    community_embeddings: Floats | None
+    """What each metacommunity knows of each node [N, K, D]."""
+    embeddings: Floats | None
+    batch: NDArray[np.int64] | None
+    """Graph of each node [N], for graph tasks."""
+    features: Floats | None
+    """Node features [N, F]."""
+    typical_features: Floats | None
+    """Mean feature of each metacommunity [K, F], where features themselves were not kept."""
+    masks: Mapping[str, NDArray[np.bool_]]
+    """Which items were in ``train``, ``val`` and ``test``."""
+    class_names: tuple[str, ...]
+    node_names: tuple[str, ...]
+    graph_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+
+    @property
+    def task(self) -> str:
+        """``"node"`` or ``"graph"``."""
+        return str(self.metrics["task"])
+
+    @property
+    def title(self) -> str:
+        """Name of the dataset."""
+        return str(self.metrics["dataset"])
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, of all graphs together."""
+        return len(self.memberships)
+
+    @property
+    def num_metacommunities(self) -> int:
+        """Number of parts K each edge is split into."""
+        return self.edge_weight.shape[1]
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs."""
+        return 1 if self.batch is None else len(self.graph_names)
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read a run folder.
+
+    Args:
+        folder: What ``vepm train`` or ``vepm communities`` wrote: ``config.toml``,
+            ``metrics.json``, ``history.csv``, ``outputs.safetensors`` and perhaps
+            ``names.json``.
+
+    Raises:
+        InputError: A file is missing, damaged, or at odds with the others.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run folder; `vepm train` writes one")
+    metrics = _read_json(folder / "metrics.json", required=True)
+    for key in ("dataset", "task"):
+        if key not in metrics:
+            raise InputError(f"{folder / 'metrics.json'}: no {key!r}; train again to rewrite it")
+    outputs = _read_outputs(folder / "outputs.safetensors")
+    check_outputs(folder / "outputs.safetensors", outputs, str(metrics["task"]))
+    names = _read_json(folder / "names.json", required=False)
+    return Run(
+        folder=folder,
+        settings=_read_toml(folder / "config.toml"),
+        metrics=metrics,
+        history=_read_history(folder / "history.csv"),
+        edge_index=outputs["edge_index"].astype(np.int64),
+        edge_weight=outputs["edge_weight"].astype(np.float64),
+        memberships=outputs["memberships"].astype(np.float64),
+        activation=outputs["activation"].astype(np.float64),
+        labels=_optional(outputs, "y", np.int64),
+        prediction=_optional(outputs, "prediction", np.int64),
+        probabilities=_optional(outputs, "probabilities", np.float64),
+        community_embeddings=_optional(outputs, "community_embeddings", np.float64),
+        embeddings=_optional(outputs, "embeddings", np.float64),
+        batch=_optional(outputs, "batch", np.int64) if metrics["task"] == "graph" else None,
+        features=_optional(outputs, "features", np.float64),
+        typical_features=_optional(outputs, "x_top", np.float64),
+        masks={
+            split: outputs[f"{split}_mask"].astype(bool)
+            for split in SPLITS
+            if f"{split}_mask" in outputs
+        },
+        class_names=_class_names(metrics, outputs),
+        node_names=_names(names.get("node_names"), len(outputs["memberships"]), "node", 0),
+        graph_names=_names(names.get("graph_names"), _num_graphs(outputs), "graph", 0),
+        feature_names=_names(
+            names.get("feature_names") or metrics.get("feature_names"),
+            _num_features(outputs),
+            "feature",
+            0,
+        ),
+    )
+
+
+def _optional(outputs: Mapping[str, Array], name: str, dtype: type) -> Any:
+    return outputs[name].astype(dtype) if name in outputs else None
+
+
+def _num_graphs(outputs: Mapping[str, Array]) -> int:
+    if "batch" not in outputs or not len(outputs["batch"]):
+        return 1
+    labelled = len(outputs["y"]) if "y" in outputs else 0
+    return max(int(outputs["batch"].max()) + 1, labelled)
+
+
+def _num_features(outputs: Mapping[str, Array]) -> int:
+    for name in ("features", "x_top"):
+        if name in outputs:
+            return outputs[name].shape[1]
+    return 0
+
+
+def _class_names(metrics: Mapping[str, Any], outputs: Mapping[str, Array]) -> tuple[str, ...]:
+    known = [int(metrics.get("num_classes") or 0)]
+    known += [int(outputs[name].max()) + 1 for name in ("y", "prediction") if name in outputs]
+    if "probabilities" in outputs:
+        known.append(outputs["probabilities"].shape[1])
+    return _names(metrics.get("class_names"), max(known), "class", 0)
+
+
+def _names(given: Any, count: int, kind: str, first: int) -> tuple[str, ...]:
+    """The given names, printable, or numbered ones where they are absent or too few."""
+    if not isinstance(given, list) or len(given) < count:
+        return tuple(f"{kind} {number}" for number in range(first, first + count))
+    return tuple("".join(c if c.isprintable() else " " for c in str(name)) for name in given)
+
+
+def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
+    if not required and not path.exists():
+        return {}
+    try:
+        content = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected a JSON object")
+    return content
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not TOML ({error})") from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; is this a run folder of `vepm train`?") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+
+
+def _read_outputs(path: Path) -> dict[str, Array]:
+    if not path.exists():
+        raise InputError(f"{path}: missing; is this a run folder of `vepm train`?")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: not a whole safetensors file ({reason})") from None
+
+
+def _read_history(path: Path) -> dict[str, Array]:
+    reader = csv.DictReader(_read_text(path).splitlines())
+    rows = list(reader)
+    columns = list(reader.fieldnames or [])
+    for column in HISTORY_COLUMNS:
+        if column not in columns:
+            raise InputError(f"{path}: no column {column!r}")
+    history: dict[str, Array] = {"phase": np.array([row["phase"] for row in rows], dtype=str)}
+    for column in columns:
+        if column != "phase":
+            history[column] = np.array(
+                [_number(path, i, column, row[column]) for i, row in enumerate(rows, 2)],
+                dtype=np.float64,
+            )
+    return history
+
+
+def _number(path: Path, row: int, column: str, cell: str | None) -> float:
+    try:
+        return float(cell) if cell else float("nan")
+    except ValueError:
+        raise InputError(f"{path}, row {row}: {column} is {cell!r}, not a number") from None

@@ -1,0 +1,180 @@
+"""The words and tables of the page."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import normalized_mutual_info_score
+
+from vepm.report.communities import (
+    community_table,
+    typical_features,
+    typical_from_means,
+    typical_nodes,
+)
+from vepm.report.palette import class_colours, community_colours
+from vepm.report.run import Run
+from vepm.report.scores import accuracy_interval, calibration
+
+Floats = NDArray[np.float64]
+
+
+def headline(run: Run, interaction: Floats) -> dict[str, Any]:
+    """The numbers a reader looks for first; None where a run has no such number."""
+    accuracy = _number(run, "test_accuracy")
+    tested = _tested(run)
+    count = int(tested.sum()) if tested is not None else 0
+    interval = accuracy_interval(accuracy, count) if accuracy is not None and count else None
+    return {
+        "accuracy": accuracy,
+        "spread": _number(run, "test_accuracy_std"),
+        "interval": interval,
+        "tested": count,
+        "val_accuracy": _number(run, "val_accuracy"),
+        "rule": run.metrics.get("rule"),
+        "best_epoch": run.metrics.get("best_epoch"),
+        "ece": _ece(run, tested),
+        "nmi": _nmi(run, interaction),
+        "baselines": _baselines(run, accuracy),
+    }
+
+
+def size_line(run: Run) -> str:
+    """Nodes, edges and communities in one line."""
+    edges = run.edge_index.shape[1] // 2
+    parts = [f"{run.num_nodes:,} nodes", f"{edges:,} edges"]
+    if run.batch is not None:
+        parts.insert(0, f"{run.num_graphs:,} graphs")
+    if len(run.class_names):
+        parts.append(f"{len(run.class_names)} classes")
+    total, groups = run.memberships.shape[1], run.num_metacommunities
+    parts.append(f"{groups} communities" + (f" of {total} affiliations" if total > groups else ""))
+    return " · ".join(parts)
+
+
+def community_rows(run: Run, interaction: Floats) -> list[dict[str, Any]]:
+    """One row per metacommunity for the table and the cards."""
+    table = community_table(interaction, run.edge_index, run.edge_weight, run.batch)
+    nodes = typical_nodes(interaction)
+    features = _features(run, interaction)
+    bucket = interaction.argmax(axis=1)
+    return [
+        {
+            "name": f"Community {k + 1}",
+            "colour": colour,
+            "nodes": int(table.nodes[k]),
+            "members": int(table.members[k]),
+            "edge_mass": float(table.edge_mass[k]),
+            "density": _finite(table.density[k]),
+            "overlapping": _finite(table.overlapping[k]),
+            "closest": _closest(table.jaccard, k),
+            "typical_nodes": [(int(n), run.node_names[n]) for n in nodes[k]],
+            "typical_features": features[k],
+            "labels": _label_mix(run, bucket == k),
+        }
+        for k, colour in enumerate(community_colours(run.num_metacommunities))
+    ]
+
+
+def settings_groups(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Settings by section, in the order of the file."""
+    plain = [(key, str(v)) for key, v in run.settings.items() if not isinstance(v, dict)]
+    groups = [("general", plain)] if plain else []
+    for section, values in run.settings.items():
+        if isinstance(values, dict):
+            groups.append((section, [(key, str(value)) for key, value in values.items()]))
+    return groups
+
+
+def provenance(run: Run) -> list[tuple[str, str]]:
+    """Seed, machine, versions and time of the run."""
+    rows = [("seed", str(run.metrics["seed"]))] if "seed" in run.metrics else []
+    if "device" in run.metrics:
+        rows.append(("device", str(run.metrics["device"])))
+    seconds = _number(run, "seconds")
+    if seconds is not None:
+        rows.append(("time", f"{seconds:,.1f} s"))
+    versions = run.metrics.get("versions")
+    if isinstance(versions, dict):
+        rows += [(str(name), str(version)) for name, version in versions.items()]
+    return rows
+
+
+def _number(run: Run, key: str) -> float | None:
+    value = run.metrics.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return _finite(value)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _tested(run: Run) -> NDArray[np.bool_] | None:
+    if run.labels is None or "test" not in run.masks:
+        return None
+    return run.masks["test"] & (run.labels >= 0)
+
+
+def _ece(run: Run, tested: NDArray[np.bool_] | None) -> float | None:
+    given = _number(run, "ece")
+    if given is not None or run.probabilities is None or tested is None or not tested.any():
+        return given
+    right = run.probabilities.argmax(axis=1) == run.labels
+    return calibration(run.probabilities.max(axis=1)[tested], right[tested]).ece
+
+
+def _nmi(run: Run, interaction: Floats) -> float | None:
+    given = _number(run, "nmi")
+    if given is not None or run.labels is None or run.batch is not None:
+        return given
+    known = run.labels >= 0
+    if not known.any():
+        return None
+    main = interaction.argmax(axis=1)
+    return float(normalized_mutual_info_score(run.labels[known], main[known]))
+
+
+def _baselines(run: Run, accuracy: float | None) -> list[dict[str, Any]]:
+    given = run.metrics.get("baselines")
+    if accuracy is None or not isinstance(given, dict):
+        return []
+    rows = [{"name": "VEPM", "accuracy": accuracy, "ours": True}]
+    for name, scores in given.items():
+        value = scores.get("test_accuracy") if isinstance(scores, dict) else scores
+        if isinstance(value, int | float) and math.isfinite(value):
+            rows.append({"name": str(name), "accuracy": float(value), "ours": False})
+    return rows if len(rows) > 1 else []
+
+
+def _closest(jaccard: Floats, k: int) -> tuple[str, float] | None:
+    others = jaccard[k].copy()
+    others[k] = -1
+    nearest = int(others.argmax())
+    return (f"Community {nearest + 1}", float(others[nearest])) if others[nearest] > 0 else None
+
+
+def _features(run: Run, interaction: Floats) -> list[list[tuple[str, float]]]:
+    if run.features is not None and run.features.shape[1]:
+        ranked = typical_features(run.features, interaction)
+    elif run.typical_features is not None and len(run.typical_features) == interaction.shape[1]:
+        ranked = typical_from_means(run.typical_features)
+    else:
+        return [[] for _ in range(interaction.shape[1])]
+    return [[(run.feature_names[f], lift) for f, lift in row] for row in ranked]
+
+
+def _label_mix(run: Run, inside: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """Labels of the nodes whose main community this is, the commonest first."""
+    if run.labels is None or run.batch is not None:
+        return []
+    labels = run.labels[inside]
+    counts = np.bincount(labels[labels >= 0], minlength=len(run.class_names))
+    colours = class_colours(len(run.class_names))
+    return [
+        {"name": run.class_names[c], "colour": colours[c], "share": counts[c] / counts.sum()}
+        for c in np.argsort(-counts, kind="stable")
+        if counts[c]
+    ]
