@@ -1,0 +1,163 @@
+"""What every baseline is: settings that can be called to make a run."""
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import Parameter
+from torch.optim.lr_scheduler import StepLR
+
+from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
+from vepm.data.dataset import Dataset, Task, require_labels
+from vepm.errors import InputError
+from vepm.protocols import Curve, RunResult, Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline(ABC):
+    """A method of comparison: frozen settings, called with data, split and seed.
+
+    Args:
+        name: what to call it in results.
+
+    Example:
+        >>> from vepm.baselines import baseline
+        >>> from vepm.data import planted_graph
+        >>> from vepm.protocols import public_split
+        >>> dataset = planted_graph(200, 2, seed=0)
+        >>> result = baseline("gcn", epochs=50)(dataset, public_split(dataset), seed=0)
+        >>> len(result.curve["test_accuracy"])
+        50
+    """
+
+    task: ClassVar[Task]
+    name: str
+
+    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
+        """One run; torch's global random state is left as it was."""
+        if dataset.task != self.task:
+            raise InputError(
+                f"baseline '{self.name}' is for {self.task} tasks, "
+                f"and {dataset.name} is a {dataset.task} task"
+            )
+        require_labels(dataset)
+        start = perf_counter()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            curve = self.curve(dataset, split, seed)
+        seconds = perf_counter() - start
+        return RunResult.from_curve(
+            self.name, dataset.name, split.name, seed, curve, seconds, self.settings()
+        )
+
+    @abstractmethod
+    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+        """Learn from the training part and score the others."""
+
+    def settings(self) -> dict[str, Any]:
+        """Everything but the name, ready for JSON."""
+        values = {key: value for key, value in asdict(self).items() if key != "name"}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralBaseline(Baseline):
+    """A baseline trained by gradient descent (Adam).
+
+    Args:
+        epochs: how many at most.
+        learning_rate: of Adam.
+        weight_decay: of Adam, over :meth:`decayed` parameters.
+        dropout: wherever the network drops out.
+        device: where to train.
+    """
+
+    epochs: int
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+    device: str = "cpu"
+
+    @abstractmethod
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+
+    def decayed(self, model: nn.Module) -> list[Parameter]:
+        """The parameters that weight decay is for."""
+        return list(model.parameters())
+
+    def _start(self, dataset: Dataset) -> tuple[Classifier, torch.optim.Adam]:
+        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
+        decayed = self.decayed(model)
+        chosen = {id(parameter) for parameter in decayed}
+        others = [p for p in model.parameters() if id(p) not in chosen]
+        groups = [
+            {"params": decayed, "weight_decay": self.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return model, torch.optim.Adam([g for g in groups if g["params"]], lr=self.learning_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeBaseline(NeuralBaseline):
+    """A network over one graph, trained in full batches.
+
+    Args:
+        patience: stop when validation has not improved for so many epochs; None never stops.
+        row_normalize: scale each node's features to unit sum first.
+    """
+
+    task = "node"
+    epochs: int = 200
+    learning_rate: float = 0.01
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+    patience: int | None = None
+    row_normalize: bool = True
+
+    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+        """Train and score every epoch; without validation nodes, never stop early."""
+        model, optimizer = self._start(dataset)
+        problem = NodeProblem(dataset, split, self.row_normalize, self.device)
+        patience = self.patience if split.val.numel() else None
+        generator = torch.Generator().manual_seed(seed)
+        return fit(
+            model, problem, optimizer, epochs=self.epochs, generator=generator, patience=patience
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphBaseline(NeuralBaseline):
+    """A network over many graphs, trained in mini-batches as GIN is; it never stops early.
+
+    Args:
+        batch_size: graphs in a mini-batch.
+        halve_every: epochs after which the learning rate is halved, again and again.
+        hidden_channels: width of every layer.
+        pooling: ``"sum"`` or ``"mean"`` of the nodes of a graph.
+    """
+
+    task = "graph"
+    epochs: int = 350
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    dropout: float = 0.5
+    batch_size: int = 32
+    halve_every: int = 50
+    hidden_channels: int = 32
+    pooling: str = "sum"
+
+    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+        """Train and score every epoch."""
+        model, optimizer = self._start(dataset)
+        return fit(
+            model,
+            GraphProblem(dataset, split, self.batch_size, self.device),
+            optimizer,
+            epochs=self.epochs,
+            generator=torch.Generator().manual_seed(seed),
+            scheduler=StepLR(optimizer, self.halve_every, gamma=0.5),
+        )

@@ -1,0 +1,175 @@
+"""The one training loop of all neural baselines, for nodes and graphs alike."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from vepm.baselines.batches import GraphBatch, PackedGraphs
+from vepm.data.dataset import Dataset
+from vepm.protocols import Curve, Split, labels_of
+
+EVALUATION_BATCH = 512
+
+
+class Classifier(nn.Module):
+    """A network from a batch of graphs to class scores of its nodes or of its graphs."""
+
+    def terms(self, graph: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Class scores, and what is added to their cross-entropy in training."""
+        logits = self(graph)
+        return logits, logits.new_zeros(())
+
+
+class Labelled(NamedTuple):
+    """A batch, which rows of its class scores count, and their labels."""
+
+    graph: GraphBatch
+    rows: Tensor | slice
+    labels: Tensor
+
+
+class Problem(Protocol):
+    """What to learn from and what to be scored on."""
+
+    def training(self, generator: torch.Generator) -> Iterator[Labelled]:
+        """The mini-batches of one epoch."""
+        ...
+
+    def held_out(self) -> dict[str, list[Labelled]]:
+        """Batches of the ``"val"`` and ``"test"`` parts; none where a part is empty."""
+        ...
+
+
+class NodeProblem:
+    """Nodes of one graph, in one full batch."""
+
+    def __init__(self, dataset: Dataset, split: Split, row_normalize: bool, device: str) -> None:
+        data = dataset.graphs[0]
+        x = nn.functional.normalize(data.x, p=1.0) if row_normalize else data.x
+        batch = torch.zeros(x.size(0), dtype=torch.long)
+        graph = GraphBatch(x.to(device), data.edge_index.to(device), batch.to(device), 1)
+        labels = labels_of(dataset)
+        self._train, self._val, self._test = (
+            Labelled(graph, index.to(device), labels[index].to(device))
+            for index in (split.train, split.val, split.test)
+        )
+
+    def training(self, generator: torch.Generator) -> Iterator[Labelled]:
+        """The whole graph, once."""
+        yield self._train
+
+    def held_out(self) -> dict[str, list[Labelled]]:
+        """The same graph, read at the held-out nodes."""
+        parts = {"val": self._val, "test": self._test}
+        return {name: [part] if part.labels.numel() else [] for name, part in parts.items()}
+
+
+class GraphProblem:
+    """Graphs, in mini-batches of about equal size drawn anew every epoch."""
+
+    def __init__(self, dataset: Dataset, split: Split, batch_size: int, device: str) -> None:
+        self._graphs = PackedGraphs(dataset.graphs, device)
+        self._labels = labels_of(dataset).to(device)
+        self._train = split.train
+        self._num_batches = -(-split.train.numel() // batch_size)
+        self._held_out = {
+            name: [self._labelled(ids) for ids in part.split(EVALUATION_BATCH) if ids.numel()]
+            for name, part in (("val", split.val), ("test", split.test))
+        }
+
+    def _labelled(self, ids: Tensor) -> Labelled:
+        ids = ids.to(self._labels.device)
+        return Labelled(self._graphs.take(ids), slice(None), self._labels[ids])
+
+    def training(self, generator: torch.Generator) -> Iterator[Labelled]:
+        """Every training graph once, in random order."""
+        order = torch.randperm(self._train.numel(), generator=generator)
+        for ids in self._train[order].tensor_split(self._num_batches):
+            yield self._labelled(ids)
+
+    def held_out(self) -> dict[str, list[Labelled]]:
+        """Batches collated once and for all."""
+        return self._held_out
+
+
+def fit(
+    model: Classifier,
+    problem: Problem,
+    optimizer: Optimizer,
+    *,
+    epochs: int,
+    generator: torch.Generator,
+    scheduler: LRScheduler | None = None,
+    patience: int | None = None,
+) -> Curve:
+    """Train, and score the held-out parts after every epoch.
+
+    Args:
+        model: what to train, in place.
+        problem: its data.
+        optimizer: over the model's parameters.
+        epochs: how many at most.
+        generator: of the order of mini-batches.
+        scheduler: steps once an epoch.
+        patience: stop when neither validation accuracy nor loss has improved for so many epochs.
+
+    Returns:
+        ``train_loss``, ``val_loss``, ``val_accuracy`` and ``test_accuracy`` per epoch.
+    """
+    curve: Curve = {
+        name: [] for name in ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
+    }
+    for _ in range(epochs):
+        curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
+        if scheduler is not None:
+            scheduler.step()
+        _score(model, problem.held_out(), curve)
+        if patience is not None and _stalled(curve, patience):
+            break
+    return curve
+
+
+def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Optimizer) -> float:
+    model.train()
+    total, count = 0.0, 0
+    for graph, rows, labels in batches:
+        logits, penalty = model.terms(graph)
+        loss = nn.functional.cross_entropy(logits[rows], labels)
+        optimizer.zero_grad()
+        (loss + penalty).backward()
+        optimizer.step()
+        total += float(loss.detach()) * labels.numel()
+        count += labels.numel()
+    return total / count
+
+
+@torch.no_grad()
+def _score(model: Classifier, held_out: dict[str, list[Labelled]], curve: Curve) -> None:
+    model.eval()
+    logits_of: dict[int, Tensor] = {}
+    for name, batches in held_out.items():
+        if not batches:
+            continue
+        for batch in batches:
+            # Validation and test nodes share one graph; one pass serves both.
+            if id(batch.graph) not in logits_of:
+                logits_of[id(batch.graph)] = model(batch.graph)
+        logits = torch.cat([logits_of[id(batch.graph)][batch.rows] for batch in batches])
+        labels = torch.cat([batch.labels for batch in batches])
+        accuracy = (logits.argmax(dim=1) == labels).double().mean()
+        curve[f"{name}_accuracy"].append(float(accuracy))
+        if name == "val":
+            curve["val_loss"].append(float(nn.functional.cross_entropy(logits, labels)))
+
+
+def _stalled(curve: Curve, patience: int) -> bool:
+    accuracy, loss = curve["val_accuracy"], curve["val_loss"]
+    if len(accuracy) <= patience:
+        return False
+    recent, before = slice(-patience, None), slice(None, -patience)
+    better_accuracy = max(accuracy[recent]) > max(accuracy[before])
+    return not better_accuracy and min(loss[recent]) >= min(loss[before])

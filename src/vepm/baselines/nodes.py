@@ -1,0 +1,160 @@
+"""Baselines on nodes made of PyG's layers: MLP, GCN, GAT and label propagation."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch_geometric.nn import GATConv, GCNConv, LabelPropagation
+
+from vepm.baselines.base import Baseline, NodeBaseline
+from vepm.baselines.batches import GraphBatch
+from vepm.baselines.fitting import Classifier
+from vepm.data.dataset import Dataset
+from vepm.protocols import Curve, Split, labels_of
+
+
+class TwoLayers(Classifier):
+    """Two layers, called with features and graph, with dropout before each.
+
+    Args:
+        first: the layer on the input.
+        second: the layer on what the first gives.
+        activation: the non-linearity between them.
+        dropout: probability of dropping an entry.
+    """
+
+    def __init__(
+        self, first: nn.Module, second: nn.Module, activation: nn.Module, dropout: float
+    ) -> None:
+        super().__init__()
+        self.first, self.second, self.activation = first, second, activation
+        self.dropout = dropout
+
+    def forward(self, graph: GraphBatch) -> Tensor:
+        """Class scores [N, classes]."""
+        x = graph.dropped_features(self.dropout) if self.training else graph.x
+        x = self.activation(self.first(x, graph))
+        x = nn.functional.dropout(x, self.dropout, self.training)
+        return self.second(x, graph)
+
+
+class _Nodewise(nn.Module):
+    """A linear layer that does not look at edges."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
+        return self.linear(x)
+
+
+class _OnEdges(nn.Module):
+    """One of PyG's convolutions, called with the whole graph."""
+
+    def __init__(self, convolution: nn.Module) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
+        return self.convolution(x, graph.edge_index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP(NodeBaseline):
+    """Two linear layers on the features of each node: what can be done without edges."""
+
+    name: str = "mlp"
+    hidden_channels: int = 64
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        first = _Nodewise(in_channels, self.hidden_channels)
+        second = _Nodewise(self.hidden_channels, out_channels)
+        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GCN(NodeBaseline):
+    """Kipf and Welling (2017); weight decay on the first layer only, as they have it."""
+
+    name: str = "gcn"
+    hidden_channels: int = 16
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        first = _OnEdges(GCNConv(in_channels, self.hidden_channels, cached=True))
+        second = _OnEdges(GCNConv(self.hidden_channels, out_channels, cached=True))
+        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+
+    def decayed(self, model: nn.Module) -> list[Parameter]:
+        """The first layer."""
+        return list(model.get_submodule("first").parameters())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GAT(NodeBaseline):
+    """Veličković et al. (2018): attention over neighbours, dropped out as the features are.
+
+    Args:
+        heads: attention heads of the first layer, concatenated.
+        head_channels: width of each.
+        output_heads: attention heads of the second layer, averaged.
+    """
+
+    name: str = "gat"
+    epochs: int = 1000
+    learning_rate: float = 0.005
+    dropout: float = 0.6
+    patience: int | None = 100
+    heads: int = 8
+    head_channels: int = 8
+    output_heads: int = 1
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        first = GATConv(in_channels, self.head_channels, self.heads, dropout=self.dropout)
+        second = GATConv(
+            self.heads * self.head_channels,
+            out_channels,
+            self.output_heads,
+            concat=False,
+            dropout=self.dropout,
+        )
+        return TwoLayers(_OnEdges(first), _OnEdges(second), nn.ELU(), self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelProp(Baseline):
+    """Training labels spread along the edges, features unseen; nothing is trained.
+
+    Args:
+        num_layers: steps of propagation.
+        alpha: share of a node's new score that comes from its neighbours.
+    """
+
+    task = "node"
+    name: str = "label-propagation"
+    num_layers: int = 50
+    alpha: float = 0.9
+
+    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+        """Propagate, then score once."""
+        labels = labels_of(dataset)
+        known = torch.zeros(labels.numel(), dataset.num_classes)
+        known[split.train, labels[split.train]] = 1.0
+        propagate = LabelPropagation(self.num_layers, self.alpha)
+        predicted = propagate(known, dataset.graphs[0].edge_index).argmax(dim=1)
+        return single_epoch_curve(predicted, labels, split)
+
+
+def single_epoch_curve(predicted: Tensor, labels: Tensor, split: Split) -> Curve:
+    """The curve of a method without epochs, from its predictions for every node or graph."""
+    hit = (predicted == labels).double()
+    return {
+        "train_loss": [],
+        "val_loss": [],
+        "val_accuracy": [float(hit[split.val].mean())] if split.val.numel() else [],
+        "test_accuracy": [float(hit[split.test].mean())],
+    }
