@@ -43,7 +43,7 @@ class GraphBatch:
         """
         x = self.x.flatten()
         kept = torch.nn.functional.dropout(x[self._filled_entries], dropout)
-        return torch.zeros_like(x).index_copy(0, self._filled_entries, kept).view_as(self.x)
+        return torch.zeros_like(x).index_copy_(0, self._filled_entries, kept).view_as(self.x)
 
 
 class PackedGraphs:
