@@ -12,6 +12,7 @@ from vepm import VEPM
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
+from vepm.nn.features import dense
 from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS, TASKS
 from vepm.nn.partitioner import PARTITIONS
 
@@ -141,14 +142,20 @@ def test_impossible_number_is_refused(name: str, value: float, message: str) -> 
 def test_mass_of_affiliations_is_the_given_part_of_the_features() -> None:
     model = build(fusion="mass", fusion_weight=0.25)
     x, z = torch.rand(5, 4), torch.rand(5, 6)
-    fused = model._fuse(x, z)
+    fused = torch.cat([dense(part) for part in model._inputs(x, z)], dim=1)
     torch.testing.assert_close(fused[:, 4:].sum(1), 0.25 * x.sum(1))
     torch.testing.assert_close(fused[:, :4], x)
-    assert (model._fuse(torch.zeros(5, 4), z)[:, 4:] == 0).all()
+    assert (dense(model._inputs(torch.zeros(5, 4), z)[1]) == 0).all()
 
 
 def test_softmax_fusion_sums_to_one() -> None:
-    fused = build(fusion="softmax")._fuse(torch.rand(5, 4), torch.rand(5, 6))
+    fused = torch.cat(
+        [
+            dense(part)
+            for part in build(fusion="softmax")._inputs(torch.rand(5, 4), torch.rand(5, 6))
+        ],
+        dim=1,
+    )
     torch.testing.assert_close(fused[:, 4:].sum(1), torch.ones(5))
 
 

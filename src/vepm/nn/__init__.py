@@ -6,6 +6,7 @@ from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
 from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
+from vepm.nn.features import SparseFeatures, compact
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
 from vepm.nn.partitioner import EdgePartitioner, segment_sizes
 
@@ -20,8 +21,10 @@ __all__ = [
     "GraphComposer",
     "NodeComposer",
     "Prediction",
+    "SparseFeatures",
     "VEPMOutput",
     "aggregate",
+    "compact",
     "draw",
     "edge_dot",
     "segment_sizes",

@@ -14,6 +14,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
+def csr_matrix(
+    row_pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
+) -> Tensor:
+    """A sparse CSR tensor, without PyTorch's notice that these are in beta."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(row_pointer, columns, values, shape, check_invariants=False)
+
+
 class _BlockPattern:
     """CSR pattern of K disjoint copies of a graph, rows and columns numbered node * K + k."""
 
@@ -37,15 +46,7 @@ class _BlockPattern:
         self.edge_of[self.slot_of.flatten()] = torch.arange(slot.numel(), device=rows.device)
 
     def matrix(self, values: Tensor) -> Tensor:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(
-                self.row_pointer,
-                self.columns,
-                values,
-                (self.size, self.size),
-                check_invariants=False,
-            )
+        return csr_matrix(self.row_pointer, self.columns, values, (self.size, self.size))
 
     def sum_neighbours(self, weight: Tensor, x: Tensor) -> Tensor:
         """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
@@ -69,6 +70,22 @@ class _BlockPattern:
         return values[self.slot_of]
 
 
+class _GatherPattern:
+    """The same sums by gather and scatter, for devices without a fast CSR product."""
+
+    def __init__(self, rows: Tensor, columns: Tensor) -> None:
+        self.rows, self.columns = rows, columns
+
+    def sum_neighbours(self, weight: Tensor, x: Tensor) -> Tensor:
+        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
+        messages = x[self.columns] * weight[..., None]
+        return torch.zeros_like(x).index_add_(0, self.rows, messages)
+
+    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
+        return (rows[self.rows] * columns[self.columns]).sum(-1)
+
+
 @dataclass(frozen=True, eq=False)
 class Adjacency:
     """Edges of a graph with what the kernels derive from them, derived once.
@@ -88,7 +105,9 @@ class Adjacency:
 
     edge_index: Tensor
     num_nodes: int
-    _patterns: dict[tuple[int, bool], _BlockPattern] = field(default_factory=dict, repr=False)
+    _patterns: dict[tuple[int, bool], _BlockPattern | _GatherPattern] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def source(self) -> Tensor:
@@ -100,13 +119,17 @@ class Adjacency:
         """Where each edge goes to [E]."""
         return self.edge_index[1]
 
-    def pattern(self, heads: int, transposed: bool = False) -> _BlockPattern:
-        """The CSR pattern for ``heads`` communities; rows are targets unless transposed."""
+    def pattern(self, heads: int, transposed: bool = False) -> _BlockPattern | _GatherPattern:
+        """How to sum for ``heads`` communities; rows are targets unless transposed."""
         key = (heads, transposed)
         if key not in self._patterns:
             self._check_ends()
             rows, columns = (self.source, self.target) if transposed else (self.target, self.source)
-            self._patterns[key] = _BlockPattern(rows, columns, self.num_nodes, heads)
+            self._patterns[key] = (
+                _BlockPattern(rows, columns, self.num_nodes, heads)
+                if rows.device.type == "cpu"
+                else _GatherPattern(rows, columns)
+            )
         return self._patterns[key]
 
     def _check_ends(self) -> None:
@@ -209,7 +232,7 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> Tensor:
             f"edge_weight must have a row per edge and a column per community, {expected}, "
             f"got {tuple(edge_weight.shape)}"
         )
-    return _Aggregate.apply(x.contiguous(), edge_weight, edges)
+    return _Aggregate.apply(x.contiguous(), edge_weight, edges)  # type: ignore[no-untyped-call]
 
 
 def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
@@ -228,4 +251,6 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
         Products [E, K].
     """
     edges = as_adjacency(edge_index, target.size(0))
-    return _EdgeDot.apply(target.contiguous(), source.contiguous(), edges)
+    return _EdgeDot.apply(  # type: ignore[no-untyped-call]
+        target.contiguous(), source.contiguous(), edges
+    )

@@ -1,10 +1,13 @@
 """Third box: one small GNN per metacommunity, each on its own share of the edges."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from vepm.nn.aggregation import EdgeIndex, as_adjacency
-from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, convolution, propagation
+from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
+from vepm.nn.features import Features, dropout
 
 
 class CommunityBank(nn.Module):
@@ -47,7 +50,7 @@ class CommunityBank(nn.Module):
         width = hidden_channels // num_metacommunities
         self.out_channels = width * num_metacommunities
         self.normalize = normalize
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
         self.layers = nn.ModuleList(
             convolution(conv, width if i else in_channels, width, num_metacommunities)
             for i in range(num_layers)
@@ -57,12 +60,24 @@ class CommunityBank(nn.Module):
             for _ in range(num_layers)
         )
 
-    def forward(self, x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> list[Tensor]:
-        """Embeddings [N, K, H/K] after each layer, from input [N, F] and shares [E, K]."""
-        edges = as_adjacency(edge_index, x.size(0))
+    def forward(self, inputs: Inputs, edge_index: EdgeIndex, edge_weight: Tensor) -> list[Tensor]:
+        """Embeddings [N, K, H/K] after each layer.
+
+        Args:
+            inputs: :math:`X^*` [N, F], or the parts it is the concatenation of.
+            edge_index: Edges [2, E] or an ``Adjacency``.
+            edge_weight: Share of each edge in each community [E, K].
+        """
+        parts = inputs if isinstance(inputs, Sequence) else [inputs]
+        edges = as_adjacency(edge_index, parts[0].size(0))
         weights = propagation(edges, edge_weight, self.normalize)
-        states = []
+        states: list[Tensor] = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = torch.relu(norm(layer(self.dropout(x), edges, weights)))
-            states.append(x)
+            x = states[-1] if states else parts
+            states.append(torch.relu(norm(layer(self._drop(x), edges, weights))))
         return states
+
+    def _drop(self, x: Tensor | Sequence[Features]) -> Tensor | list[Features]:
+        if isinstance(x, Tensor):
+            return nn.functional.dropout(x, self.dropout, self.training)
+        return [dropout(part, self.dropout, self.training) for part in x]

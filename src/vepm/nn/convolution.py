@@ -1,16 +1,20 @@
 """Graph convolutions that run K communities side by side; with K = 1 they are GCN and GIN."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vepm.nn.aggregation import Adjacency, aggregate
+from vepm.nn.features import Features
 
 CONVOLUTIONS = ("gcn", "gin")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")
 NEIGHBOUR_TEMPERATURE = 0.5
+
+Inputs = Features | Sequence[Features]
 
 
 class Propagation(NamedTuple):
@@ -48,9 +52,9 @@ def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propag
     return Propagation(edge_weight * scale[edges.source] * scale[edges.target], scale * scale)
 
 
-def plain_propagation(edges: Adjacency, x: Tensor, conv: str) -> Propagation:
+def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     """Message passing over the graph as it stands, one head: what GCN and GIN do."""
-    weight = x.new_ones(edges.source.numel(), 1)
+    weight = like.new_ones(edges.source.numel(), 1)
     return propagation(edges, weight, "graph" if conv == "gcn" else "none")
 
 
@@ -78,12 +82,19 @@ class CommunityLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map [N, in] (the same input to every head) or [N, K, in] to [N, K, out]."""
+    def forward(self, x: Inputs) -> Tensor:
+        """Map [N, in] (the same input to every head) or [N, K, in] to [N, K, out].
+
+        A sequence of inputs stands for their concatenation, without building it.
+        """
         heads, width, out = self.weight.shape
-        if x.dim() == 2:
+        if not isinstance(x, Tensor) or x.dim() == 2:
+            parts = x if isinstance(x, Sequence) else [x]
             shared = self.weight.transpose(0, 1).reshape(width, heads * out)
-            y = (x @ shared).view(x.size(0), heads, out)
+            weights = shared.split([part.size(1) for part in parts])
+            total = sum(part @ weight for part, weight in zip(parts, weights, strict=True))
+            assert isinstance(total, Tensor)
+            y = total.view(-1, heads, out)
         elif heads == 1:
             y = (x[:, 0] @ self.weight[0])[:, None]
         else:
@@ -124,7 +135,7 @@ class GCNConv(nn.Module):
         self.linear = CommunityLinear(in_channels, out_channels, heads, bias=False)
         self.bias = nn.Parameter(torch.zeros(heads, out_channels))
 
-    def forward(self, x: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
+    def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
         h = self.linear(x)
         return aggregate(h, edges, weights.edge) + weights.loop[..., None] * h + self.bias
@@ -151,7 +162,7 @@ class GINConv(nn.Module):
         self.norm = CommunityNorm(out_channels, heads)
         self.second = CommunityLinear(out_channels, out_channels, heads)
 
-    def forward(self, x: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
+    def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
         h = self.first(x)
         own = ((1 + self.eps) * weights.loop)[..., None] * h

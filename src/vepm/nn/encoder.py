@@ -8,6 +8,7 @@ from torch.distributions import Weibull
 
 from vepm.nn.aggregation import EdgeIndex, as_adjacency
 from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+from vepm.nn.features import Features
 
 SHAPES = ("entry", "node")
 
@@ -65,10 +66,11 @@ class CommunityEncoder(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, edge_index: EdgeIndex) -> Weibull:
+    def forward(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior over affiliations [N, C] given features [N, F] and edges."""
         edges = as_adjacency(edge_index, x.size(0))
-        weights = plain_propagation(edges, x, self.conv)
+        values = x if isinstance(x, Tensor) else x.values
+        weights = plain_propagation(edges, values, self.conv)
         h = x
         for layer, norm in zip(self.layers[:-1], self.norms, strict=True):
             h = self.dropout(torch.relu(norm(layer(h, edges, weights))))

@@ -12,6 +12,7 @@ from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
 from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
+from vepm.nn.features import Features, dense, normalize_rows, row_mass
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 
 TASKS = ("node", "graph")
@@ -207,9 +208,9 @@ class VEPM(nn.Module):
         """Parameters theta of the bank and the composer."""
         return [*self.bank.parameters(), *self.composer.parameters()]
 
-    def encode(self, x: Tensor, edge_index: EdgeIndex) -> Weibull:
+    def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior of the affiliations [N, C]."""
-        posterior: Weibull = self.encoder(_normalize_rows(x, self.feature_norm), edge_index)
+        posterior: Weibull = self.encoder(normalize_rows(x, self.feature_norm), edge_index)
         return posterior
 
     def split_edges(self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None) -> Tensor:
@@ -219,7 +220,7 @@ class VEPM(nn.Module):
 
     def classify(
         self,
-        x: Tensor,
+        x: Features,
         z: Tensor,
         edge_weight: Tensor,
         edge_index: EdgeIndex,
@@ -228,8 +229,8 @@ class VEPM(nn.Module):
     ) -> Prediction:
         """Predict labels from features, affiliations and the split of the edges."""
         edges = as_adjacency(edge_index, x.size(0))
-        fused = self._fuse(_normalize_rows(x, self.feature_norm), z)
-        states = self.bank(fused, edges, edge_weight)
+        inputs = self._inputs(normalize_rows(x, self.feature_norm), z)
+        states = self.bank(inputs, edges, edge_weight)
         flat = [state.flatten(1) for state in states]
         if isinstance(self.composer, NodeComposer):
             logits = self.composer(flat[-1], edges)
@@ -238,12 +239,13 @@ class VEPM(nn.Module):
             batch = edges.source.new_zeros(x.size(0))
         if num_graphs is None:
             num_graphs = int(batch.max()) + 1 if batch.numel() else 0
-        logits, pooled = self.composer(flat[-1], edges, [fused, *flat], batch, num_graphs)
+        skips = [torch.cat([dense(part) for part in inputs], dim=1), *flat]
+        logits, pooled = self.composer(flat[-1], edges, skips, batch, num_graphs)
         return Prediction(logits, states[-1], pooled)
 
     def forward(
         self,
-        x: Tensor,
+        x: Features,
         edge_index: EdgeIndex,
         batch: Tensor | None = None,
         num_graphs: int | None = None,
@@ -253,7 +255,7 @@ class VEPM(nn.Module):
         """Infer communities, split the edges and predict.
 
         Args:
-            x: Node features [N, F].
+            x: Node features [N, F], dense or :class:`SparseFeatures`.
             edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
             batch: Graph of each node [N], for graph tasks with several graphs.
             num_graphs: Number of graphs in the batch, counted if not given.
@@ -274,18 +276,13 @@ class VEPM(nn.Module):
             prediction.embeddings,
         )
 
-    def _fuse(self, x: Tensor, z: Tensor) -> Tensor:
+    def _inputs(self, x: Features, z: Tensor) -> list[Features]:
+        """The parts of X*, the bank's input."""
         if self.fusion == "softmax":
             z = torch.softmax(z, dim=1)
         elif self.fusion == "mass":
-            mass = x.abs().sum(1, keepdim=True) / z.sum(1, keepdim=True)
-            z = self.fusion_weight * mass * z
+            z = self.fusion_weight * row_mass(x) / z.sum(1, keepdim=True) * z
         if self.inputs == "random":
-            return x.new_empty(x.size(0), x.size(1) + z.size(1)).normal_()
-        return {"x": x, "z": z, "both": torch.cat([x, z], dim=1)}[self.inputs]
-
-
-def _normalize_rows(x: Tensor, norm: str) -> Tensor:
-    if norm == "none":
-        return x
-    return nn.functional.normalize(x, p=1.0 if norm == "l1" else 2.0, dim=1)
+            return [z.new_empty(z.size(0), x.size(1) + z.size(1)).normal_()]
+        parts: dict[str, list[Features]] = {"x": [x], "z": [z], "both": [x, z]}
+        return parts[self.inputs]

@@ -1,0 +1,142 @@
+"""What a training step minimises: the negative bound, or the part of it a phase can move."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Gamma, Weibull, kl_divergence
+
+from vepm.nn import VEPM, draw
+from vepm.objectives import (
+    edge_log_likelihood,
+    label_log_likelihood,
+    subsampled_edge_log_likelihood,
+)
+from vepm.training.batches import GraphBatch
+from vepm.training.config import TrainingConfig
+
+# Temperature at which the mean prediction becomes a target: below one favours confidence.
+SHARPENING = 0.5
+
+
+class Terms(NamedTuple):
+    """A loss with the terms it is made of, each of them something to maximise but ``kl``."""
+
+    loss: Tensor
+    task: Tensor | None = None
+    edges: Tensor | None = None
+    kl: Tensor | None = None
+    disagreement: Tensor | None = None
+    """Spread of the noisy passes about their sharpened mean."""
+    correct: Tensor | None = None
+    """Number of labels predicted correctly."""
+
+
+class Held(NamedTuple):
+    """Affiliations and the split of the edges, without gradient."""
+
+    z: Tensor
+    edge_weight: Tensor
+
+
+def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> Terms:
+    """Edges and divergence: everything that needs no labels."""
+    posterior = model.encode(batch.x, batch.edges)
+    z = draw(posterior, config.sampling)
+    edges, kl = _unsupervised(model, batch, posterior, z, config)
+    return Terms(config.kl_weight * kl - config.edge_weight * edges, edges=edges, kl=kl)
+
+
+@torch.no_grad()
+def hold(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> Held:
+    """Draw affiliations and split the edges for steps that leave the encoder alone."""
+    was_training = model.encoder.training
+    model.encoder.eval()
+    z = draw(model.encode(batch.x, batch.edges), config.sampling)
+    model.encoder.train(was_training)
+    return Held(z, model.split_edges(z, batch.edges, batch.batch))
+
+
+def predictor_loss(
+    model: VEPM, batch: GraphBatch, rows: Tensor, held: Held, config: TrainingConfig
+) -> Terms:
+    """Labels alone, the communities held."""
+    passes = [
+        model.classify(
+            batch.x, held.z, held.edge_weight, batch.edges, batch.batch, batch.num_graphs
+        ).logits
+        for _ in range(config.passes)
+    ]
+    task, spread, correct = _labels(passes, batch.y, rows)
+    task = task.mean()
+    return Terms(
+        config.consistency_weight * spread - task, task=task, disagreement=spread, correct=correct
+    )
+
+
+def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingConfig) -> Terms:
+    """The whole negative bound, with gradients to every parameter."""
+    posterior = model.encode(batch.x, batch.edges)
+    draws = [draw(posterior, config.sampling) for _ in range(config.passes)]
+    passes = [
+        model.classify(
+            batch.x,
+            z,
+            model.split_edges(z, batch.edges, batch.batch),
+            batch.edges,
+            batch.batch,
+            batch.num_graphs,
+        ).logits
+        for z in draws
+    ]
+    task, spread, correct = _labels(passes, batch.y, rows)
+    task = task.mean() if config.balanced else task.sum() / draws[0].size(0)
+    edges, kl = _unsupervised(model, batch, posterior, draws[0], config)
+    loss = config.kl_weight * kl - config.edge_weight * edges - task
+    return Terms(loss + config.consistency_weight * spread, task, edges, kl, spread, correct)
+
+
+def _labels(passes: list[Tensor], y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-likelihood of each label [n], disagreement of the passes, number correct."""
+    scores = torch.stack([logits[rows] for logits in passes])
+    y = y[rows]
+    task = torch.stack([label_log_likelihood(s, y) for s in scores]).mean(0)
+    correct = (scores.detach().mean(0).argmax(1) == y).sum()
+    return task, _disagreement(passes), correct
+
+
+def _disagreement(passes: list[Tensor]) -> Tensor:
+    """Squared distance of each pass's probabilities to their sharpened mean, over all rows."""
+    if len(passes) == 1:
+        return passes[0].new_zeros(())
+    probabilities = torch.softmax(torch.stack(passes), dim=-1)
+    target = probabilities.detach().mean(0).pow(1 / SHARPENING)
+    target = target / target.sum(-1, keepdim=True)
+    return (probabilities - target).square().sum(-1).mean()
+
+
+def _unsupervised(
+    model: VEPM, batch: GraphBatch, posterior: Weibull, z: Tensor, config: TrainingConfig
+) -> tuple[Tensor, Tensor]:
+    """Edge likelihood and divergence: averages if balanced, else sums per node."""
+    prior = Gamma(
+        z.new_tensor(config.prior_shape), z.new_tensor(config.prior_rate), validate_args=False
+    )
+    kl = kl_divergence(posterior, prior)
+    if config.likelihood == "subsampled":
+        edges = subsampled_edge_log_likelihood(
+            z, model.activation, batch.edges, num_nodes=config.subsample, balanced=config.balanced
+        )
+    else:
+        edges = edge_log_likelihood(
+            z,
+            model.activation,
+            batch.edges,
+            batch.batch,
+            balanced=config.balanced,
+            mean=posterior.mean,
+            num_graphs=batch.num_graphs,
+        )
+    if config.balanced:
+        return edges.mean(), kl.mean()
+    return edges.sum() / z.size(0), kl.sum() / z.size(0)

@@ -1,0 +1,57 @@
+"""Predictions of a trained model, batch by batch."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vepm.nn import VEPM
+from vepm.training.batches import GraphBatch, GraphStore
+
+GRAPHS_AT_ONCE = 512
+
+
+def _pieces(source: GraphBatch | GraphStore) -> Iterator[GraphBatch]:
+    if isinstance(source, GraphBatch):
+        yield source
+        return
+    for part in torch.arange(len(source)).split(GRAPHS_AT_ONCE):
+        yield source.select(part)
+
+
+@torch.no_grad()
+def scores(model: VEPM, source: GraphBatch | GraphStore) -> Tensor:
+    """Class scores [n, classes] of every node or graph at the posterior mean."""
+    model.eval()
+    return torch.cat([model(b.x, b.edges, b.batch, b.num_graphs).logits for b in _pieces(source)])
+
+
+@torch.no_grad()
+def probabilities(
+    model: VEPM, source: GraphBatch | GraphStore, num_samples: int = 0, seed: int = 0
+) -> Tensor:
+    r"""Class probabilities [n, classes], averaged over draws of the affiliations.
+
+    .. math:: \hat p(y) = \frac{1}{S} \sum_{s=1}^S p_\theta(y \mid X, A, Z^{(s)})
+
+    Args:
+        model: The model.
+        source: A graph, or a store of graphs.
+        num_samples: Number of draws S; 0 takes the posterior mean instead.
+        seed: Seed of the draws.
+    """
+    if num_samples == 0:
+        return torch.softmax(scores(model, source), dim=1)
+    model.eval()
+    devices = [model.activation.device] if model.activation.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        return torch.cat([_sampled(model, batch, num_samples) for batch in _pieces(source)])
+
+
+def _sampled(model: VEPM, batch: GraphBatch, num_samples: int) -> Tensor:
+    total = torch.zeros(())
+    for _ in range(num_samples):
+        out = model(batch.x, batch.edges, batch.batch, batch.num_graphs, sample=True)
+        total = total.to(out.logits) + torch.softmax(out.logits, dim=1)
+    return total / num_samples
