@@ -20,18 +20,13 @@ FINITE = ("edge_weight", "memberships", "activation", "probabilities", "communit
 def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
     """Raise an InputError that names the first array that does not fit."""
     problem = (
-        _wrong_task(task)
-        or _missing(outputs, task)
+        _missing(outputs, task)
         or _wrong_edges(outputs)
         or _wrong_lengths(outputs, task)
         or _not_finite(outputs)
     )
     if problem:
         raise InputError(f"{path}: {problem}; train again to rewrite it")
-
-
-def _wrong_task(task: str) -> str | None:
-    return None if task in ("node", "graph") else f"task is {task!r}, neither 'node' nor 'graph'"
 
 
 def _missing(outputs: Arrays, task: str) -> str | None:

@@ -56,9 +56,7 @@ def _adjacency(run: Run, interaction: Floats) -> Drawing:
     inside = (place[run.edge_index] >= 0).all(axis=0)
     return Drawing(
         "adjacency",
-        figures.adjacency(
-            place[run.edge_index[:, inside]], run.edge_weight[inside], order, bucket
-        ),
+        figures.adjacency(place[run.edge_index[:, inside]], run.edge_weight[inside], order, bucket),
         "Adjacency matrix, and its parts by community, nodes sorted by community.",
     )
 

@@ -71,7 +71,7 @@ def _forces(adjacency: csr_array, start: Floats, seed: int) -> Floats:
     size = adjacency.shape[0]
     position = _project(start, size, random)
     coo = adjacency.tocoo()
-    source, target = coo.row, coo.col
+    source, target = coo.row.astype(np.int64), coo.col.astype(np.int64)
     reach = 1 / np.sqrt(np.maximum(np.bincount(source, minlength=size), 1))
     for step in range(STEPS):
         spring = position[target] - position[source]
@@ -98,7 +98,7 @@ def _project(start: Floats, size: int, random: np.random.Generator) -> Floats:
 
 def _repulsion(position: Floats, random: np.random.Generator) -> Floats:
     size = len(position)
-    _, near = cKDTree(position).query(position, k=NEAR + 1)
+    near = np.asarray(cKDTree(position).query(position, k=NEAR + 1)[1])
     far = random.integers(size, size=(size, FAR))
     return _push(position, near[:, 1:], 1.0) + _push(position, far, 0.3 * size / FAR)
 

@@ -37,9 +37,7 @@ def write_report(folder: str | Path) -> Path:
         InputError: The folder is not a whole run.
     """
     run = read_run(folder)
-    interaction = interactions(
-        run.memberships, run.activation, run.num_metacommunities, run.batch
-    )
+    interaction = interactions(run.memberships, run.activation, run.num_metacommunities, run.batch)
     probes = _probes(run)
     drawings = {}
     for drawing in draw_run(run, interaction, probes):

@@ -108,9 +108,7 @@ def read_run(folder: str | Path) -> Run:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; `vepm train` writes one")
     metrics = _read_json(folder / "metrics.json", required=True)
-    for key in ("dataset", "task"):
-        if key not in metrics:
-            raise InputError(f"{folder / 'metrics.json'}: no {key!r}; train again to rewrite it")
+    _check_metrics(folder / "metrics.json", metrics)
     outputs = _read_outputs(folder / "outputs.safetensors")
     check_outputs(folder / "outputs.safetensors", outputs, str(metrics["task"]))
     names = _read_json(folder / "names.json", required=False)
@@ -137,15 +135,22 @@ def read_run(folder: str | Path) -> Run:
             if f"{split}_mask" in outputs
         },
         class_names=_class_names(metrics, outputs),
-        node_names=_names(names.get("node_names"), len(outputs["memberships"]), "node", 0),
-        graph_names=_names(names.get("graph_names"), _num_graphs(outputs), "graph", 0),
+        node_names=_names(names.get("node_names"), len(outputs["memberships"]), "node"),
+        graph_names=_names(names.get("graph_names"), _num_graphs(outputs), "graph"),
         feature_names=_names(
             names.get("feature_names") or metrics.get("feature_names"),
             _num_features(outputs),
             "feature",
-            0,
         ),
     )
+
+
+def _check_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
+    for key in ("dataset", "task"):
+        if key not in metrics:
+            raise InputError(f"{path}: no {key!r}; train again to rewrite it")
+    if metrics["task"] not in ("node", "graph"):
+        raise InputError(f"{path}: task is {metrics['task']!r}, neither 'node' nor 'graph'")
 
 
 def _optional(outputs: Mapping[str, Array], name: str, dtype: type) -> Any:
@@ -171,13 +176,13 @@ def _class_names(metrics: Mapping[str, Any], outputs: Mapping[str, Array]) -> tu
     known += [int(outputs[name].max()) + 1 for name in ("y", "prediction") if name in outputs]
     if "probabilities" in outputs:
         known.append(outputs["probabilities"].shape[1])
-    return _names(metrics.get("class_names"), max(known), "class", 0)
+    return _names(metrics.get("class_names"), max(known), "class")
 
 
-def _names(given: Any, count: int, kind: str, first: int) -> tuple[str, ...]:
+def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     """The given names, printable, or numbered ones where they are absent or too few."""
     if not isinstance(given, list) or len(given) < count:
-        return tuple(f"{kind} {number}" for number in range(first, first + count))
+        return tuple(f"{kind} {number}" for number in range(count))
     return tuple("".join(c if c.isprintable() else " " for c in str(name)) for name in given)
 
 

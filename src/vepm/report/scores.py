@@ -25,7 +25,8 @@ class Calibration(NamedTuple):
     """Mean confidence in each bin; NaN where empty."""
     accuracy: Floats
     """Accuracy in each bin; NaN where empty."""
-    count: Ints
+    size: Ints
+    """Number of predictions in each bin."""
     ece: float
     """Expected calibration error: mean gap, weighted by count."""
 

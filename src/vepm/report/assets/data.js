@@ -2,7 +2,7 @@ const D = JSON.parse(document.getElementById("vepm-data").textContent);
 const nodeCount = D.nodes.name.length;
 const isGraphTask = D.task === "graph";
 const byId = (id) => document.getElementById(id);
-const SPLIT_NAMES = ["unlabelled", "train", "validation", "test"];
+const SPLIT_NAMES = ["outside the splits", "train", "validation", "test"];
 
 const neighbours = Array.from({ length: nodeCount }, () => []);
 D.edges.source.forEach((source, edge) => {

@@ -35,7 +35,7 @@ function probabilities(item) {
     bar(className(c), `${percent} %`, percent, D.classColours[c])));
 }
 
-function arguments_(item) {
+function communityVotes(item) {
   if (!D.items.votes) return null;
   const verdictName = className(D.items.prediction[item]);
   const rows = D.items.votes[item].map((vote, k) => [k, ...vote]).sort((a, b) => b[3] - a[3]);
@@ -93,7 +93,7 @@ function showNode(node) {
     isItem ? verdict(node) : null,
     parts(node),
     isItem ? probabilities(node) : null,
-    isItem ? arguments_(node) : null,
+    isItem ? communityVotes(node) : null,
     memberships(node),
     neighbourList(node),
     isGraphTask ? make("button", { type: "button", onclick: () => pickNothing() }, "Back to the graph") : null,
@@ -121,7 +121,7 @@ function showGraph() {
     verdict(item),
     make("p", { class: "note" }, `${cy.nodes().length} nodes, ${cy.edges().length} edges. Pick a node for its memberships.`),
     probabilities(item),
-    arguments_(item),
+    communityVotes(item),
   ].filter(Boolean));
 }
 

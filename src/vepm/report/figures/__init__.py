@@ -4,10 +4,10 @@ Every function returns a :class:`matplotlib.figure.Figure` that no global state 
 :func:`save` writes it as PNG and SVG.
 """
 
-from vepm.report.figures.adjacency import adjacency
 from vepm.report.figures.communities import community_overview
 from vepm.report.figures.curves import learning_curves
 from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
+from vepm.report.figures.matrices import adjacency
 from vepm.report.figures.quality import confusion_grid, confusion_matrix, reliability
 from vepm.report.figures.style import save, to_svg
 

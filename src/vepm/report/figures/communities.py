@@ -39,7 +39,9 @@ def _draw_overlap(axes: Axes, table: CommunityTable) -> None:
     values = table.jaccard.copy()
     np.fill_diagonal(values, 0.0)
     most = float(values.max())
-    fade = LinearSegmentedColormap.from_list("fade", [(*to_rgb(ACCENT), 0.0), ACCENT])
+    fade = LinearSegmentedColormap.from_list(
+        "fade", [(*to_rgb(ACCENT), alpha) for alpha in (0.0, 1.0)]
+    )
     axes.imshow(values, cmap=fade, vmin=0, vmax=max(most, 1e-9), interpolation="nearest")
     axes.set_title(f"Overlap of members (up to {most:.2f})")
     axes.set_xlim(-0.5, count - 0.5)

@@ -43,23 +43,20 @@ def learning_curves(history: History, best_epoch: int | None = None) -> Figure:
     figure = new_figure(9.6, 2.4 * rows + 0.2)
     all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, name in zip(all_axes, terms, strict=False):
-        axes.plot(steps(history), history[name], color=ACCENT)
+        _panel(axes, history, [(name, "", ACCENT)], best_epoch)
         axes.set_title(TERMS[name])
     if accuracies:
-        _draw_accuracies(all_axes[len(terms)], history, accuracies)
-    for axes in all_axes[:panels]:
-        _mark(axes, history, best_epoch)
+        percent = {**history, **{name: 100 * history[name] for name in accuracies}}
+        lines = [(name, *ACCURACIES[name]) for name in accuracies]
+        _panel(all_axes[len(terms)], percent, lines, best_epoch)
+        all_axes[len(terms)].set_title("Accuracy (%)")
+        all_axes[len(terms)].legend(loc="best")
     for axes in all_axes[panels:]:
         axes.remove()
     return figure
 
 
-def steps(history: History) -> NDArray[np.int64]:
-    """Running number of each row: phases follow one another on one axis."""
-    return np.arange(len(history["epoch"]))
-
-
-def chosen_step(history: History, best_epoch: int | None) -> int | None:
+def chosen_row(history: History, best_epoch: int | None) -> int | None:
     """Row of the chosen epoch in the last phase."""
     if best_epoch is None or not len(history["epoch"]):
         return None
@@ -72,34 +69,43 @@ def _recorded(history: History, name: str) -> bool:
     return name in history and bool(np.isfinite(history[name]).any())
 
 
-def _draw_accuracies(axes: Axes, history: History, accuracies: list[str]) -> None:
-    for name in accuracies:
-        label, colour = ACCURACIES[name]
-        axes.plot(steps(history), 100 * history[name], color=colour, label=label)
-    axes.set_title("Accuracy (%)")
-    axes.legend(loc="best")
-
-
-def _mark(axes: Axes, history: History, best_epoch: int | None) -> None:
+def _panel(
+    axes: Axes, history: History, lines: list[tuple[str, str, str]], best_epoch: int | None
+) -> None:
+    """Columns over the phases in which they were recorded, one phase after the other."""
+    recorded = np.isfinite(np.stack([history[name] for name, _, _ in lines])).any(axis=0)
+    phases = [p for p in dict.fromkeys(history["phase"].tolist()) if _any(history, recorded, p)]
+    start = 0
+    for phase in phases:
+        rows = np.flatnonzero(history["phase"] == phase)
+        steps = start + np.arange(len(rows))
+        for name, label, colour in lines:
+            shown_label = label if phase == phases[-1] and label else None
+            axes.plot(steps, history[name][rows], color=colour, label=shown_label)
+        if start:
+            axes.axvline(start - 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (3, 3)))
+        chosen = chosen_row(history, best_epoch)
+        if chosen is not None and chosen in rows:
+            _mark(axes, start + int(np.flatnonzero(rows == chosen)[0]))
+        start += len(rows)
+    axes.set_xlim(-0.5, max(start - 0.5, 0.5))
+    axes.set_xlabel(", then ".join(phases) + " (epochs)")
     axes.grid(axis="y")
-    phases = history["phase"]
-    first, last = _extent(axes)
-    axes.set_xlim(first - 0.5, max(last + 0.5, first + 1))
-    axes.set_xlabel(", then ".join(dict.fromkeys(phases[first : last + 1].tolist())) + " (epochs)")
-    for boundary in np.flatnonzero(phases[1:] != phases[:-1]):
-        axes.axvline(boundary + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (3, 3)))
-    chosen = chosen_step(history, best_epoch)
-    if chosen is not None:
-        axes.axvline(chosen, color=WARNING, linewidth=1.0)
-        axes.plot(
-            [chosen], [1.0], marker="v", color=WARNING, transform=axes.get_xaxis_transform(),
-            clip_on=False, markersize=5,
-        )  # fmt: skip
 
 
+def _any(history: History, recorded: NDArray[np.bool_], phase: str) -> bool:
+    return bool((recorded & (history["phase"] == phase)).any())
 
-def _extent(axes: Axes) -> tuple[int, int]:
-    """First and last step at which the panel has anything to show."""
-    shown = [np.flatnonzero(np.isfinite(np.asarray(line.get_ydata()))) for line in axes.lines]
-    rows = np.concatenate([*shown, [0]]) if not any(map(len, shown)) else np.concatenate(shown)
-    return int(rows.min()), int(rows.max())
+
+def _mark(axes: Axes, step: int) -> None:
+    """A line and a marker at the chosen epoch."""
+    axes.axvline(step, color=WARNING, linewidth=1.0)
+    axes.plot(
+        [step],
+        [1.0],
+        marker="v",
+        color=WARNING,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        markersize=5,
+    )

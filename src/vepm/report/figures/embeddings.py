@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from vepm.report.figures.style import category_legend, new_figure, styled
 from vepm.report.palette import UNKNOWN

@@ -40,9 +40,7 @@ def confusion_matrix(matrix: Ints, names: Sequence[str], title: str = "") -> Fig
 
 
 @styled
-def confusion_grid(
-    matrices: Sequence[Ints], names: Sequence[str], titles: Sequence[str]
-) -> Figure:
+def confusion_grid(matrices: Sequence[Ints], names: Sequence[str], titles: Sequence[str]) -> Figure:
     """Small confusion matrices side by side, one per metacommunity, in its colour."""
     columns = min(len(matrices), 4)
     rows = -(-len(matrices) // columns)
@@ -76,7 +74,7 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) 
     axes, below = figure.subplots(2, 1, height_ratios=[4, 1], sharex=True)
     width = 1 / bins
     middle = (result.edges[:-1] + result.edges[1:]) / 2
-    filled = result.count > 0
+    filled = result.size > 0
     axes.bar(middle[filled], result.accuracy[filled], width * 0.9, color=ACCENT, alpha=0.85)
     gap = result.confidence - result.accuracy
     axes.bar(
@@ -88,7 +86,7 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) 
     axes.set_ylim(0, 1)
     axes.set_ylabel("accuracy")
     axes.set_title(f"Calibration error (ECE) {100 * result.ece:.1f} points")
-    below.bar(middle, result.count, width * 0.9, color=MUTED, alpha=0.6)
+    below.bar(middle, result.size, width * 0.9, color=MUTED, alpha=0.6)
     below.set_ylabel("count")
     below.set_xlabel("confidence")
     return figure

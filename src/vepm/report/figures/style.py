@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ RASTER_DPI = 170
 
 P = ParamSpec("P")
 
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": FONTS,
     "font.size": 9.0,
@@ -61,9 +61,9 @@ SETTINGS: dict[str, object] = {
 
 
 @contextmanager
-def look(**more: object) -> Iterator[None]:
+def look(hashsalt: str | None = None) -> Iterator[None]:
     """Draw or save with the shared look."""
-    with mpl.rc_context({**SETTINGS, **more}), warnings.catch_warnings():
+    with mpl.rc_context({**SETTINGS, "svg.hashsalt": hashsalt}), warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes in the PNG only.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
@@ -93,7 +93,7 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     with look():
         figure.savefig(png, dpi=RASTER_DPI, facecolor="white")
-    with look(**{"svg.hashsalt": name}):
+    with look(hashsalt=name):
         figure.savefig(
             svg, format="svg", dpi=RASTER_DPI, facecolor="white", metadata={"Date": None}
         )
@@ -107,7 +107,7 @@ def to_svg(figure: Figure, name: str) -> str:
     prefixed with ``name``, so several drawings share a page.
     """
     buffer = io.StringIO()
-    with look(**{"svg.hashsalt": name}):
+    with look(hashsalt=name):
         figure.savefig(
             buffer, format="svg", dpi=RASTER_DPI, transparent=True, metadata={"Date": None}
         )

@@ -1,0 +1,120 @@
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from vepm.report import figures
+from vepm.report.figures.curves import chosen_row
+from vepm.report.palette import class_colours, community_colours
+
+EXPECTED = {
+    "node_run": {
+        "adjacency",
+        "communities",
+        "confusion",
+        "confusion_by_community",
+        "learning_curves",
+        "reliability",
+        "tsne_communities",
+        "tsne_memberships",
+    },
+    "unsupervised_run": {"adjacency", "communities", "learning_curves", "tsne_memberships"},
+}
+EXPECTED["graph_run"] = EXPECTED["node_run"]
+
+
+@pytest.mark.parametrize("fixture", sorted(EXPECTED))
+def test_every_figure_is_drawn(fixture: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(fixture) / "figures"
+    assert {path.stem for path in folder.glob("*.png")} == EXPECTED[fixture]
+    assert {path.stem for path in folder.glob("*.svg")} == EXPECTED[fixture]
+    for path in folder.glob("*.png"):
+        assert imread(path).std() > 0.01, path.name
+    for path in folder.glob("*.svg"):
+        ET.parse(path)
+
+
+def _dots(figure: Figure) -> list[int]:
+    return [len(np.asarray(axes.collections[0].get_offsets())) for axes in figure.axes]
+
+
+def test_adjacency_has_a_panel_for_the_whole_and_for_each_part() -> None:
+    edges = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    share = np.array([[1, 0], [1, 0], [0.3, 0.7], [0.3, 0.7]])
+    figure = figures.adjacency(edges, share, np.array([2, 0, 1]), np.array([0, 0, 1]))
+    assert _dots(figure) == [4, 4, 2]
+    offsets = np.asarray(figure.axes[2].collections[0].get_offsets())
+    assert sorted(map(tuple, offsets.tolist())) == [(0, 2), (2, 0)]
+
+
+def test_large_adjacency_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.report.figures.matrices.MOST_DOTS", 10)
+    edges = np.random.default_rng(0).integers(50, size=(2, 40))
+    assert _dots(figures.adjacency(edges, np.ones((40, 1)), np.arange(50))) == [10, 10]
+
+
+def test_curves_mark_the_chosen_epoch_of_the_last_phase() -> None:
+    history = {
+        "phase": np.array(["pretrain", "pretrain", "finetune", "finetune"]),
+        "epoch": np.array([0.0, 1.0, 0.0, 1.0]),
+        "loss": np.array([4.0, 3.0, 2.0, 1.0]),
+        "val_accuracy": np.array([np.nan, np.nan, 0.5, 0.6]),
+    }
+    assert chosen_row(history, 1) == 3
+    assert chosen_row(history, 9) is None
+    figure = figures.learning_curves(history, best_epoch=1)
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "pretrain, then finetune (epochs)",
+        "finetune (epochs)",
+    ]
+
+
+def test_curves_of_an_empty_history() -> None:
+    figures.learning_curves({"phase": np.array([], dtype=str), "epoch": np.array([])})
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_tsne_of_few_or_equal_points(count: int) -> None:
+    points, rows = figures.tsne(np.ones((count, 2)))
+    assert points.shape == (count, 2)
+    assert rows.tolist() == list(range(count))
+    assert np.isfinite(points).all()
+
+
+def test_tsne_is_seeded_and_sampled() -> None:
+    values = np.random.default_rng(0).normal(size=(60, 4))
+    first, rows = figures.tsne(values, seed=3, limit=40)
+    second, _ = figures.tsne(values, seed=3, limit=40)
+    np.testing.assert_array_equal(first, second)
+    assert len(rows) == 40
+
+
+def test_stacked_communities_keep_whole_nodes() -> None:
+    values = np.arange(24.0).reshape(4, 3, 2)
+    stacked, community = figures.stack_communities(values, limit=6)
+    assert stacked.shape == (6, 2)
+    assert community.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_page_svg_takes_the_ink_of_the_page() -> None:
+    figure = figures.confusion_matrix(np.eye(2, dtype=np.int64), ["a", "b"], "title")
+    svg = figures.to_svg(figure, "mine")
+    ET.fromstring(svg)
+    assert "currentColor" in svg
+    assert 'id="mine-' in svg
+    assert "#1f2a37" not in svg.lower()
+
+
+def test_names_are_not_formulae(tmp_path: Path) -> None:
+    matrix = np.eye(2, dtype=np.int64)
+    figures.save(figures.confusion_matrix(matrix, ["$\\frac{", "漢字"]), tmp_path, "odd")
+    assert "$\\frac{" in (tmp_path / "odd.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("colours", [class_colours, community_colours])
+def test_palettes_do_not_repeat_soon(colours: object) -> None:
+    assert callable(colours)
+    assert len(set(colours(24))) == 24

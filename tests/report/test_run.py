@@ -1,0 +1,113 @@
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from vepm.errors import InputError
+from vepm.report import read_run, write_report
+
+from .writing import Array, write_graph_run, write_node_run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_node_run(tmp_path / "run", nodes=30)
+
+
+def test_reads_everything(folder: Path) -> None:
+    run = read_run(folder)
+    assert run.num_nodes == 30
+    assert run.num_metacommunities == 3
+    assert run.settings["model"]["num_metacommunities"] == 3
+    assert run.class_names == ("red", "green", "blue")
+    assert run.node_names[2] == "node 2"
+    assert np.isnan(run.history["task"][0])
+    assert run.history["phase"][-1] == "finetune"
+    assert set(run.masks) == {"train", "val", "test"}
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such run folder"):
+        write_report(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "name", ["config.toml", "metrics.json", "history.csv", "outputs.safetensors"]
+)
+def test_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(InputError, match=f"{name}: missing"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.toml", "a = ", "not TOML"),
+        ("metrics.json", "{", "not JSON"),
+        ("metrics.json", "[]", "JSON object"),
+        ("metrics.json", '{"task": "node"}', "no 'dataset'"),
+        ("metrics.json", '{"dataset": "a", "task": "edge"}', "neither 'node' nor 'graph'"),
+        ("history.csv", "epoch,loss\n1,2\n", "no column 'phase'"),
+        ("history.csv", "phase,epoch\npretrain,one\n", "row 2: epoch is 'one'"),
+        ("outputs.safetensors", "short", "not a whole safetensors file"),
+    ],
+)
+def test_damaged_file_is_named(folder: Path, name: str, content: str, message: str) -> None:
+    (folder / name).write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_run(folder)
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_pickle_is_refused(folder: Path) -> None:
+    (folder / "outputs.safetensors").write_bytes(pickle.dumps({"memberships": [1]}))
+    with pytest.raises(InputError, match="not a whole safetensors file"):
+        read_run(folder)
+
+
+def _change(folder: Path, **changes: Array | None) -> None:
+    arrays: dict[str, Array] = dict(load_file(folder / "outputs.safetensors"))
+    for name, values in changes.items():
+        arrays.pop(name, None)
+        if values is not None:
+            arrays[name] = values
+    save_file(arrays, folder / "outputs.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"memberships": None}, "no array 'memberships'"),
+        ({"activation": np.ones((2, 2))}, "activation has 2 dimensions"),
+        ({"activation": np.ones(2)}, "2 activations"),
+        ({"edge_weight": np.ones((1, 3))}, "does not match edge_weight"),
+        ({"memberships": np.ones((5, 6))}, "outside the 5 nodes"),
+        ({"memberships": np.full((30, 6), np.nan)}, "not finite"),
+        ({"prediction": np.zeros(4, dtype=int)}, "prediction has 4 rows for 30 nodes"),
+        ({"features": np.ones((4, 2))}, "features has 4 rows"),
+    ],
+)
+def test_arrays_at_odds_are_named(
+    folder: Path, changes: dict[str, Array | None], message: str
+) -> None:
+    _change(folder, **changes)
+    with pytest.raises(InputError, match=message):
+        read_run(folder)
+
+
+def test_graph_run_without_batch(tmp_path: Path) -> None:
+    folder = write_graph_run(tmp_path / "run")
+    _change(folder, batch=None)
+    with pytest.raises(InputError, match="no array 'batch'"):
+        read_run(folder)
+
+
+def test_control_characters_in_names_become_spaces(folder: Path) -> None:
+    names = {"node_names": [f"a\x00b{n}" for n in range(30)]}
+    (folder / "names.json").write_text(json.dumps(names))
+    assert read_run(folder).node_names[4] == "a b4"
