@@ -1,0 +1,132 @@
+"""What holds for every baseline."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from baselines.toys import graph_split, graph_toy, node_toy, relabelled
+from vepm.baselines import BASELINES, PUBLISHED, Baseline, baseline
+from vepm.data import Dataset
+from vepm.errors import InputError
+from vepm.protocols import RunResult, Split, public_split
+
+SMALL: dict[str, dict[str, Any]] = {
+    "disengcn": {"num_layers": 2, "num_iterations": 3},
+    "wl": {"max_iterations": 2, "inner_folds": 3},
+}
+
+
+def small(name: str, epochs: int) -> Baseline:
+    return baseline(name, epochs=epochs, settings=SMALL.get(name))
+
+
+def toy_for(name: str) -> tuple[Dataset, Split]:
+    if BASELINES[name].task == "graph":
+        return graph_toy(), graph_split()
+    dataset = node_toy()
+    return dataset, public_split(dataset)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_learns_above_chance(name: str) -> None:
+    dataset, split = toy_for(name)
+    epochs = 60 if dataset.task == "node" else 40
+    result = small(name, epochs)(dataset, split, seed=0)
+    assert result.test_accuracy > 1 / dataset.num_classes + 0.2
+    assert result.method == name
+    assert result.seconds > 0
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_same_seed_same_numbers(name: str) -> None:
+    dataset, split = toy_for(name)
+    method = small(name, epochs=4)
+    first = method(dataset, split, seed=3)
+    torch.rand(5)
+    assert method(dataset, split, seed=3).curve == first.curve
+    assert RunResult.from_dict(json.loads(json.dumps(first.to_dict()))) == first
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_test_labels_decide_nothing(name: str) -> None:
+    dataset, split = toy_for(name)
+    method = small(name, epochs=4)
+    results = [
+        method(relabelled(dataset, split.test, label), split, seed=0)
+        for label in range(dataset.num_classes)
+    ]
+    for result in results[1:]:
+        assert result.best_epoch == results[0].best_epoch
+        for part in ("train_loss", "val_loss", "val_accuracy"):
+            assert result.curve[part] == results[0].curve[part]
+    # Each prediction matches exactly one of the constant labellings if none of them changed it.
+    for scores in zip(*(result.curve["test_accuracy"] for result in results), strict=True):
+        assert sum(scores) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_validation_labels_do_not_train(name: str) -> None:
+    dataset, split = toy_for(name)
+    method = small(name, epochs=4)
+    first, second = (
+        method(relabelled(dataset, split.val, label), split, seed=0) for label in (0, 1)
+    )
+    assert first.curve["train_loss"] == second.curve["train_loss"]
+    assert first.curve["test_accuracy"] == second.curve["test_accuracy"]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_runs_without_validation(name: str) -> None:
+    dataset, split = toy_for(name)
+    without = Split("no-val", split.train, torch.tensor([]), split.test)
+    result = small(name, epochs=3)(dataset, without, seed=0)
+    assert result.val_accuracy is None
+    assert result.best_epoch == len(result.curve["test_accuracy"]) - 1
+
+
+def test_global_random_state_is_left_alone() -> None:
+    dataset, split = toy_for("gcn")
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    small("gcn", epochs=2)(dataset, split, seed=9)
+    assert torch.rand(3).equal(expected)
+
+
+def test_settings_are_checked_and_applied() -> None:
+    method = baseline("gcn", epochs=7, settings={"hidden_channels": 5})
+    assert method.settings()["hidden_channels"] == 5
+    assert method.settings()["epochs"] == 7
+    assert baseline("gcn-64").settings()["hidden_channels"] == 64
+    with pytest.raises(InputError, match="no baseline 'gnn'"):
+        baseline("gnn")
+    with pytest.raises(InputError, match="no setting 'depth'"):
+        baseline("gcn", settings={"depth": 3})
+
+
+def test_what_does_not_train_ignores_epochs_and_device() -> None:
+    for name in ("label-propagation", "size", "wl"):
+        assert baseline(name, epochs=3, device="cpu") == BASELINES[name]
+
+
+def test_published_settings_are_real_settings() -> None:
+    for name, datasets in PUBLISHED.items():
+        for dataset, settings in datasets.items():
+            changed = baseline(name, dataset).settings()
+            assert {key: changed[key] for key in settings} == settings
+            assert baseline(name, dataset) != BASELINES[name]
+
+
+def test_the_wrong_kind_of_task_is_refused() -> None:
+    dataset, split = toy_for("gin")
+    with pytest.raises(InputError, match="is for node tasks"):
+        baseline("gcn")(dataset, split, seed=0)
+
+
+def test_patience_ends_training_early() -> None:
+    dataset, split = toy_for("gcn")
+    settings = {"epochs": 300, "patience": 5, "learning_rate": 0.1}
+    result = baseline("gcn", settings=settings)(dataset, split, seed=0)
+    assert len(result.curve["train_loss"]) < 300

@@ -1,0 +1,163 @@
+"""The pieces the baselines are made of, against hand-made or independent answers."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import ChebConv as ReferenceChebConv
+
+from baselines.toys import cycle, graph_toy, star
+from vepm.baselines import DisenConv, FactorConv, FactorGCN, LabelProp, wl_features, wl_kernels
+from vepm.baselines.batches import GraphBatch, PackedGraphs
+from vepm.baselines.chebnet import ChebConv
+from vepm.baselines.factorgcn import FactorDiscriminator
+from vepm.data import Dataset
+from vepm.protocols import Split
+
+
+def one_graph(x: torch.Tensor, edge_index: torch.Tensor) -> GraphBatch:
+    return GraphBatch(x, edge_index, torch.zeros(x.size(0), dtype=torch.long), 1)
+
+
+def path(num_nodes: int) -> torch.Tensor:
+    line = torch.stack([torch.arange(num_nodes - 1), torch.arange(1, num_nodes)])
+    return torch.cat([line, line.flip(0)], dim=1)
+
+
+def test_packed_graphs_agree_with_pyg() -> None:
+    graphs = graph_toy(10).graphs
+    ids = torch.tensor([7, 0, 3, 3])
+    ours = PackedGraphs(graphs).take(ids)
+    theirs = Batch.from_data_list([graphs[i] for i in ids.tolist()])
+    assert ours.x.equal(theirs.x)
+    assert ours.edge_index.equal(theirs.edge_index)
+    assert ours.batch.equal(theirs.batch)
+    assert ours.num_graphs == 4
+
+
+def test_packed_graphs_without_edges() -> None:
+    lonely = Data(x=torch.ones(1, 2), edge_index=torch.empty(2, 0, dtype=torch.long))
+    batch = PackedGraphs([lonely, lonely]).take(torch.tensor([1, 0]))
+    assert batch.batch.tolist() == [0, 1]
+    assert batch.edge_index.shape == (2, 0)
+
+
+def test_dropout_of_features_keeps_zeros_and_the_mean() -> None:
+    torch.manual_seed(0)
+    x = torch.cat([torch.ones(2000, 1), torch.zeros(2000, 1)], dim=1)
+    dropped = one_graph(x, torch.empty(2, 0, dtype=torch.long)).dropped_features(0.5)
+    assert set(dropped[:, 0].tolist()) == {0.0, 2.0}
+    assert dropped[:, 0].mean() == pytest.approx(1.0, abs=0.1)
+    assert not dropped[:, 1].any()
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_chebyshev_filters_agree_with_pyg(order: int) -> None:
+    torch.manual_seed(0)
+    graph = one_graph(torch.randn(7, 5), star(7))
+    theirs = ReferenceChebConv(5, 3, K=order + 1)
+    ours = ChebConv(5, 3, order)
+    with torch.no_grad():
+        for block, layer in zip(ours.weight, theirs.lins, strict=True):
+            block.copy_(layer.weight.t())
+    assert torch.allclose(ours(graph.x, graph), theirs(graph.x, graph.edge_index), atol=1e-5)
+
+
+def test_routing_shares_sum_to_one_and_centres_have_unit_length() -> None:
+    torch.manual_seed(0)
+    graph = one_graph(torch.randn(6, 4), cycle(6))
+    convolution = DisenConv(4, 8, num_factors=4, num_iterations=3)
+    z = torch.nn.functional.normalize(torch.randn(6, 4, 2), dim=2)
+    centre, share = convolution.route(z, graph.adjacency)
+    assert share.shape == (12, 4)
+    assert torch.allclose(share.sum(dim=1), torch.ones(12))
+    assert torch.allclose(centre.norm(dim=2), torch.ones(6, 4))
+
+
+def test_routing_prefers_the_channel_in_which_neighbours_agree() -> None:
+    z = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]])
+    graph = one_graph(torch.ones(2, 1), torch.tensor([[0, 1], [1, 0]]))
+    share = DisenConv(1, 4, num_factors=2, num_iterations=1).route(z, graph.adjacency)[1]
+    expected = torch.softmax(torch.tensor([1.0, -1.0]), dim=0)
+    assert torch.allclose(share, expected.expand(2, 2))
+
+
+def test_each_factor_has_its_own_edge_weights_between_zero_and_one() -> None:
+    torch.manual_seed(0)
+    graph = one_graph(torch.randn(6, 4), cycle(6))
+    x, share = FactorConv(4, 12, num_factors=3)(graph.x, graph)
+    assert x.shape == (6, 12)
+    assert share.shape == (12, 3)
+    assert bool(((share > 0) & (share < 1)).all())
+
+
+def test_factor_convolution_with_full_edges_is_a_plain_graph_convolution() -> None:
+    torch.manual_seed(0)
+    graph = one_graph(torch.randn(5, 4), cycle(5))
+    layer = FactorConv(4, 6, num_factors=2).eval()
+    with torch.no_grad():
+        layer.to_score.bias.fill_(100.0)
+    dense = torch.eye(5)
+    dense[graph.edge_index[0], graph.edge_index[1]] = 1.0
+    expected = torch.relu(layer.norm(dense / 3 @ layer.project(graph.x)))
+    assert torch.allclose(layer(graph.x, graph)[0], expected, atol=1e-6)
+
+
+def test_discriminator_cannot_tell_equal_factors_apart() -> None:
+    torch.manual_seed(0)
+    batch = PackedGraphs(graph_toy(4).graphs).take(torch.arange(4))
+    loss = FactorDiscriminator(2, 8, num_factors=3)
+    same = torch.full((batch.edge_index.size(1), 3), 0.5)
+    assert loss(batch.x, same, batch).item() >= torch.tensor(3.0).log()
+
+
+def test_discriminator_counts_in_training_only() -> None:
+    torch.manual_seed(0)
+    batch = PackedGraphs(graph_toy(4).graphs).take(torch.arange(4))
+    weighed, free = (
+        FactorGCN(num_factors=4, discriminator_weight=weight).build(2, 2) for weight in (0.5, 0.0)
+    )
+    assert weighed.terms(batch)[1].item() > 0
+    assert free.terms(batch)[1].item() == 0
+
+
+def test_label_propagation_on_a_path() -> None:
+    y = torch.tensor([0, 0, 0, 1, 1, 1])
+    data = Data(x=torch.ones(6, 1), edge_index=path(6), y=y)
+    dataset = Dataset("path", "node", [data], 2, ("a", "b"))
+    split = Split("ends", torch.tensor([0, 5]), torch.tensor([1, 4]), torch.tensor([2, 3]))
+    result = LabelProp()(dataset, split, seed=0)
+    assert result.test_accuracy == 1.0
+    assert result.val_accuracy == 1.0
+
+
+def test_wl_features_of_a_path_and_a_triangle() -> None:
+    graphs = [Data(x=torch.ones(3, 1), edge_index=edges) for edges in (path(3), cycle(3))]
+    counts = [layer.toarray().tolist() for layer in wl_features(graphs, 2)]
+    assert counts[0] == [[3], [3]]
+    # Ends of the path, then what has two neighbours: its middle and all of the triangle.
+    assert counts[1] == [[2, 1], [0, 3]]
+    # One end, the middle between two ends, and the triangle, whose neighbours look like itself.
+    assert counts[2] == [[2, 1, 0], [0, 0, 3]]
+
+
+def test_wl_features_see_node_labels_and_isolated_nodes() -> None:
+    x = torch.eye(2)[[0, 1, 0]]
+    graph = Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]))
+    first, second = (layer.toarray() for layer in wl_features([graph], 1))
+    assert sorted(first[0].tolist()) == [1, 2]
+    assert second.tolist() == [[1, 1, 1]]
+
+
+def test_wl_kernel_is_blind_to_the_order_of_nodes() -> None:
+    torch.manual_seed(0)
+    graphs = graph_toy(6).graphs
+    shuffled = []
+    for graph in graphs:
+        order = torch.randperm(graph.num_nodes)
+        moved = Data(x=torch.empty_like(graph.x), edge_index=order[graph.edge_index])
+        moved.x[order] = graph.x
+        shuffled.append(moved)
+    kernel = wl_kernels([*graphs, *shuffled], 3)[-1]
+    assert kernel.diagonal() == pytest.approx(1.0)
+    assert kernel[range(6), range(6, 12)] == pytest.approx(1.0)
+    assert kernel[:6, :6] == pytest.approx(kernel[6:, 6:])
