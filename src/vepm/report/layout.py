@@ -10,7 +10,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 EXACT_SIZE = 250
-STEPS = 220
+STEPS = 300
 NEAR, FAR = 8, 6
 
 
@@ -66,22 +66,29 @@ def _classical_scaling(distance: Floats) -> Floats:
 
 
 def _forces(adjacency: csr_array, start: Floats, seed: int) -> Floats:
-    """Springs along edges, repulsion from the nearest and from random nodes."""
+    """Springs along edges, repulsion from the nearest and from random nodes, in a round bowl."""
     random = np.random.default_rng(seed)
     size = adjacency.shape[0]
     position = _project(start, size, random)
     coo = adjacency.tocoo()
     source, target = coo.row.astype(np.int64), coo.col.astype(np.int64)
-    reach = 1 / np.sqrt(np.maximum(np.bincount(source, minlength=size), 1))
+    degree = np.maximum(np.bincount(source, minlength=size), 1)
+    stiffness = 0.8 / np.sqrt(np.minimum(degree[source], degree[target]))[:, None]
     for step in range(STEPS):
         spring = position[target] - position[source]
         length = np.linalg.norm(spring, axis=1, keepdims=True)
-        move = _scatter(source, spring * length * reach[source, None], size)
-        move += _repulsion(position, random) - 0.02 * position
+        move = _scatter(source, spring * np.minimum(length, 4) * stiffness, size)
+        move += _repulsion(position, random) - _bowl(position)
         speed = np.linalg.norm(move, axis=1, keepdims=True)
         heat = np.sqrt(size) * 0.05 * (1 - step / STEPS) + 0.02
         position = position + move / np.maximum(speed, 1e-9) * np.minimum(speed, heat)
     return position - position.mean(axis=0)
+
+
+def _bowl(position: Floats) -> Floats:
+    """A pull to the middle that steepens outwards, so that long branches curl up."""
+    slope = np.linalg.norm(position, axis=1, keepdims=True) / np.sqrt(len(position))
+    return 0.35 * position * np.minimum(slope, 1.5)
 
 
 def _project(start: Floats, size: int, random: np.random.Generator) -> Floats:
@@ -100,7 +107,7 @@ def _repulsion(position: Floats, random: np.random.Generator) -> Floats:
     size = len(position)
     near = np.asarray(cKDTree(position).query(position, k=NEAR + 1)[1])
     far = random.integers(size, size=(size, FAR))
-    return _push(position, near[:, 1:], 1.0) + _push(position, far, 0.3 * size / FAR)
+    return _push(position, near[:, 1:], 1.5) + _push(position, far, 0.25 * size / FAR)
 
 
 def _push(position: Floats, others: Ints, strength: float) -> Floats:
@@ -120,7 +127,8 @@ def _pack(positions: Floats, groups: list[Ints]) -> Floats:
     boxes = {g: np.ptp(positions[groups[g]], axis=0) + 1.5 for g in order}
     area = sum(float(box.prod()) for box in boxes.values())
     widest = max((float(box[0]) for box in boxes.values()), default=0.0)
-    limit = max(1.4 * np.sqrt(area), widest)
+    dominated = bool(order) and float(boxes[order[0]].prod()) > area / 2
+    limit = widest if dominated else max(1.4 * np.sqrt(area), widest)
     left, top, height = 0.0, 0.0, 0.0
     for g in order:
         width, tall = boxes[g]

@@ -1,8 +1,5 @@
 """A finished run, read from its folder."""
 
-import csv
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from vepm.errors import InputError
 from vepm.report.checks import check_outputs
+from vepm.report.files import read_history, read_json, read_outputs, read_toml
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 SPLITS = ("train", "val", "test")
-HISTORY_COLUMNS = ("phase", "epoch")
 
 
 @dataclass(frozen=True)
@@ -107,33 +102,16 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; `vepm train` writes one")
-    metrics = _read_json(folder / "metrics.json", required=True)
+    metrics = read_json(folder / "metrics.json", required=True)
     _check_metrics(folder / "metrics.json", metrics)
-    outputs = _read_outputs(folder / "outputs.safetensors")
+    outputs = read_outputs(folder / "outputs.safetensors")
     check_outputs(folder / "outputs.safetensors", outputs, str(metrics["task"]))
-    names = _read_json(folder / "names.json", required=False)
+    names = read_json(folder / "names.json", required=False)
     return Run(
         folder=folder,
-        settings=_read_toml(folder / "config.toml"),
+        settings=read_toml(folder / "config.toml"),
         metrics=metrics,
-        history=_read_history(folder / "history.csv"),
-        edge_index=outputs["edge_index"].astype(np.int64),
-        edge_weight=outputs["edge_weight"].astype(np.float64),
-        memberships=outputs["memberships"].astype(np.float64),
-        activation=outputs["activation"].astype(np.float64),
-        labels=_optional(outputs, "y", np.int64),
-        prediction=_optional(outputs, "prediction", np.int64),
-        probabilities=_optional(outputs, "probabilities", np.float64),
-        community_embeddings=_optional(outputs, "community_embeddings", np.float64),
-        embeddings=_optional(outputs, "embeddings", np.float64),
-        batch=_optional(outputs, "batch", np.int64) if metrics["task"] == "graph" else None,
-        features=_optional(outputs, "features", np.float64),
-        typical_features=_optional(outputs, "x_top", np.float64),
-        masks={
-            split: outputs[f"{split}_mask"].astype(bool)
-            for split in SPLITS
-            if f"{split}_mask" in outputs
-        },
+        history=read_history(folder / "history.csv"),
         class_names=_class_names(metrics, outputs),
         node_names=_names(names.get("node_names"), len(outputs["memberships"]), "node"),
         graph_names=_names(names.get("graph_names"), _num_graphs(outputs), "graph"),
@@ -142,7 +120,34 @@ def read_run(folder: str | Path) -> Run:
             _num_features(outputs),
             "feature",
         ),
+        **_fields(outputs, str(metrics["task"])),
     )
+
+
+FLOATS = {
+    "edge_weight": "edge_weight",
+    "memberships": "memberships",
+    "activation": "activation",
+    "probabilities": "probabilities",
+    "community_embeddings": "community_embeddings",
+    "embeddings": "embeddings",
+    "features": "features",
+    "typical_features": "x_top",
+}
+INTEGERS = {"edge_index": "edge_index", "labels": "y", "prediction": "prediction"}
+
+
+def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
+    """Fields of a Run that come from arrays of the file."""
+    fields: dict[str, Any] = {
+        field: _optional(outputs, name, np.float64) for field, name in FLOATS.items()
+    }
+    for field, name in INTEGERS.items():
+        fields[field] = _optional(outputs, name, np.int64)
+    fields["batch"] = _optional(outputs, "batch", np.int64) if task == "graph" else None
+    given = [split for split in SPLITS if f"{split}_mask" in outputs]
+    fields["masks"] = {split: outputs[f"{split}_mask"].astype(bool) for split in given}
+    return fields
 
 
 def _check_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
@@ -184,65 +189,3 @@ def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     if not isinstance(given, list) or len(given) < count:
         return tuple(f"{kind} {number}" for number in range(count))
     return tuple("".join(c if c.isprintable() else " " for c in str(name)) for name in given)
-
-
-def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
-    if not required and not path.exists():
-        return {}
-    try:
-        content = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: expected a JSON object")
-    return content
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not TOML ({error})") from None
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing; is this a run folder of `vepm train`?") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
-
-
-def _read_outputs(path: Path) -> dict[str, Array]:
-    if not path.exists():
-        raise InputError(f"{path}: missing; is this a run folder of `vepm train`?")
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a whole safetensors file ({reason})") from None
-
-
-def _read_history(path: Path) -> dict[str, Array]:
-    reader = csv.DictReader(_read_text(path).splitlines())
-    rows = list(reader)
-    columns = list(reader.fieldnames or [])
-    for column in HISTORY_COLUMNS:
-        if column not in columns:
-            raise InputError(f"{path}: no column {column!r}")
-    history: dict[str, Array] = {"phase": np.array([row["phase"] for row in rows], dtype=str)}
-    for column in columns:
-        if column != "phase":
-            history[column] = np.array(
-                [_number(path, i, column, row[column]) for i, row in enumerate(rows, 2)],
-                dtype=np.float64,
-            )
-    return history
-
-
-def _number(path: Path, row: int, column: str, cell: str | None) -> float:
-    try:
-        return float(cell) if cell else float("nan")
-    except ValueError:
-        raise InputError(f"{path}, row {row}: {column} is {cell!r}, not a number") from None

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 def headline(run: Run, interaction: Floats) -> dict[str, Any]:
     """The numbers a reader looks for first; None where a run has no such number."""
     accuracy = _number(run, "test_accuracy")
-    tested = _tested(run)
+    tested, validated = _labelled(run, "test"), _labelled(run, "val")
     count = int(tested.sum()) if tested is not None else 0
     interval = accuracy_interval(accuracy, count) if accuracy is not None and count else None
     return {
@@ -31,6 +31,7 @@ def headline(run: Run, interaction: Floats) -> dict[str, Any]:
         "spread": _number(run, "test_accuracy_std"),
         "interval": interval,
         "tested": count,
+        "validated": int(validated.sum()) if validated is not None else 0,
         "val_accuracy": _number(run, "val_accuracy"),
         "rule": run.metrics.get("rule"),
         "best_epoch": run.metrics.get("best_epoch"),
@@ -112,10 +113,10 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _tested(run: Run) -> NDArray[np.bool_] | None:
-    if run.labels is None or "test" not in run.masks:
+def _labelled(run: Run, split: str) -> NDArray[np.bool_] | None:
+    if run.labels is None or split not in run.masks:
         return None
-    return run.masks["test"] & (run.labels >= 0)
+    return run.masks[split] & (run.labels >= 0)
 
 
 def _ece(run: Run, tested: NDArray[np.bool_] | None) -> float | None:

@@ -67,7 +67,8 @@ function edgePasses(edge) {
   return !state.only.size || state.only.has(mainOfEdge(edge)) || shareShown(edge) >= 25;
 }
 
-const nodeSize = (node) => 12 + 5 * Math.sqrt(Math.min(neighbours[node].length, 40));
+const nodeSize = (node) =>
+  (cy.nodes().length > 800 ? 2 : 1) * (12 + 5 * Math.sqrt(Math.min(neighbours[node].length, 40)));
 
 function styleSheet(detailed) {
   const pies = {};

@@ -43,7 +43,7 @@ def _draw_overlap(axes: Axes, table: CommunityTable) -> None:
         "fade", [(*to_rgb(ACCENT), alpha) for alpha in (0.0, 1.0)]
     )
     axes.imshow(values, cmap=fade, vmin=0, vmax=max(most, 1e-9), interpolation="nearest")
-    axes.set_title(f"Overlap of members (up to {most:.2f})")
+    axes.set_title(f"Overlap (darkest: {most:.2f})")
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     ticks = range(count)
