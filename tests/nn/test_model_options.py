@@ -139,6 +139,15 @@ def test_impossible_number_is_refused(name: str, value: float, message: str) -> 
         build(**{name: value})
 
 
+@pytest.mark.parametrize(("task", "dropped"), [("node", True), ("graph", False)])
+def test_dropout_reaches_the_bank_for_nodes_only(task: str, dropped: bool) -> None:
+    model, x = build(task=task, dropout=0.9).train(), torch.rand(10, 4)
+    first, second = (
+        model(x, BATCH.edge_index, BATCH.batch, sample=False).community_embeddings for _ in range(2)
+    )
+    assert first.equal(second) is not dropped
+
+
 def test_mass_of_affiliations_is_the_given_part_of_the_features() -> None:
     model = build(fusion="mass", fusion_weight=0.25)
     x, z = torch.rand(5, 4), torch.rand(5, 6)

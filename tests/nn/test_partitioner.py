@@ -127,6 +127,12 @@ def test_random_split_is_fixed_symmetric_and_ignores_the_affiliations() -> None:
     assert first[:half].unique(dim=0).size(0) == half
 
 
+def test_random_split_is_a_softmax_of_rates_up_to_a_hundred() -> None:
+    draws = _fixed_uniform(Adjacency(*GRAPH), None, 3)
+    shares = EdgePartitioner(3, 20.0, "random")(uniform(0, 8, 6), uniform(1, 6), GRAPH.edge_index)
+    torch.testing.assert_close(shares, torch.softmax(100 * draws / 20.0, dim=1))
+
+
 def test_random_split_of_a_batch_is_that_of_each_graph() -> None:
     batch = join([GRAPH, path(3), no_edges(2), complete(5), GRAPH])
     partition = EdgePartitioner(4, 20.0, "random")
