@@ -8,7 +8,7 @@ from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.features import SparseFeatures, compact
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
-from vepm.nn.partitioner import EdgePartitioner, segment_sizes
+from vepm.nn.partitioner import EdgePartitioner, segment_sizes, strengths
 
 __all__ = [
     "VEPM",
@@ -28,4 +28,5 @@ __all__ = [
     "draw",
     "edge_dot",
     "segment_sizes",
+    "strengths",
 ]

@@ -35,6 +35,18 @@ def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
     )
 
 
+def strengths(z: Tensor, activation: Tensor, num_metacommunities: int) -> Tensor:
+    r"""How strongly each node belongs to each metacommunity [N, K].
+
+    .. math:: s_{ik} = \sum_{c \in k} \gamma_c z_{ic}
+
+    Example:
+        >>> strengths(torch.tensor([[1.0, 2.0, 4.0]]), torch.ones(3), 2)
+        tensor([[3., 4.]])
+    """
+    return stack_segments(z * activation, num_metacommunities).sum(-1)
+
+
 class EdgePartitioner(nn.Module):
     r"""Share of each edge that runs through each metacommunity; shares of an edge sum to one.
 

@@ -1,20 +1,35 @@
 """Training: one loop; schemes say which parameters step when."""
 
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
+from vepm.training.checkpoint import ModelCard, load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
-from vepm.training.loop import Examples, TrainingState, train
-from vepm.training.prediction import probabilities, scores
+from vepm.training.fitting import Fitted, fit, pick_device, source_of
+from vepm.training.loop import Examples, Progress, TrainingState, train
+from vepm.training.prediction import Explanation, explain, probabilities, scores
+from vepm.training.presets import PRESETS, preset
 
 __all__ = [
+    "PRESETS",
     "Config",
     "Examples",
+    "Explanation",
+    "Fitted",
     "GraphBatch",
     "GraphStore",
+    "ModelCard",
     "ModelConfig",
+    "Progress",
     "TrainingConfig",
     "TrainingState",
+    "explain",
+    "fit",
+    "load_model",
+    "pick_device",
+    "preset",
     "probabilities",
+    "save_model",
     "scores",
     "single_graph",
+    "source_of",
     "train",
 ]

@@ -53,6 +53,8 @@ class TrainingConfig:
     """Pretraining has converged when this many epochs brought no improvement."""
     pretrain_tolerance: float = 1e-4
     """What counts as an improvement of the pretraining loss, relative to it."""
+    pretraining: str = "transductive"
+    """Graphs that pretraining sees: all (transductive), or the training ones (inductive)."""
     epochs: int = 300
     """Most epochs of finetuning."""
     learning_rate: float = 0.01
@@ -160,6 +162,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "scheme": ("alternating", "joint", "predictor", "scratch"),
     "schedule": ("constant", "cosine", "halving"),
     "likelihood": ("exact", "subsampled"),
+    "pretraining": ("transductive", "inductive"),
 }
 AT_LEAST_ONE = {
     "num_communities",

@@ -1,6 +1,7 @@
 """Predictions of a trained model, batch by batch."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +18,39 @@ def _pieces(source: GraphBatch | GraphStore) -> Iterator[GraphBatch]:
         return
     for part in torch.arange(len(source)).split(GRAPHS_AT_ONCE):
         yield source.select(part)
+
+
+class Explanation(NamedTuple):
+    """Communities and embeddings behind a prediction, at the posterior mean."""
+
+    memberships: Tensor
+    """Mean affiliation of each node to each community [N, C]."""
+    edge_index: Tensor
+    """Edges [2, E], nodes numbered through all graphs."""
+    edge_weight: Tensor
+    """Share of each edge in each metacommunity [E, K]."""
+    community_embeddings: Tensor
+    """What each metacommunity knows of each node [N, K, H/K]."""
+    embeddings: Tensor
+    """Composed representation of each node or graph."""
+
+
+@torch.no_grad()
+def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
+    """Everything a user may want to look at."""
+    model.eval()
+    parts, edges, offset = [], [], 0
+    for b in _pieces(source):
+        parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
+        edges.append(b.edges.edge_index + offset)
+        offset += b.x.size(0)
+    return Explanation(
+        torch.cat([out.z for out in parts]),
+        torch.cat(edges, dim=1),
+        torch.cat([out.edge_weight for out in parts]),
+        torch.cat([out.community_embeddings for out in parts]),
+        torch.cat([out.embeddings for out in parts]),
+    )
 
 
 @torch.no_grad()

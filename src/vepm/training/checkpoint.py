@@ -1,0 +1,201 @@
+"""Models and interrupted runs on disk: safetensors with a JSON description, never a pickle."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from vepm.errors import InputError
+from vepm.files import write_bytes
+from vepm.nn import VEPM
+from vepm.training.config import Config
+from vepm.training.loop import PHASES, TrainingState
+
+FORMAT = 1
+STATE_FIELDS = (
+    "phase",
+    "epoch",
+    "history",
+    "converging",
+    "smoothed",
+    "stale",
+    "best_epoch",
+    "best_score",
+)
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a model file says of itself, beside the weights."""
+
+    task: str
+    in_channels: int
+    config: Config
+    class_names: tuple[str, ...]
+    seed: int = 0
+
+    def build(self) -> VEPM:
+        """A model of this description, its weights at their random start."""
+        try:
+            return VEPM(
+                self.in_channels,
+                max(len(self.class_names), 1),
+                task=self.task,
+                **vars(self.config.model),
+            )
+        except ValueError as error:
+            raise InputError(f"settings: {error}") from None
+
+
+def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
+    """Write a model to one file."""
+    description = vars(card) | {"config": card.config.to_dict()}
+    _write(path, "model", model.state_dict(), description)
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, ModelCard]:
+    """Read a model written by :func:`save_model`; anything else is refused before it is loaded."""
+    with _open(path, "model", device) as (file, description):
+        try:
+            card = ModelCard(
+                task=description["task"],
+                in_channels=_count(description["in_channels"]),
+                config=Config.from_dict(description["config"]),
+                class_names=tuple(str(name) for name in description["class_names"]),
+                seed=int(description["seed"]),
+            )
+            # On the meta device a model has shapes but no memory: the file is compared with it
+            # before anything is allocated.
+            with torch.device("meta"):
+                model = card.build()
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: not a usable model description ({error})") from None
+        weights = _read_matching(path, file, model.state_dict())
+    model = model.to_empty(device=device)
+    model.load_state_dict(weights)
+    return model.eval(), card
+
+
+def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:
+    """Write everything needed to resume a run.
+
+    Args:
+        path: File to write.
+        state: The run.
+        fingerprint: What must be the same to resume: settings, seed, data.
+    """
+    tensors = {f"model.{k}": v for k, v in state.model.state_dict().items()}
+    tensors |= {f"best.{k}": v for k, v in (state.best_weights or {}).items()}
+    for name, optimizer in _optimizers(state).items():
+        for index, moments in optimizer.state_dict()["state"].items():
+            tensors |= {f"{name}.{index}.{key}": value for key, value in moments.items()}
+    description = {name: getattr(state, name) for name in STATE_FIELDS}
+    _write(path, "training state", tensors, description | {"fingerprint": fingerprint})
+
+
+def load_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:
+    """Bring a fresh state to where :func:`save_state` left off."""
+    device = state.model.activation.device
+    with _open(path, "training state", device) as (file, description):
+        if description.get("fingerprint") != json.loads(json.dumps(fingerprint)):
+            raise InputError(
+                f"{path}: this run was started with other settings, seed or data; "
+                "give the same ones to resume, or another folder to start anew"
+            )
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        part, _, key = name.partition(".")
+        parts.setdefault(part, {})[key] = tensor
+    try:
+        if description["phase"] not in PHASES:
+            raise ValueError(f"unknown phase {description['phase']!r}")
+        for name in STATE_FIELDS:
+            setattr(state, name, description[name])
+        state.best_score = tuple(description["best_score"])
+        state.model.load_state_dict(parts["model"])
+        state.best_weights = parts.get("best")
+        for name, optimizer in _optimizers(state).items():
+            _restore_moments(optimizer, parts.get(name, {}))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path}: not a usable training state ({error})") from None
+
+
+def _optimizers(state: TrainingState) -> dict[str, torch.optim.Adam]:
+    return {"predictor": state.predictor_optimizer, "encoder": state.encoder_optimizer}
+
+
+def _restore_moments(optimizer: torch.optim.Adam, tensors: dict[str, Tensor]) -> None:
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, _, key = name.partition(".")
+        moments.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict(
+        {"state": moments, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
+
+
+def _write(path: Path, kind: str, tensors: Mapping[str, Tensor], description: Any) -> None:
+    header = {"format": FORMAT, "kind": kind, **description}
+    # Weights may share memory after tying or expansion, which the format cannot express.
+    own = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(own, metadata={"vepm": json.dumps(header)}))
+
+
+@contextmanager
+def _open(
+    path: Path, kind: str, device: torch.device | str
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Open a file of ours; whatever is wrong with it becomes one clear error."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; is it a run folder of vepm?")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            yield file, _header(path, kind, file.metadata())
+    except (SafetensorError, OSError) as error:
+        raise InputError(
+            f"{path}: not a whole safetensors file ({error}); it may be cut short or of "
+            "another format"
+        ) from None
+
+
+def _header(path: Path, kind: str, metadata: dict[str, str] | None) -> dict[str, Any]:
+    try:
+        header = json.loads((metadata or {}).get("vepm", "null"))
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("kind") != kind:
+        raise InputError(f"{path}: this is not a {kind} written by vepm")
+    if header.get("format") != FORMAT:
+        raise InputError(
+            f"{path}: written in format {header.get('format')!r}, this version reads "
+            f"format {FORMAT}; train again or use the version of vepm that wrote it"
+        )
+    return header
+
+
+def _read_matching(path: Path, file: Any, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    names = set(file.keys())
+    if names != set(expected):
+        odd = sorted(names ^ set(expected))[0]
+        raise InputError(f"{path}: weights do not fit the settings beside them ({odd})")
+    for name, tensor in expected.items():
+        found = tuple(file.get_slice(name).get_shape())
+        if found != tuple(tensor.shape):
+            raise InputError(
+                f"{path}: {name} has shape {list(found)}, the settings say {list(tensor.shape)}"
+            )
+    return {name: file.get_tensor(name) for name in expected}
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise ValueError(f"{value!r} is not a width")
+    return value

@@ -1,0 +1,133 @@
+"""From a dataset and settings to a trained model: the one call behind every user of training."""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vepm.data import Dataset
+from vepm.errors import InputError
+from vepm.nn import VEPM
+from vepm.training.batches import GraphBatch, GraphStore, single_graph
+from vepm.training.checkpoint import ModelCard, load_state, save_state
+from vepm.training.config import Config
+from vepm.training.loop import Examples, Progress, Row, TrainingState, train
+
+SECONDS_BETWEEN_SAVES = 10.0
+NONE = torch.empty(0, dtype=torch.long)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model and how it got there."""
+
+    model: VEPM
+    card: ModelCard
+    source: GraphBatch | GraphStore
+    history: list[Row]
+    best_epoch: int
+
+    @property
+    def best(self) -> Row:
+        """History row of the epoch whose weights were kept; empty without finetuning."""
+        rows = [row for row in self.history if row["phase"] == "finetune"]
+        return rows[self.best_epoch] if rows else {}
+
+
+def pick_device(name: str) -> torch.device:
+    """``"auto"`` takes a GPU if there is one; ``"cpu"`` and ``"cuda"`` insist."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError("device cuda was asked for, but no GPU is available; use auto or cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise InputError(f"there is no device {name!r}; use auto, cpu or cuda") from None
+
+
+def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:
+    """The dataset's graphs as the training loop wants them."""
+    if dataset.task == "node":
+        return single_graph(dataset.graphs[0], device)
+    return GraphStore(dataset.graphs, device)
+
+
+def fit(
+    dataset: Dataset,
+    config: Config,
+    *,
+    train_on: Tensor = NONE,
+    validate_on: Tensor = NONE,
+    watch: Tensor | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Fitted:
+    """Train on part of a dataset.
+
+    Args:
+        dataset: The graphs.
+        config: The settings.
+        train_on: Numbers of the labelled nodes or graphs to learn from; with none, the
+            communities are learned from the edges alone.
+        validate_on: Numbers of those that choose the epoch.
+        watch: Numbers of those whose accuracy is recorded and decides nothing.
+        seed: Seed of weights and all draws.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        progress: Told of every epoch.
+        checkpoint: File to save to now and then; if it exists, training goes on from it.
+    """
+    where = pick_device(device)
+    card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, seed)
+    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
+        torch.manual_seed(seed)
+        model = card.build().to(where)
+    examples = Examples(
+        source_of(dataset, where),
+        train_on,
+        validate_on,
+        watch,
+        pretrain=train_on if config.training.pretraining == "inductive" else None,
+    )
+    state = TrainingState.start(model, config.training)
+    fingerprint = _fingerprint(card, examples)
+    if checkpoint is not None and checkpoint.exists():
+        load_state(checkpoint, state, fingerprint)
+    on_epoch = None if checkpoint is None else _saver(checkpoint, fingerprint)
+    try:
+        train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
+    except KeyboardInterrupt:
+        if checkpoint is not None and state.history:
+            save_state(checkpoint, state, fingerprint)
+        raise
+    return Fitted(model, card, examples.source, state.history, state.best_epoch)
+
+
+def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState], None]:
+    last = time.monotonic()
+
+    def save_now_and_then(state: TrainingState) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_SAVES:
+            save_state(path, state, fingerprint)
+            last = time.monotonic()
+
+    return save_now_and_then
+
+
+def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
+    digest = hashlib.blake2b(digest_size=16)
+    source = examples.source
+    edges = source.edge_index if isinstance(source, GraphStore) else source.edges.edge_index
+    for tensor in (edges, source.y, examples.train, examples.val):
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    described = dataclasses.asdict(card) | {"config": card.config.to_dict()}
+    return described | {"data": digest.hexdigest()}
