@@ -140,6 +140,15 @@ def test_sparse_corners_stay_finite(
     assert all(grad.isfinite().all() for grad in reached)
 
 
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_no_nodes_give_no_predictions(task: str, partition: str) -> None:
+    model, empty = small(task=task, conv="gin", partition=partition).train(), join([])
+    logits = model(uniform(0, 0, 4), empty.edge_index, empty.batch).logits
+    logits.sum().backward()
+    assert logits.shape == (0, 2)
+
+
 def test_draws_in_training_and_means_in_evaluation_unless_told() -> None:
     torch.manual_seed(0)
     model, x = small(dropout=0.0), uniform(0, 7, 4)
