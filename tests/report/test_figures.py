@@ -101,7 +101,7 @@ def test_stacked_communities_keep_whole_nodes() -> None:
 
 def test_page_svg_takes_the_ink_of_the_page() -> None:
     figure = figures.confusion_matrix(np.eye(2, dtype=np.int64), ["a", "b"], "title")
-    svg = figures.to_svg(figure, "mine")
+    svg = figures.inline_svg(figures.draw_svg(figure, "mine"), "mine")
     ET.fromstring(svg)
     assert "currentColor" in svg
     assert 'id="mine-' in svg

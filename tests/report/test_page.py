@@ -92,5 +92,13 @@ def test_large_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "carries 200 of the run's 320 nodes" in " ".join(page.text.split())
 
 
+def test_dense_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.report.excerpt.MOST_EDGES", 2000)
+    folder = write_node_run(tmp_path / "run", nodes=320)
+    page = Page(write_report(folder))
+    assert 200 <= len(page.data["nodes"]["name"]) < 320
+    assert len(page.data["edges"]["source"]) < read_run(folder).edge_index.shape[1] // 2
+
+
 def test_page_stays_small(node_run: Path) -> None:
     assert (node_run / "report.html").stat().st_size < 2_000_000

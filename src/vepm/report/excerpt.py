@@ -13,7 +13,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_NODES = 4000
+FEWEST_NODES = 200
 MOST_MEMBERSHIPS = 260_000
+MOST_EDGES = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,16 @@ class Excerpt:
 
 def take_excerpt(run: Run, interaction: Floats) -> Excerpt:
     """All of a small run; neighbourhoods, or some graphs, of a large one."""
-    budget = min(MOST_NODES, max(200, MOST_MEMBERSHIPS // run.memberships.shape[1]))
+    budget = min(MOST_NODES, max(FEWEST_NODES, MOST_MEMBERSHIPS // run.memberships.shape[1]))
+    pairs = undirected(run.edge_index, run.edge_weight)
+    excerpt = _take(run, interaction, pairs, budget)
+    while len(excerpt.source) > MOST_EDGES and budget > FEWEST_NODES:
+        budget = max(FEWEST_NODES, int(0.8 * min(budget, len(excerpt.nodes))))
+        excerpt = _take(run, interaction, pairs, budget)
+    return excerpt
+
+
+def _take(run: Run, interaction: Floats, pairs: tuple[Ints, Ints, Floats], budget: int) -> Excerpt:
     if run.batch is None:
         nodes = _neighbourhoods(run, interaction, budget)
         items, graph = nodes, np.zeros(len(nodes), dtype=np.int64)
@@ -43,7 +54,7 @@ def take_excerpt(run: Run, interaction: Floats) -> Excerpt:
         items = _some_graphs(run, budget)
         nodes = np.flatnonzero(np.isin(run.batch, items))
         graph = np.searchsorted(items, run.batch[nodes])
-    source, target, edge_weight = undirected(run.edge_index, run.edge_weight)
+    source, target, edge_weight = pairs
     place = np.full(run.num_nodes, -1)
     place[nodes] = np.arange(len(nodes))
     inside = (place[source] >= 0) & (place[target] >= 0)

@@ -94,8 +94,8 @@ def _bowl(position: Floats) -> Floats:
 def _project(start: Floats, size: int, random: np.random.Generator) -> Floats:
     """The two main directions of the starting values, spread over a disc of unit density."""
     centred = start - start.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    planar = centred @ axes[:2].T
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    planar = centred @ axes[:, -2:]
     if planar.shape[1] < 2:
         planar = np.hstack([planar, np.zeros((size, 2 - planar.shape[1]))])
     planar = planar / max(float(planar.std()), 1e-9) * np.sqrt(size) / 3

@@ -9,6 +9,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from vepm.report import figures, summary
 from vepm.report.communities import interactions
@@ -37,17 +38,24 @@ def write_report(folder: str | Path) -> Path:
         InputError: The folder is not a whole run.
     """
     run = read_run(folder)
+    # Many small steps: threads would spend their time waiting for one another.
+    with threadpool_limits(1):
+        page = _compose(run)
+    path = run.folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _compose(run: Run) -> str:
     interaction = interactions(run.memberships, run.activation, run.num_metacommunities, run.batch)
     probes = _probes(run)
     drawings = {}
     for drawing in draw_run(run, interaction, probes):
-        figures.save(drawing.figure, run.folder / "figures", drawing.name)
-        svg = Markup(figures.to_svg(drawing.figure, drawing.name))  # noqa: S704 (our own SVG)
+        _, path = figures.save(drawing.figure, run.folder / "figures", drawing.name)
+        svg = figures.inline_svg(path.read_text(encoding="utf-8"), drawing.name)
+        svg = Markup(svg)  # noqa: S704 (our own drawing)
         drawings[drawing.name] = {"svg": svg, "description": drawing.description}
-    page = _render(run, interaction, probes, drawings)
-    path = run.folder / "report.html"
-    path.write_text(page, encoding="utf-8")
-    return path
+    return _render(run, interaction, probes, drawings)
 
 
 def _probes(run: Run) -> list[Probe]:

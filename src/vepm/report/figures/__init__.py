@@ -9,18 +9,19 @@ from vepm.report.figures.curves import learning_curves
 from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
 from vepm.report.figures.matrices import adjacency
 from vepm.report.figures.quality import confusion_grid, confusion_matrix, reliability
-from vepm.report.figures.style import save, to_svg
+from vepm.report.figures.style import draw_svg, inline_svg, save
 
 __all__ = [
     "adjacency",
     "community_overview",
     "confusion_grid",
     "confusion_matrix",
+    "draw_svg",
     "embedding_map",
+    "inline_svg",
     "learning_curves",
     "reliability",
     "save",
     "stack_communities",
-    "to_svg",
     "tsne",
 ]

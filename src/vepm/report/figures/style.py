@@ -20,6 +20,8 @@ from vepm.report.palette import INK, MUTED
 FONTS = ["Inter", "Helvetica Neue", "Helvetica", "Arial", "DejaVu Sans"]
 RASTER_DPI = 170
 
+WHITE_PAPER = '<rect width="100%" height="100%" fill="white"/>'
+
 P = ParamSpec("P")
 
 SETTINGS: dict[Any, Any] = {
@@ -93,26 +95,28 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     with look():
         figure.savefig(png, dpi=RASTER_DPI, facecolor="white")
-    with look(hashsalt=name):
-        figure.savefig(
-            svg, format="svg", dpi=RASTER_DPI, facecolor="white", metadata={"Date": None}
-        )
+    drawn = draw_svg(figure, name)
+    svg.write_text(re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", drawn, count=1), encoding="utf-8")
     return png, svg
 
 
-def to_svg(figure: Figure, name: str) -> str:
-    """The figure as an SVG element for a page, in the page's own ink.
-
-    Ink and grey become CSS colours, so one drawing serves light and dark; identifiers are
-    prefixed with ``name``, so several drawings share a page.
-    """
+def draw_svg(figure: Figure, name: str) -> str:
+    """The figure as an SVG document without paper; the same figure gives the same text."""
     buffer = io.StringIO()
     with look(hashsalt=name):
         figure.savefig(
             buffer, format="svg", dpi=RASTER_DPI, transparent=True, metadata={"Date": None}
         )
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
+    return buffer.getvalue()
+
+
+def inline_svg(document: str, name: str) -> str:
+    """An SVG document of ours as an element for a page, in the page's own ink.
+
+    Ink and grey become CSS colours, so one drawing serves light and dark; identifiers are
+    prefixed with ``name``, so several drawings share a page.
+    """
+    svg = document[document.index("<svg") :].replace(WHITE_PAPER, "", 1)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
