@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import train_test_split
 
 from vepm.data import Dataset, as_dataset, require_labels
 from vepm.data.dataset import Task
@@ -30,13 +29,11 @@ from vepm.training import (
     preset,
     probabilities,
     save_model,
+    set_aside,
     source_of,
 )
 
 Array = NDArray[Any]
-
-FEWEST_TO_VALIDATE = 10
-"""With fewer labels, none is set aside for validation."""
 
 
 class EdgePartition(NamedTuple):
@@ -199,18 +196,6 @@ class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         card: ModelCard = self.card_
         return card
 
-    def _split_off(self, train: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Set labels aside for validation, each class in proportion."""
-        labels = y[train].numpy()
-        counts = np.bincount(labels)
-        if len(labels) < FEWEST_TO_VALIDATE or counts[counts > 0].min() < 2:
-            return train, train[:0]
-        held = max(round(0.2 * len(labels)), len(np.unique(labels)))
-        kept, aside = train_test_split(
-            train.numpy(), test_size=held, stratify=labels, random_state=self.random_state
-        )
-        return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(aside))
-
 
 class NodeClassifier(_Classifier):
     """Labels the nodes of a graph from a few labelled ones, and shows the communities behind.
@@ -248,7 +233,7 @@ class NodeClassifier(_Classifier):
         train = graph.train_mask.nonzero().flatten()
         val = graph.val_mask.nonzero().flatten()
         if val.numel() == 0:
-            train, val = self._split_off(train, graph.y)
+            train, val = set_aside(train, graph.y, self.random_state)
         self._fit(dataset, train, val)
         return self
 
@@ -299,7 +284,7 @@ class GraphClassifier(_Classifier):
         else:
             train, val = (labels >= 0).nonzero().flatten(), torch.empty(0, dtype=torch.long)
         if val.numel() == 0:
-            train, val = self._split_off(train, labels)
+            train, val = set_aside(train, labels, self.random_state)
         self._fit(dataset, train, val)
         return self
 

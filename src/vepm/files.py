@@ -1,8 +1,16 @@
 """Files appear whole or not at all."""
 
+import csv
+import fcntl
+import io
 import os
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from vepm.errors import InputError
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -28,3 +36,37 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """:func:`write_bytes` of UTF-8 text."""
     write_bytes(path, text.encode())
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table; text that a spreadsheet would run as a formula is defused."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_plain(cell) for cell in header])
+    writer.writerows([_plain(cell) for cell in row] for row in rows)
+    write_text(path, text.getvalue())
+
+
+def _plain(cell: Any) -> Any:
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        try:
+            float(cell)
+        except ValueError:
+            return "'" + cell
+    return cell
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder against other processes that would write to it too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"{folder}: another process is writing to this folder; wait for it or choose "
+                "another with --output"
+            ) from None
+        yield
+    (folder / ".lock").unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """How a number is measured: splits, folds, seeds and selection rules."""
 
 from vepm.protocols.evaluation import Method, evaluate, summarise
+from vepm.protocols.parallel import evaluate_in_parallel
 from vepm.protocols.results import Curve, RunResult, choose_epoch
 from vepm.protocols.rules import DESCRIPTIONS, RULES, Rule, Summary
 from vepm.protocols.splits import (
@@ -11,8 +12,10 @@ from vepm.protocols.splits import (
     keep_labels,
     labels_of,
     public_split,
+    splits_for,
     wikics_splits,
 )
+from vepm.protocols.vepm import VEPMMethod
 
 __all__ = [
     "DESCRIPTIONS",
@@ -24,13 +27,16 @@ __all__ = [
     "RunResult",
     "Split",
     "Summary",
+    "VEPMMethod",
     "capsgnn_folds",
     "choose_epoch",
     "evaluate",
+    "evaluate_in_parallel",
     "gin_folds",
     "keep_labels",
     "labels_of",
     "public_split",
+    "splits_for",
     "summarise",
     "wikics_splits",
 ]

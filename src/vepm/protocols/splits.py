@@ -193,3 +193,27 @@ PROTOCOLS: dict[str, Callable[[Dataset, int], list[Split]]] = {
     "capsgnn": capsgnn_folds,
 }
 """Splits by the name of the protocol; the seed draws random folds and nothing else."""
+
+
+def splits_for(dataset: Dataset, protocol: str = "") -> tuple[list[Split], tuple[str, ...]]:
+    """The splits of a protocol and the selection rules that go with it, the main one first.
+
+    Args:
+        dataset: what is split.
+        protocol: ``"public"`` (the dataset's own split or splits), ``"gin"`` or ``"capsgnn"``
+            folds; by default the first for nodes and the second for graphs.
+
+    Raises:
+        InputError: if there is no such protocol, or the dataset does not fit it.
+    """
+    protocol = protocol or ("public" if dataset.task == "node" else "gin")
+    if protocol == "public":
+        several = dataset.splits is not None and len(dataset.splits) > 1
+        return (wikics_splits(dataset) if several else [public_split(dataset)]), ("validation",)
+    if dataset.task == "node":
+        raise InputError(f"protocol '{protocol}' folds graphs; nodes are split as 'public'")
+    if protocol == "gin":
+        return gin_folds(dataset), ("gin", "fold-max", "last")
+    if protocol == "capsgnn":
+        return capsgnn_folds(dataset), ("capsgnn", "last")
+    raise InputError(f"no protocol '{protocol}'; there are public, gin and capsgnn")

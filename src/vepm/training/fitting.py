@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from vepm.data import Dataset
@@ -21,6 +23,10 @@ from vepm.training.loop import Examples, Progress, Row, TrainingState, train
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
+
+
+FEWEST_TO_SPLIT = 10
+"""With fewer labels, none is set aside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +56,25 @@ def pick_device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError:
         raise InputError(f"there is no device {name!r}; use auto, cpu or cuda") from None
+
+
+def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Split labelled nodes or graphs into four fifths and one, each class in proportion.
+
+    Nothing is set aside where labels are too few to spare any.
+
+    Args:
+        rows: Their numbers.
+        y: All labels.
+        seed: Seed of the draw.
+    """
+    labels = y[rows].numpy()
+    _, counts = np.unique(labels, return_counts=True)
+    if len(labels) < FEWEST_TO_SPLIT or counts.min() < 2:
+        return rows, rows[:0]
+    size = max(len(labels) // 5, len(counts))
+    kept, aside = train_test_split(rows.numpy(), test_size=size, stratify=labels, random_state=seed)
+    return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(aside))
 
 
 def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:

@@ -1,6 +1,7 @@
 """Predictions of a trained model, batch by batch."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,18 @@ def _pieces(source: GraphBatch | GraphStore) -> Iterator[GraphBatch]:
         return
     for part in torch.arange(len(source)).split(GRAPHS_AT_ONCE):
         yield source.select(part)
+
+
+@contextmanager
+def _seeded(model: VEPM, seed: int = 0) -> Iterator[None]:
+    """Random numbers of our own, the caller's left as they were.
+
+    Even a prediction at the posterior mean draws some where the features are random.
+    """
+    devices = [model.activation.device] if model.activation.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
 
 
 class Explanation(NamedTuple):
@@ -40,10 +53,11 @@ def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
     """Everything a user may want to look at."""
     model.eval()
     parts, edges, offset = [], [], 0
-    for b in _pieces(source):
-        parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
-        edges.append(b.edges.edge_index + offset)
-        offset += b.x.size(0)
+    with _seeded(model):
+        for b in _pieces(source):
+            parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
+            edges.append(b.edges.edge_index + offset)
+            offset += b.x.size(0)
     return Explanation(
         torch.cat([out.z for out in parts]),
         torch.cat(edges, dim=1),
@@ -57,7 +71,9 @@ def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
 def scores(model: VEPM, source: GraphBatch | GraphStore) -> Tensor:
     """Class scores [n, classes] of every node or graph at the posterior mean."""
     model.eval()
-    return torch.cat([model(b.x, b.edges, b.batch, b.num_graphs).logits for b in _pieces(source)])
+    with _seeded(model):
+        parts = [model(b.x, b.edges, b.batch, b.num_graphs).logits for b in _pieces(source)]
+    return torch.cat(parts)
 
 
 @torch.no_grad()
@@ -77,9 +93,7 @@ def probabilities(
     if num_samples == 0:
         return torch.softmax(scores(model, source), dim=1)
     model.eval()
-    devices = [model.activation.device] if model.activation.is_cuda else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with _seeded(model, seed):
         return torch.cat([_sampled(model, batch, num_samples) for batch in _pieces(source)])
 
 
