@@ -12,6 +12,7 @@ from vepm.report.communities import bucket_order, community_table
 from vepm.report.palette import class_colours, community_colours
 from vepm.report.run import Run
 from vepm.report.scores import Probe, confusion
+from vepm.report.summary import chosen_epoch
 
 Floats = NDArray[np.float64]
 LARGEST_PICTURED_GRAPH = 400
@@ -29,10 +30,9 @@ class Drawing:
 def draw_run(run: Run, interaction: Floats, probes: list[Probe]) -> Iterator[Drawing]:
     """Every figure for which the run has data."""
     if len(run.history["epoch"]):
-        best = run.metrics.get("best_epoch")
         yield Drawing(
             "learning_curves",
-            figures.learning_curves(run.history, best if isinstance(best, int) else None),
+            figures.learning_curves(run.history, chosen_epoch(run)),
             "Loss, ELBO terms and accuracies by epoch.",
         )
     yield _adjacency(run, interaction)

@@ -95,6 +95,7 @@ def _render(
         provenance=summary.provenance(run),
         drawings=drawings,
         excerpt=excerpt,
+        places={int(node): place for place, node in enumerate(excerpt.nodes)},
         probes=probes,
         style=Markup(_asset("report.css")),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)

@@ -34,11 +34,18 @@ def headline(run: Run, interaction: Floats) -> dict[str, Any]:
         "validated": int(validated.sum()) if validated is not None else 0,
         "val_accuracy": _number(run, "val_accuracy"),
         "rule": run.metrics.get("rule"),
-        "best_epoch": run.metrics.get("best_epoch"),
+        "best_epoch": chosen_epoch(run),
         "ece": _ece(run, tested),
         "nmi": _nmi(run, interaction),
         "baselines": _baselines(run, accuracy),
     }
+
+
+def chosen_epoch(run: Run) -> int | None:
+    """The epoch whose parameters were kept, where one was chosen."""
+    epoch = run.metrics.get("best_epoch")
+    chosen = run.prediction is not None and isinstance(epoch, int) and epoch >= 0
+    return epoch if chosen else None
 
 
 def size_line(run: Run) -> str:
@@ -70,7 +77,7 @@ def community_rows(run: Run, interaction: Floats) -> list[dict[str, Any]]:
             "density": _finite(table.density[k]),
             "overlapping": _finite(table.overlapping[k]),
             "closest": _closest(table.jaccard, k),
-            "typical_nodes": [(int(n), run.node_names[n]) for n in nodes[k]],
+            "typical_nodes": [(int(n), _full_name(run, n)) for n in nodes[k]],
             "typical_features": features[k],
             "labels": _label_mix(run, bucket == k),
         }
@@ -98,8 +105,14 @@ def provenance(run: Run) -> list[tuple[str, str]]:
         rows.append(("time", f"{seconds:,.1f} s"))
     versions = run.metrics.get("versions")
     if isinstance(versions, dict):
-        rows += [(str(name), str(version)) for name, version in versions.items()]
+        rows += [(str(name), str(v)) for name, v in versions.items() if v is not None]
     return rows
+
+
+def _full_name(run: Run, node: int) -> str:
+    """A node's name, with its graph's where there are several."""
+    name = run.node_names[node]
+    return name if run.batch is None else f"{run.graph_names[run.batch[node]]}: {name}"
 
 
 def _number(run: Run, key: str) -> float | None:

@@ -129,11 +129,9 @@ function buildCommonControls() {
   byId("zoom-in").addEventListener("click", zoom(1.3));
   byId("zoom-out").addEventListener("click", zoom(1 / 1.3));
   byId("fit").addEventListener("click", () => cy.fit(undefined, 24));
-  document.querySelectorAll("[data-node-name]").forEach((button) => {
-    const node = nodeByName.get(button.dataset.nodeName);
-    if (node === undefined) { button.disabled = true; return; }
+  document.querySelectorAll("[data-place]").forEach((button) => {
     button.addEventListener("click", () => {
-      pickNode(node);
+      pickNode(Number(button.dataset.place));
       byId("graph").scrollIntoView();
     });
   });

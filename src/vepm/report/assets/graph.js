@@ -129,7 +129,7 @@ function nodesInView() {
   return state.size >= nodeCount ? D.nodes.name.map((_, node) => node) : ball(state.start, state.size);
 }
 
-const SCALE = 46;
+const SCALE = nodeCount > 800 && !isGraphTask ? 46 : 78;
 
 function redraw() {
   const nodes = nodesInView();
@@ -177,7 +177,7 @@ function highlight(element) {
       element.addClass("picked");
       if (element.isNode()) {
         element.connectedEdges().addClass("near");
-        if (element.degree() <= 25) element.neighborhood("node").addClass("near");
+        if (element.degree() <= 12) element.neighborhood("node").addClass("near");
       }
     }
   });

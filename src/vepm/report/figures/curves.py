@@ -18,6 +18,7 @@ TERMS = {
     "task": "Task: log-likelihood of labels",
     "edges": "Edges: log-likelihood of edges",
     "kl": "KL: posterior from prior",
+    "disagreement": "Disagreement of passes",
 }
 ACCURACIES = {
     "train_accuracy": ("train", COMMUNITY_COLOURS[0]),
