@@ -65,20 +65,27 @@ def test_chebyshev_filters_agree_with_pyg(order: int) -> None:
 def test_routing_shares_sum_to_one_and_centres_have_unit_length() -> None:
     torch.manual_seed(0)
     graph = one_graph(torch.randn(6, 4), cycle(6))
-    convolution = DisenConv(4, 8, num_factors=4, num_iterations=3)
-    z = torch.nn.functional.normalize(torch.randn(6, 4, 2), dim=2)
-    centre, share = convolution.route(z, graph.adjacency)
+    centre, share = DisenConv(num_iterations=3)(torch.randn(6, 4, 2), graph.adjacency)
     assert share.shape == (12, 4)
     assert torch.allclose(share.sum(dim=1), torch.ones(12))
     assert torch.allclose(centre.norm(dim=2), torch.ones(6, 4))
 
 
 def test_routing_prefers_the_channel_in_which_neighbours_agree() -> None:
-    z = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]])
+    x = torch.tensor([[[2.0, 0.0], [3.0, 0.0]], [[4.0, 0.0], [-5.0, 0.0]]])
     graph = one_graph(torch.ones(2, 1), torch.tensor([[0, 1], [1, 0]]))
-    share = DisenConv(1, 4, num_factors=2, num_iterations=1).route(z, graph.adjacency)[1]
+    share = DisenConv(num_iterations=1)(x, graph.adjacency)[1]
     expected = torch.softmax(torch.tensor([1.0, -1.0]), dim=0)
     assert torch.allclose(share, expected.expand(2, 2))
+
+
+def test_routing_survives_channels_that_are_zero() -> None:
+    graph = one_graph(torch.ones(4, 1), cycle(4))
+    x = torch.zeros(4, 2, 3, requires_grad=True)
+    DisenConv(num_iterations=6)(x, graph.adjacency)[0].sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())
+    assert float(x.grad.abs().max()) < 1e3
 
 
 def test_each_factor_has_its_own_edge_weights_between_zero_and_one() -> None:
