@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,21 +124,20 @@ def fit(
         pretrain=train_on if config.training.pretraining == "inductive" else None,
     )
     state = TrainingState.start(model, config.training)
-    fingerprint = _fingerprint(card, examples)
-    if checkpoint is not None and checkpoint.exists():
-        load_state(checkpoint, state, fingerprint)
-    on_epoch = None if checkpoint is None else _saver(checkpoint, fingerprint)
-    try:
-        train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
-    except KeyboardInterrupt:
-        if checkpoint is not None and state.history:
-            save_state(checkpoint, state, fingerprint)
-        raise
+    on_epoch = None
+    if checkpoint is not None:
+        fingerprint = _fingerprint(card, examples)
+        if checkpoint.exists():
+            load_state(checkpoint, state, fingerprint)
+        on_epoch = _saver(checkpoint, fingerprint)
+    train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
     return Fitted(model, card, examples.source, state.history, state.best_epoch)
 
 
 def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState], None]:
-    last = time.monotonic()
+    # Saved between epochs only, the first included: an interrupt may come halfway through a
+    # step, and what it leaves behind is no state to go on from.
+    last = -math.inf
 
     def save_now_and_then(state: TrainingState) -> None:
         nonlocal last
@@ -152,7 +152,12 @@ def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
     digest = hashlib.blake2b(digest_size=16)
     source = examples.source
     edges = source.edge_index if isinstance(source, GraphStore) else source.edges.edge_index
-    for tensor in (edges, source.y, examples.train, examples.val):
+    sizes = source.nodes if isinstance(source, GraphStore) else NONE
+    x = source.x
+    features = (x,) if isinstance(x, Tensor) else (x.row_pointer, x.columns, x.values)
+    for tensor in (*features, sizes, edges, source.y, examples.train, examples.val):
+        # Shapes too: the same bytes could be cut into other pieces.
+        digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
     described = dataclasses.asdict(card) | {"config": card.config.to_dict()}
     return described | {"data": digest.hexdigest()}
