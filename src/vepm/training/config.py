@@ -135,6 +135,8 @@ class Config:
     def updated(self, sections: dict[str, Any]) -> "Config":
         """A copy in which the given sections' values replace this one's."""
         config = self
+        if not isinstance(sections, dict):
+            raise InputError(f"settings: {sections!r} is no table; use {SECTIONS_IN_WORDS}")
         for section, values in sections.items():
             if section not in SECTIONS or not isinstance(values, dict):
                 raise InputError(f"settings: unknown section [{section}]; use {SECTIONS_IN_WORDS}")
@@ -187,6 +189,8 @@ ABOVE_ZERO = {
 }
 # A settings file from a stranger must not be able to ask for all the memory there is.
 LARGEST = 2**20
+# Layers are objects of their own, which take time and memory to make before any weight does.
+DEEPEST = 1000
 
 
 def _section_of(name: str) -> str:
@@ -202,8 +206,9 @@ def _check(config: Config) -> None:
     values = {**vars(config.model), **vars(config.training)}
     for name, value in values.items():
         _check_type(name, value)
-        if name in AT_LEAST_ONE and not 1 <= value <= LARGEST:
-            raise InputError(f"settings: {name} must be between 1 and {LARGEST}, got {value}")
+        largest = DEEPEST if name.endswith("_layers") else LARGEST
+        if name in AT_LEAST_ONE and not 1 <= value <= largest:
+            raise InputError(f"settings: {name} must be between 1 and {largest}, got {value}")
         if name in ABOVE_ZERO and not 0 < value < float("inf"):
             raise InputError(f"settings: {name} must be positive, got {value}")
         if "dropout" in name and not 0 <= value < 1:
