@@ -1,0 +1,157 @@
+"""Settings in and out of TOML, and what is said about those that cannot be right."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import quick
+from vepm.errors import InputError
+from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
+from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
+from vepm.nn.encoder import SHAPES
+from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS
+from vepm.nn.partitioner import PARTITIONS
+from vepm.training import PRESETS, Config, ModelCard, preset
+from vepm.training.config import ABOVE_ZERO, AT_LEAST_ONE, CHOICES, DEEPEST, FIELDS, LARGEST
+
+WORDS: dict[str, tuple[str, ...]] = {
+    **CHOICES,
+    "conv": tuple(CONVOLUTIONS),
+    "shape": SHAPES,
+    "partition": PARTITIONS,
+    "normalize": tuple(NORMALIZATIONS),
+    "inputs": INPUTS,
+    "fusion": FUSIONS,
+    "feature_norm": FEATURE_NORMS,
+    "composer": COMPOSERS,
+    "pooling": POOLINGS,
+    "readout": READOUTS,
+}
+
+
+def values(name: str) -> st.SearchStrategy[Any]:
+    """Valid values of a setting."""
+    kind = FIELDS[name].type
+    if kind is str:
+        return st.sampled_from(WORDS[name])
+    if kind is bool:
+        return st.booleans()
+    if kind is int:
+        largest = DEEPEST if name.endswith("_layers") else LARGEST
+        return st.integers(int(name in AT_LEAST_ONE), largest)
+    if "dropout" in name:
+        return st.floats(0, 1, exclude_max=True)
+    positive = st.floats(0, exclude_min=name in ABOVE_ZERO, allow_infinity=False)
+    return positive | st.integers(1, 9)
+
+
+configs = st.fixed_dictionaries({}, optional={name: values(name) for name in FIELDS}).map(
+    lambda changes: Config().replace(**changes)
+)
+
+
+@quick
+@given(configs)
+def test_settings_survive_toml_and_dictionaries(config: Config) -> None:
+    assert Config.from_toml(config.to_toml()) == config
+    assert Config.from_dict(config.to_dict()) == config
+
+
+@quick
+@given(configs, configs)
+def test_complete_settings_replace_all_others(first: Config, second: Config) -> None:
+    assert first.updated(second.to_dict()) == second
+
+
+@quick
+@given(configs)
+def test_what_is_left_out_keeps_its_value(config: Config) -> None:
+    assert config.updated({}) == config
+    assert config.updated({"model": {"dropout": 0.25}}) == config.replace(dropout=0.25)
+
+
+def test_whole_numbers_serve_as_real_ones() -> None:
+    assert Config.from_toml("[model]\ntemperature = 2").model.temperature == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[model]\nnum_comunities = 4", "num_communities"),
+        ("[training]\nlearning_rte = 0.1", "learning_rate"),
+        ("[training]\nzzzz = 1", "there is no 'zzzz'"),
+        ("[training]\ndropout = 0.1", r"dropout belongs in \[model\]"),
+        ("[model]\nepochs = 3", r"epochs belongs in \[training\]"),
+        ("[modle]\nnum_communities = 4", "modle"),
+        ("dropout = 0.1", "dropout"),
+        ("model = 3", "model"),
+        ("[model]\ndropout = nan", "dropout"),
+        ("[training]\nkl_weight = nan", "kl_weight"),
+        ("[training]\nkl_weight = inf", "kl_weight"),
+        ("[training]\nepochs = 3.0", "epochs must be of type int"),
+        ("[training]\nepochs = true", "epochs must be of type int"),
+        ("[training]\nbalanced = 1", "balanced must be of type bool"),
+        ("[training]\nepochs = [1]", "epochs must be of type int"),
+        ("[training]\nepochs = 1979-05-27", "epochs must be of type int"),
+        ("[training.epochs]\na = 1", "epochs must be of type int"),
+        ("[training]\nscheme = 'alternate'", "scheme must be one of alternating"),
+        ("[training]\nepochs = ", "not valid TOML"),
+        ("[training]\nepochs = 1\nepochs = 2", "not valid TOML"),
+        ("\x00", "not valid TOML"),
+    ],
+)
+def test_wrong_toml_is_refused_in_one_helpful_line(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        Config.from_toml(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sections", ["abc", [1], 3, None, {"model": "abc"}])
+def test_dictionaries_of_another_shape_are_refused(sections: Any) -> None:
+    with pytest.raises(InputError, match="settings"):
+        Config.from_dict(sections)
+
+
+def test_a_typing_error_gets_a_suggestion() -> None:
+    with pytest.raises(InputError, match="did you mean num_metacommunities"):
+        Config().replace(num_metacomunities=3)
+
+
+def test_settings_cannot_be_changed_in_place() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().model.dropout = 0.1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_presets_differ_round_trip_and_build(task: str) -> None:
+    found = {name: preset(name, task) for name in PRESETS}
+    assert set(found) >= {"paper", "released", "tuned"}
+    for config in found.values():
+        assert Config.from_toml(config.to_toml()) == config
+        assert ModelCard(task, 3, config, ("a", "b")).build().task == task
+    for first, second in itertools.combinations(found.values(), 2):
+        assert first != second
+
+
+def test_presets_of_the_two_tasks_use_their_own_layers() -> None:
+    for name in PRESETS:
+        assert preset(name, "node").model.conv == "gcn"
+        assert preset(name, "graph").model.conv == "gin"
+
+
+def test_presets_say_what_the_paper_and_its_code_do() -> None:
+    for task in ("node", "graph"):
+        paper, released = preset("paper", task), preset("released", task)
+        assert (paper.training.sampling, paper.training.kl_weight) == (True, 1.0)
+        assert paper.training.num_samples > 0
+        assert (released.training.sampling, released.training.num_samples) == (False, 0)
+        assert released.model.num_communities == 16
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="paper, released, tuned"):
+        preset("papr", "node")
