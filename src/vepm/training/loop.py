@@ -315,11 +315,13 @@ class _Tally:
             if present:
                 total = float(torch.stack(present).double().sum())
                 row[name] = total / len(present)
-                if not math.isfinite(total):
-                    raise InputError(
-                        f"training diverged: {name} is {total} in epoch {state.epoch} of "
-                        f"{state.phase}; lower the learning rate or check the features' scale"
-                    )
+        # The loss stands first, but a term it is made of says more about the cause.
+        for name in reversed(row):
+            if not math.isfinite(row[name]):
+                raise InputError(
+                    f"training diverged: {name} is {row[name]} in epoch {state.epoch} of "
+                    f"{state.phase}; lower the learning rate or check the features' scale"
+                )
         if "correct" in row:
             correct = row.pop("correct") * len(self.steps)
             row["train_accuracy"] = correct / max(self.labels, 1)
