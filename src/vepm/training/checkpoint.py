@@ -1,6 +1,8 @@
 """Models and interrupted runs on disk: safetensors with a JSON description, never a pickle."""
 
+import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,16 +21,17 @@ from vepm.training.config import Config
 from vepm.training.loop import PHASES, TrainingState
 
 FORMAT = 1
-STATE_FIELDS = (
-    "phase",
-    "epoch",
-    "history",
-    "converging",
-    "smoothed",
-    "stale",
-    "best_epoch",
-    "best_score",
-)
+STATE_FIELDS: dict[str, type] = {
+    "phase": str,
+    "epoch": int,
+    "history": list,
+    "converging": float,
+    "smoothed": float,
+    "stale": int,
+    "best_epoch": int,
+    "best_score": list,
+}
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
             # before anything is allocated.
             with torch.device("meta"):
                 model = card.build()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path}: not a usable model description ({error})") from None
         weights = _read_matching(path, file, model.state_dict())
     model = model.to_empty(device=device)
@@ -109,23 +112,38 @@ def load_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
                 f"{path}: this run was started with other settings, seed or data; "
                 "give the same ones to resume, or another folder to start anew"
             )
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = _read(path, file)
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         part, _, key = name.partition(".")
         parts.setdefault(part, {})[key] = tensor
     try:
-        if description["phase"] not in PHASES:
-            raise ValueError(f"unknown phase {description['phase']!r}")
-        for name in STATE_FIELDS:
-            setattr(state, name, description[name])
-        state.best_score = tuple(description["best_score"])
-        state.model.load_state_dict(parts["model"])
-        state.best_weights = parts.get("best")
-        for name, optimizer in _optimizers(state).items():
-            _restore_moments(optimizer, parts.get(name, {}))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path}: not a usable training state ({error})") from None
+        _restore(state, description, parts)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path}: not a usable training state ({reason})") from None
+
+
+def _restore(
+    state: TrainingState, description: dict[str, Any], parts: dict[str, dict[str, Tensor]]
+) -> None:
+    for name, kind in STATE_FIELDS.items():
+        if type(description[name]) is not kind:
+            raise ValueError(f"{name} is {description[name]!r}")
+        setattr(state, name, description[name])
+    if state.phase not in PHASES:
+        raise ValueError(f"unknown phase {state.phase!r}")
+    accuracy, minus_loss = description["best_score"]
+    state.best_score = (accuracy, minus_loss)
+    state.best_weights = parts.get("best")
+    if (state.best_weights is None) != math.isinf(accuracy):
+        raise ValueError("weights of the best epoch are missing")
+    # The best first: it is the model of now that must end up in place.
+    for weights in (state.best_weights, parts["model"]):
+        if weights is not None:
+            state.model.load_state_dict(weights)
+    for name, optimizer in _optimizers(state).items():
+        _restore_moments(optimizer, parts.get(name, {}))
 
 
 def _optimizers(state: TrainingState) -> dict[str, torch.optim.Adam]:
@@ -137,16 +155,38 @@ def _restore_moments(optimizer: torch.optim.Adam, tensors: dict[str, Tensor]) ->
     for name, tensor in tensors.items():
         index, _, key = name.partition(".")
         moments.setdefault(int(index), {})[key] = tensor
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, found in moments.items():
+        shapes = {found[key].shape for key in MOMENTS - {"step"}}
+        if found.keys() != MOMENTS or shapes != {parameters[number].shape}:
+            raise ValueError(f"moments of parameter {number} do not fit")
     optimizer.load_state_dict(
         {"state": moments, "param_groups": optimizer.state_dict()["param_groups"]}
     )
 
 
 def _write(path: Path, kind: str, tensors: Mapping[str, Tensor], description: Any) -> None:
-    header = {"format": FORMAT, "kind": kind, **description}
+    header = json.dumps({"format": FORMAT, "kind": kind, **description})
     # Weights may share memory after tying or expansion, which the format cannot express.
-    own = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(own, metadata={"vepm": json.dumps(header)}))
+    own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(own, metadata={"vepm": header, "digest": _digest(header, own)}))
+
+
+def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(header.encode(), digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].cpu().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _read(path: Path, file: Any) -> dict[str, Tensor]:
+    """All tensors of a file, which must be as they were when its digest was taken."""
+    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    metadata = file.metadata()
+    if metadata.get("digest") != _digest(metadata["vepm"], tensors):
+        raise InputError(f"{path}: damaged since it was written; train again or copy it anew")
+    return tensors
 
 
 @contextmanager
@@ -192,7 +232,7 @@ def _read_matching(path: Path, file: Any, expected: Mapping[str, Tensor]) -> dic
             raise InputError(
                 f"{path}: {name} has shape {list(found)}, the settings say {list(tensor.shape)}"
             )
-    return {name: file.get_tensor(name) for name in expected}
+    return _read(path, file)
 
 
 def _count(value: Any) -> int:

@@ -112,7 +112,7 @@ def fit(
         checkpoint: File to save to now and then; if it exists, training goes on from it.
     """
     where = pick_device(device)
-    card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, seed)
+    card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, int(seed))
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(seed)
         model = card.build().to(where)

@@ -1,62 +1,26 @@
-"""The command line: each command a few lines on top of the package."""
+"""Commands that train a model or use one: train, predict, communities."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from vepm import __version__, console
+from vepm import console
 from vepm.baselines import baseline
-from vepm.data import datasets, require_labels
+from vepm.cli.options import ConfigFile, DataDir, Device, Preset, Seed, Settings
+from vepm.data import require_labels
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.files import only_writer, write_csv
-from vepm.protocols import Method, Split, VEPMMethod, evaluate_in_parallel, splits_for
+from vepm.protocols import Split
 from vepm.report import write_report
 from vepm.training import fit, load_model
 from vepm.training.fitting import NONE
 from vepm.training.runs import write_run
 
-app = typer.Typer(
-    name="vepm",
-    help="Variational edge partition models: classify nodes or graphs, and see the overlapping "
-    "communities behind the edges.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="PyG root of benchmark datasets.", envvar="VEPM_DATA"),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Preset = Annotated[str, typer.Option(help="Named settings: tuned, paper or released.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML with [model] and [training] to start from.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="One setting, as name=value; may be given several times."),
-]
-Seed = Annotated[int, typer.Option(help="Seed of weights and all draws.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
-
-@app.callback(invoke_without_command=True)
-def _start(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    if version:
-        console.out.print(f"vepm {__version__}", highlight=False)
-        raise typer.Exit
-    console.show_messages()
-
-
-@app.command()
 def train(
     dataset: Annotated[
         str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
@@ -123,7 +87,6 @@ def train(
     console.print_run(metrics, page)
 
 
-@app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
     data: Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")],
@@ -162,7 +125,6 @@ def predict(
     console.out.print(f"{len(ids)} predictions in {output}", highlight=False)
 
 
-@app.command()
 def communities(
     data: Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")],
     output: Annotated[
@@ -206,87 +168,3 @@ def communities(
         console.write_communities(folder, dataset, CommunityDetector.load(folder, device))
         page = write_report(folder)
     console.out.print(f"memberships.csv and edges.csv in {folder}\nlook: {page}", highlight=False)
-
-
-@app.command()
-def evaluate(
-    dataset: Annotated[str, typer.Argument(help="Dataset name or path.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
-    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
-    protocol: Annotated[
-        str,
-        typer.Option(help="public, gin or capsgnn. [default: public for nodes, gin for graphs]"),
-    ] = "",
-    method: Annotated[str, typer.Option(help="vepm or the name of a baseline.")] = "vepm",
-    preset: Preset = "tuned",
-    config: ConfigFile = None,
-    settings: Settings = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Runs at a time; 0 for one per core.")] = 0,
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
-
-    Examples:
-
-        vepm evaluate Cora --seeds 10
-
-        vepm evaluate MUTAG --protocol gin --json
-    """
-    data = console.open_data(dataset, data_dir)
-    splits, rules = splits_for(data, protocol)
-    chosen = console.settings(data, preset, config, settings)
-    if rules[0] == "gin":
-        chosen = chosen.replace(patience=0)
-    if method == "vepm":
-        runner: Method = VEPMMethod(chosen, device)
-    else:
-        runner = baseline(method, data.name)
-    with console.run_bar(f"{method} on {data.name}") as progress:
-        results = evaluate_in_parallel(
-            runner, data, splits, range(first_seed, first_seed + seeds), jobs, progress
-        )
-    console.print_evaluation(results, rules, as_json)
-
-
-@app.command()
-def report(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-) -> None:
-    """Write the page of a run again: one self-contained HTML file.
-
-    Example:
-
-        vepm report runs/digits-0
-    """
-    console.out.print(f"look: {write_report(run)}", highlight=False)
-
-
-@app.command("datasets")
-def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """What can be loaded, and from where."""
-    found = datasets(data_dir)
-    if as_json:
-        print(json.dumps([vars(info) for info in found]))
-        return
-    table = Table("name", "task", "here now", "source", "what it is")
-    for info in found:
-        here = "yes" if info.available else "no"
-        table.add_row(info.name, info.task, here, info.source, info.description)
-    console.out.print(table)
-    console.out.print("Your own: a folder with edges.csv and nodes.csv, a .graphml or a .npz file.")
-
-
-def main() -> None:
-    """Run the command line; errors a user can mend take one line and exit code 2."""
-    try:
-        app()
-    except InputError as error:
-        console.print_error(error)
-        sys.exit(2)
-    except OSError as error:
-        console.print_error(error)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -1,0 +1,41 @@
+# Every target sets up .venv by itself, and only when pyproject.toml or constraints.txt changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format docs clean
+
+help:  ## Show what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed  ## Train on bundled real data and write a page of figures
+	$(BIN)/vepm train digits --output runs/demo --overwrite --baselines gcn,label-propagation
+	$(BIN)/vepm communities KarateClub -c 4 -k 4 --output runs/demo-karate
+	@echo "Open runs/demo/report.html and runs/demo-karate/report.html in a browser."
+
+test: $(VENV)/.installed  ## Run all tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+lint: $(VENV)/.installed  ## Check style, types and the order of the layers
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed  ## Format the code
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+docs: $(VENV)/.installed  ## Build the documentation into site/
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) runs site

@@ -1,0 +1,55 @@
+"""The command line: each command a few lines on top of the package."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from vepm import __version__, console
+from vepm.cli.measures import evaluate, list_datasets, report
+from vepm.cli.models import communities, predict, train
+from vepm.errors import InputError
+
+app = typer.Typer(
+    name="vepm",
+    help="Variational edge partition models: classify nodes or graphs, and see the overlapping "
+    "communities behind the edges.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+COMMANDS = {
+    "train": train,
+    "predict": predict,
+    "communities": communities,
+    "evaluate": evaluate,
+    "report": report,
+    "datasets": list_datasets,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        console.out.print(f"vepm {__version__}", highlight=False)
+        raise typer.Exit
+    console.show_messages()
+
+
+def main() -> None:
+    """Run the command line; errors a user can mend take one line and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        console.print_error(error)
+        sys.exit(2)
+    except OSError as error:
+        console.print_error(error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
