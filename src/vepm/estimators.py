@@ -1,5 +1,6 @@
 """VEPM as scikit-learn users expect it: fit, predict, predict_proba, transform."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -114,6 +115,10 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         model, card = load_model(Path(folder) / "model.safetensors", pick_device(device))
         if card.task != cls._task:
             raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
+        if issubclass(cls, _Classifier) and not card.class_names:
+            raise InputError(
+                f"{folder}: this model was trained without labels; load it as a CommunityDetector"
+            )
         estimator = cls(config=card.config, device=device, random_state=card.seed)
         return estimator._adopt(model, card)
 
@@ -136,7 +141,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.model_, self.card_ = model, card
         self.n_features_in_ = card.in_channels
         names = card.class_names
-        whole = all(name.lstrip("-").isdigit() for name in names)
+        whole = all(name.isascii() and name.isdigit() for name in names)
         self.classes_ = np.array([int(name) for name in names] if whole else names)
         return self
 
@@ -149,13 +154,14 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def _dataset(self, data: Any) -> Dataset:
         """New data, checked against what the model was trained on."""
         self._model()
-        dataset = as_dataset(data, task=self._task, class_names=self.card_.class_names or None)
+        names = self.card_.class_names if isinstance(self, _Classifier) else ()
+        dataset = as_dataset(data, task=self._task, class_names=names or None)
         if dataset.num_features != self.n_features_in_:
             raise InputError(
                 f"data has {dataset.num_features} features, the model was trained on "
                 f"{self.n_features_in_}; give the same columns in the same order"
             )
-        return dataset
+        return _with_classes(dataset, names)
 
     def _source(self, data: Any) -> GraphBatch | GraphStore:
         return source_of(self._dataset(data), self._model().activation.device)
@@ -168,6 +174,24 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             return rows.cpu().numpy()
         sizes = [int(graph.num_nodes or 0) for graph in self._dataset(data).graphs]
         return [part.cpu().numpy() for part in rows.split(sizes)]
+
+
+def _with_classes(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
+    """The dataset with the class indices of a model that has these classes."""
+    if not names or dataset.class_names == names:
+        return dataset
+    unknown = set(dataset.class_names) - set(names)
+    if unknown:
+        raise InputError(
+            f"{dataset.name}: label '{min(unknown)}' is none of the model's classes "
+            f"({', '.join(names[:8])})"
+        )
+    # The extra last entry is where the -1 of unlabelled positions lands.
+    index = torch.tensor([names.index(name) for name in dataset.class_names] + [-1])
+    graphs = [graph.clone() for graph in dataset.graphs]
+    for graph in graphs:
+        graph.y = index[graph.y]
+    return replace(dataset, graphs=graphs, class_names=names, num_classes=len(names))
 
 
 class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
@@ -195,6 +219,14 @@ class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         self._model()
         card: ModelCard = self.card_
         return card
+
+
+def _require_any(train: torch.Tensor, dataset: Dataset) -> None:
+    if train.numel() == 0:
+        raise InputError(
+            f"{dataset.name}: no labelled {dataset.task} is there to train on; "
+            "widen the train mask or leave it out"
+        )
 
 
 class NodeClassifier(_Classifier):
@@ -232,6 +264,7 @@ class NodeClassifier(_Classifier):
         graph = dataset.graphs[0]
         train = graph.train_mask.nonzero().flatten()
         val = graph.val_mask.nonzero().flatten()
+        _require_any(train, dataset)
         if val.numel() == 0:
             train, val = set_aside(train, graph.y, self.random_state)
         self._fit(dataset, train, val)
@@ -283,6 +316,7 @@ class GraphClassifier(_Classifier):
             train, val, _ = (mask.nonzero().flatten() for mask in dataset.splits[0])
         else:
             train, val = (labels >= 0).nonzero().flatten(), torch.empty(0, dtype=torch.long)
+        _require_any(train, dataset)
         if val.numel() == 0:
             train, val = set_aside(train, labels, self.random_state)
         self._fit(dataset, train, val)
@@ -323,7 +357,8 @@ class CommunityDetector(ClusterMixin, _Estimator):  # type: ignore[misc]
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn communities from the edges; labels, if there are any, are not looked at."""
-        dataset = as_dataset(data, task="node")
+        # A model that has seen no label has no classes, and must not pass for one that has.
+        dataset = replace(as_dataset(data, task="node"), num_classes=0, class_names=())
         nothing = torch.empty(0, dtype=torch.long)
         self._fit(dataset, nothing, nothing)
         self.labels_ = self.communities(dataset).hard
