@@ -176,7 +176,7 @@ def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].cpu().reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensors[name].cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
