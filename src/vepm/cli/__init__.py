@@ -1,6 +1,7 @@
 """The command line: each command a few lines on top of the package."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "predict": predict,
     "communities": communities,
