@@ -61,6 +61,8 @@ class TrainingState:
     best_score: tuple[float, float] = (-math.inf, -math.inf)
     """Validation accuracy and minus validation loss of the best epoch."""
     best_weights: dict[str, Tensor] | None = None
+    held: tuple[int, Held] | None = None
+    """Affiliations of the cycle they were drawn for; a resumed run draws the same again."""
 
     @classmethod
     def start(cls, model: VEPM, config: TrainingConfig) -> "TrainingState":
@@ -213,8 +215,11 @@ def _held_for_cycle(
     """Affiliations of the one graph, the same until the encoder steps again."""
     if isinstance(examples.source, GraphStore) or config.scheme in ("joint", "scratch"):
         return None
-    _seed(seed, "hold", state.epoch // config.encoder_interval)
-    return hold(state.model, examples.source, config)
+    cycle = state.epoch // config.encoder_interval
+    if state.held is None or state.held[0] != cycle:
+        _seed(seed, "hold", cycle)
+        state.held = cycle, hold(state.model, examples.source, config)
+    return state.held[1]
 
 
 def _finetune_step(
