@@ -1,0 +1,188 @@
+"""A file is the old one or the new one, whatever happens in between."""
+
+import csv
+import errno
+import io
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import quick
+from vepm.errors import InputError
+from vepm.files import only_writer, write_bytes, write_csv, write_text
+
+
+def test_content_is_written_and_folders_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file.bin"
+    write_bytes(path, b"one")
+    write_bytes(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert [p.name for p in path.parent.iterdir()] == ["file.bin"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_text_is_utf8_whatever_the_platform(tmp_path: Path) -> None:
+    write_text(tmp_path / "file.txt", "γ ≥ 0\n")
+    assert (tmp_path / "file.txt").read_bytes() == "γ ≥ 0\n".encode()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["fsync", "fdopen", "replace", "chmod"])
+def test_failing_leaves_the_old_file_and_nothing_else(
+    call: str, error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.bin"
+    write_bytes(path, b"old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(error, os.strerror(error))
+
+    owner = os if call in ("fsync", "fdopen") else Path
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, call, fail)
+        with pytest.raises(OSError, match=os.strerror(error)):
+            write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+class FullDisk(io.BytesIO):
+    """Takes half of what is written, then there is no space."""
+
+    def __init__(self, handle: int) -> None:
+        super().__init__()
+        self.handle = handle
+
+    def write(self, content: Any) -> int:
+        os.write(self.handle, bytes(content)[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        os.close(self.handle)
+        super().close()
+
+
+def test_a_disk_that_fills_up_halfway_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.bin"
+    write_bytes(path, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", lambda handle, mode: FullDisk(handle))
+        with pytest.raises(OSError, match="No space left"):
+            write_bytes(path, b"new content")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ctrl_c_while_writing_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.bin"
+    write_bytes(path, b"old")
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_content_reaches_the_disk_before_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, fsync, replace = [], os.fsync, Path.replace
+
+    def note_fsync(handle: int) -> None:
+        order.append("fsync")
+        fsync(handle)
+
+    def note_replace(self: Path, target: Path) -> Path:
+        order.append("replace")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    write_bytes(tmp_path / "file.bin", b"new")
+    assert order == ["fsync", "replace"]
+
+
+def test_folders_that_cannot_be_written_are_an_os_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"in the way")
+    with pytest.raises(OSError, match="file"):
+        write_bytes(tmp_path / "file" / "inside.bin", b"new")
+
+    def refuse(**_: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(PermissionError):
+        write_bytes(tmp_path / "other.bin", b"new")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "name").mkdir()
+    with pytest.raises(OSError, match="name"):
+        write_bytes(tmp_path / "name", b"new")
+    assert [p.name for p in tmp_path.iterdir()] == ["name"]
+
+
+def test_formulas_in_tables_are_defused(tmp_path: Path) -> None:
+    cells = ["=1+1", "+cmd", "-cmd", "@x", "\tx", "-1.5", "+3", "plain", "a,b", 'q"q', -2, 0.1]
+    write_csv(tmp_path / "table.csv", ["=head", "n"], [[cell, 1] for cell in cells])
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["'=head", "n"]
+    assert [row[0] for row in rows[1:]] == [
+        *("'=1+1", "'+cmd", "'-cmd", "'@x", "'\tx"),
+        *("-1.5", "+3", "plain", "a,b", 'q"q', "-2", "0.1"),
+    ]
+
+
+@quick
+@given(
+    st.lists(st.lists(st.text(st.characters(codec="utf-8")), min_size=2, max_size=2), max_size=4)
+)
+def test_tables_come_back_and_no_cell_starts_a_formula(rows: list[list[str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        write_csv(path, ["a", "b"], rows)
+        found = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))
+    assert found[0] == ["a", "b"]
+    for row, expected in zip(found[1:], rows, strict=True):
+        for cell, original in zip(row, expected, strict=True):
+            assert cell in (original, "'" + original)
+            assert not cell.startswith(("=", "@"))
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with only_writer(folder):
+        with (
+            pytest.raises(InputError, match="another process is writing") as caught,
+            only_writer(folder),
+        ):
+            pass
+        assert str(folder) in str(caught.value)
+    with only_writer(folder):
+        assert folder.is_dir()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_writer_that_fails_lets_the_next_one_in(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), only_writer(tmp_path):
+        raise KeyError
+    with only_writer(tmp_path):
+        assert tmp_path.is_dir()
