@@ -42,8 +42,12 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     """Write a table; text that a spreadsheet would run as a formula is defused."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_plain(cell) for cell in header])
-    writer.writerows([_plain(cell) for cell in row] for row in rows)
+    # The module quotes what holds its own line ending, but readers end lines at others too.
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in (header, *rows):
+        cells = [_plain(cell) for cell in row]
+        odd = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+        (quoting if odd else writer).writerow(cells)
     write_text(path, text.getvalue())
 
 
