@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strategies import quick
@@ -152,6 +152,7 @@ def test_formulas_in_tables_are_defused(tmp_path: Path) -> None:
 
 
 @quick
+@example([["", "\r"], ["a\rb", "c\r\nd"]])
 @given(
     st.lists(st.lists(st.text(st.characters(codec="utf-8")), min_size=2, max_size=2), max_size=4)
 )
