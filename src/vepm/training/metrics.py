@@ -16,8 +16,8 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = CALIBRATION_
     """Expected calibration error: how far confidence is from accuracy, over equal-width bins.
 
     Example:
-        >>> calibration_error(torch.tensor([[0.8, 0.2], [0.8, 0.2]]), torch.tensor([0, 1]))
-        0.3
+        >>> calibration_error(torch.tensor([[0.75, 0.25], [0.75, 0.25]]), torch.tensor([0, 1]))
+        0.25
     """
     confidence, predicted = probabilities.double().max(1)
     hit = (predicted == y).double()
