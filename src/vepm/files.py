@@ -62,15 +62,32 @@ def _plain(cell: Any) -> Any:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder against other processes that would write to it too."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    """Hold a folder, made if need be, against other processes that would write to it too.
+
+    Raises:
+        InputError: if another process holds it, or it cannot be written to.
+    """
+    lock = folder / ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
+        ) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.fstat(file.fileno()).st_nlink > 0
         except OSError:
+            held = False
+        if not held:
             raise InputError(
                 f"{folder}: another process is writing to this folder; wait for it or choose "
                 "another with --output"
-            ) from None
-        yield
-    (folder / ".lock").unlink(missing_ok=True)
+            )
+        try:
+            yield
+        finally:
+            # While it is still held: afterwards it may be another's.
+            lock.unlink(missing_ok=True)
