@@ -195,13 +195,16 @@ PROTOCOLS: dict[str, Callable[[Dataset, int], list[Split]]] = {
 """Splits by the name of the protocol; the seed draws random folds and nothing else."""
 
 
-def splits_for(dataset: Dataset, protocol: str = "") -> tuple[list[Split], tuple[str, ...]]:
+def splits_for(
+    dataset: Dataset, protocol: str = "", num_folds: int = NUM_FOLDS
+) -> tuple[list[Split], tuple[str, ...]]:
     """The splits of a protocol and the selection rules that go with it, the main one first.
 
     Args:
         dataset: what is split.
         protocol: ``"public"`` (the dataset's own split or splits), ``"gin"`` or ``"capsgnn"``
             folds; by default the first for nodes and the second for graphs.
+        num_folds: number of folds, for protocols that fold.
 
     Raises:
         InputError: if there is no such protocol, or the dataset does not fit it.
@@ -210,10 +213,10 @@ def splits_for(dataset: Dataset, protocol: str = "") -> tuple[list[Split], tuple
     if protocol == "public":
         several = dataset.splits is not None and len(dataset.splits) > 1
         return (wikics_splits(dataset) if several else [public_split(dataset)]), ("validation",)
+    if protocol not in ("gin", "capsgnn"):
+        raise InputError(f"no protocol '{protocol}'; there are public, gin and capsgnn")
     if dataset.task == "node":
         raise InputError(f"protocol '{protocol}' folds graphs; nodes are split as 'public'")
     if protocol == "gin":
-        return gin_folds(dataset), ("gin", "fold-max", "last")
-    if protocol == "capsgnn":
-        return capsgnn_folds(dataset), ("capsgnn", "last")
-    raise InputError(f"no protocol '{protocol}'; there are public, gin and capsgnn")
+        return gin_folds(dataset, num_folds=num_folds), ("gin", "fold-max", "last")
+    return capsgnn_folds(dataset, num_folds=num_folds), ("capsgnn", "last")
