@@ -14,7 +14,7 @@ from vepm.data import Dataset, as_dataset, require_labels
 from vepm.data.dataset import Task
 from vepm.errors import InputError
 from vepm.files import write_text
-from vepm.nn import VEPM, strengths
+from vepm.nn import VEPM, interactions, members
 from vepm.training import (
     Config,
     Explanation,
@@ -52,7 +52,7 @@ class Memberships(NamedTuple):
     hard: Array
     """The metacommunity each node belongs to most [N]."""
     soft: Array
-    """Each node's strength in each metacommunity, rows summing to one [N, K]."""
+    """Share of each node's expected links in each metacommunity, rows summing to one [N, K]."""
     overlapping: Array
     """Whether a node is a member of a metacommunity [N, K]; none, one or several."""
 
@@ -369,26 +369,21 @@ class CommunityDetector(ClusterMixin, _Estimator):  # type: ignore[misc]
         return self.communities(data).hard
 
     def communities(self, data: Any) -> Memberships:
-        r"""Hard, soft and overlapping memberships in the metacommunities.
+        """Hard, soft and overlapping memberships in the metacommunities.
 
-        A node is a member of metacommunity k where two nodes like it would be joined through k
-        more often than two nodes picked at random, that is where
-        :math:`\sum_{c \in k} \gamma_c z_{ic}^2 \ge -\log(1 - \varepsilon)` with
-        :math:`\varepsilon` the density of the graph.
+        Hard and soft go by a node's expected links through each metacommunity; a node is a
+        member of every metacommunity in which two nodes like it would be joined at least as
+        often as two nodes picked at random (:func:`vepm.nn.members`).
         """
         model = self._model()
-        source = self._source(data)
-        found = explain(model, source)
+        found = explain(model, self._source(data))
         heads = model.partitioner.num_metacommunities
         with torch.no_grad():
             activation = model.activation
-            strength = strengths(found.memberships, activation, heads)
-            own_rate = strengths(found.memberships.square(), activation, heads)
-        nodes = found.memberships.size(0)
-        density = found.edge_index.size(1) / max(nodes * (nodes - 1), 1)
-        threshold = -np.log1p(-min(density, 1 - 1e-12))
+            links = interactions(found.memberships, activation, heads)
+            member = members(found.memberships, activation, heads, found.edge_index)
         return Memberships(
-            hard=strength.argmax(1).cpu().numpy(),
-            soft=(strength / strength.sum(1, keepdim=True)).cpu().numpy(),
-            overlapping=(own_rate >= threshold).cpu().numpy() & (density > 0),
+            hard=links.argmax(1).cpu().numpy(),
+            soft=(links / links.sum(1, keepdim=True)).cpu().numpy(),
+            overlapping=member.cpu().numpy(),
         )

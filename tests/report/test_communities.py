@@ -38,7 +38,8 @@ def test_table_of_two_triangles_that_share_a_node() -> None:
     pairs = np.array([[0, 0, 1, 2, 2, 3], [1, 2, 2, 3, 4, 4]])
     edges = np.hstack([pairs, pairs[::-1]])
     share = np.repeat([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3, 1, axis=0)
-    table = communities.community_table(interaction, edges, np.vstack([share, share]))
+    member = interaction > 0
+    table = communities.community_table(interaction, member, edges, np.vstack([share, share]))
     assert table.nodes.tolist() == [3, 2]
     assert table.members.tolist() == [3, 3]
     assert table.edge_mass.tolist() == [3, 3]
@@ -50,7 +51,8 @@ def test_table_of_two_triangles_that_share_a_node() -> None:
 def test_empty_community_has_no_density() -> None:
     interaction = np.array([[1.0, 0.0], [1.0, 0.0]])
     no_edges = np.zeros((2, 0), dtype=np.int64)
-    table = communities.community_table(interaction, no_edges, np.zeros((0, 2)))
+    member = interaction > 0
+    table = communities.community_table(interaction, member, no_edges, np.zeros((0, 2)))
     assert np.isnan(table.density[1])
     assert np.isnan(table.overlapping[1])
 

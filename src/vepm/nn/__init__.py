@@ -8,7 +8,7 @@ from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.features import SparseFeatures, compact
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
-from vepm.nn.partitioner import EdgePartitioner, segment_sizes, strengths
+from vepm.nn.partitioner import EdgePartitioner, interactions, members, segment_sizes
 
 __all__ = [
     "VEPM",
@@ -27,6 +27,7 @@ __all__ = [
     "compact",
     "draw",
     "edge_dot",
+    "interactions",
+    "members",
     "segment_sizes",
-    "strengths",
 ]

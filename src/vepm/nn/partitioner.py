@@ -35,16 +35,50 @@ def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
     )
 
 
-def strengths(z: Tensor, activation: Tensor, num_metacommunities: int) -> Tensor:
-    r"""How strongly each node belongs to each metacommunity [N, K].
+def interactions(
+    z: Tensor, activation: Tensor, num_metacommunities: int, batch: Tensor | None = None
+) -> Tensor:
+    r"""How much each node interacts with all nodes of its graph in each metacommunity [N, K].
 
-    .. math:: s_{ik} = \sum_{c \in k} \gamma_c z_{ic}
+    .. math:: \mu_{uk} = \sum_v \sum_{c \in k} \gamma_c z_{uc} z_{vc}
+
+    The metacommunity a node belongs to most is where this is largest. O(N C).
 
     Example:
-        >>> strengths(torch.tensor([[1.0, 2.0, 4.0]]), torch.ones(3), 2)
-        tensor([[3., 4.]])
+        >>> interactions(torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.ones(2), 2)
+        tensor([[1., 6.],
+                [0., 3.]])
     """
-    return stack_segments(z * activation, num_metacommunities).sum(-1)
+    if batch is None:
+        total = z.sum(0, keepdim=True)
+    else:
+        sums = z.new_zeros(int(batch.max()) + 1 if batch.numel() else 0, z.size(1))
+        total = sums.index_add(0, batch, z)[batch]
+    return stack_segments(z * activation * total, num_metacommunities).sum(-1)
+
+
+def members(
+    z: Tensor,
+    activation: Tensor,
+    num_metacommunities: int,
+    edge_index: Tensor,
+    batch: Tensor | None = None,
+) -> Tensor:
+    r"""Which nodes are members of which metacommunities [N, K]; none, one or several each.
+
+    A node is a member where two nodes like it would be joined through that metacommunity at
+    least as often as two nodes of its graph picked at random, that is where
+    :math:`\sum_{c \in k} \gamma_c z_{ic}^2 \ge -\log(1 - \varepsilon)` with
+    :math:`\varepsilon` the density of its graph. A graph without edges has no members.
+    """
+    if batch is None:
+        batch = edge_index.new_zeros(z.size(0))
+    nodes = torch.bincount(batch).double()
+    edges = torch.bincount(batch[edge_index[0]], minlength=nodes.numel()).double()
+    density = (edges / (nodes * (nodes - 1)).clamp_min(1)).clamp_max(1 - 1e-12)
+    threshold = -torch.log1p(-density)[batch][:, None]
+    own = stack_segments(z.square() * activation, num_metacommunities).sum(-1)
+    return (own >= threshold) & (threshold > 0)
 
 
 class EdgePartitioner(nn.Module):

@@ -4,20 +4,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from vepm.nn.partitioner import segment_sizes
+from vepm import nn
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-MEMBER_SHARE = 0.2
-"""A node is a member of every metacommunity that explains a fifth of its expected links."""
+Bools = NDArray[np.bool_]
 
 
 def segment_starts(num_communities: int, num_metacommunities: int) -> Ints:
     """First community of each metacommunity [K]."""
-    sizes = segment_sizes(num_communities, num_metacommunities)
+    sizes = nn.segment_sizes(num_communities, num_metacommunities)
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
@@ -27,25 +26,32 @@ def interactions(
     num_metacommunities: int,
     batch: Ints | None = None,
 ) -> Floats:
-    r"""Total interaction of each node in each metacommunity [N, K], in O(N C).
+    """:func:`vepm.nn.interactions` of arrays: each node's links by metacommunity [N, K]."""
+    z, gamma = _tensors(memberships, activation)
+    found: Floats = nn.interactions(z, gamma, num_metacommunities, _graphs(batch)).numpy()
+    return found
 
-    .. math:: \mu_{uk} = \sum_v Z_{uk} \, \mathrm{diag}(\gamma_k) \, Z_{vk}'
 
-    Args:
-        memberships: Affiliations [N, C].
-        activation: Activation of each community [C].
-        num_metacommunities: Number of metacommunities K.
-        batch: Graph of each node [N]; v runs over the nodes of u's graph.
-    """
-    if batch is None:
-        total = memberships.sum(axis=0, keepdims=True)
-    else:
-        sums = np.zeros((int(batch.max()) + 1, memberships.shape[1]))
-        np.add.at(sums, batch, memberships)
-        total = sums[batch]
-    starts = segment_starts(memberships.shape[1], num_metacommunities)
-    summed: Floats = np.add.reduceat(memberships * activation * total, starts, axis=1)
-    return summed
+def members(
+    memberships: Floats,
+    activation: Floats,
+    num_metacommunities: int,
+    edge_index: Ints,
+    batch: Ints | None = None,
+) -> Bools:
+    """:func:`vepm.nn.members` of arrays: who is a member of what [N, K]."""
+    z, gamma = _tensors(memberships, activation)
+    edges = torch.from_numpy(np.ascontiguousarray(edge_index))
+    found: Bools = nn.members(z, gamma, num_metacommunities, edges, _graphs(batch)).numpy()
+    return found
+
+
+def _tensors(*arrays: Floats) -> list[torch.Tensor]:
+    return [torch.from_numpy(np.array(array, dtype=np.float64)) for array in arrays]
+
+
+def _graphs(batch: Ints | None) -> torch.Tensor | None:
+    return None if batch is None else torch.from_numpy(np.array(batch, dtype=np.int64))
 
 
 def shares(interaction: Floats) -> Floats:
@@ -76,7 +82,7 @@ class CommunityTable:
     nodes: Ints
     """Nodes that interact most through it."""
     members: Ints
-    """Nodes that owe it at least a fifth of their interactions."""
+    """Nodes that are members of it, by :func:`vepm.nn.members`."""
     edge_mass: Floats
     """Sum of its shares over the edges."""
     density: Floats
@@ -89,12 +95,12 @@ class CommunityTable:
 
 def community_table(
     interaction: Floats,
+    member: Bools,
     edge_index: Ints,
     edge_weight: Floats,
     batch: Ints | None = None,
 ) -> CommunityTable:
     """Size, density and overlap of each metacommunity."""
-    member = shares(interaction) >= MEMBER_SHARE
     count = member.sum(axis=0)
     source, target = edge_index
     inside = (member[source] & member[target]).sum(axis=0) / 2
@@ -145,7 +151,7 @@ def _highest(lift: Floats, count: int) -> list[list[tuple[int, float]]]:
     ]
 
 
-def _pairs(member: NDArray[np.bool_], batch: Ints | None) -> Floats:
+def _pairs(member: Bools, batch: Ints | None) -> Floats:
     if batch is None:
         sizes = member.sum(axis=0, keepdims=True).astype(np.float64)
     else:

@@ -40,7 +40,7 @@ def draw_run(run: Run, interaction: Floats, probes: list[Probe]) -> Iterator[Dra
     if run.community_embeddings is not None:
         yield _communities_map(run)
     yield from _quality(run, probes)
-    table = community_table(interaction, run.edge_index, run.edge_weight, run.batch)
+    table = community_table(interaction, run.member, run.edge_index, run.edge_weight, run.batch)
     yield Drawing(
         "communities",
         figures.community_overview(table),

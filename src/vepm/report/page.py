@@ -11,6 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from vepm.files import write_text
 from vepm.report import figures, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import draw_run
@@ -42,7 +43,7 @@ def write_report(folder: str | Path) -> Path:
     with threadpool_limits(1):
         page = _compose(run)
     path = run.folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vepm.errors import InputError
 from vepm.report.checks import check_outputs
+from vepm.report.communities import members
 from vepm.report.files import read_history, read_json, read_outputs, read_toml
 
 Array = NDArray[Any]
@@ -71,6 +72,17 @@ class Run:
     def title(self) -> str:
         """Name of the dataset."""
         return str(self.metrics["dataset"])
+
+    @property
+    def member(self) -> NDArray[np.bool_]:
+        """Who is a member of which metacommunity [N, K]."""
+        return members(
+            self.memberships,
+            self.activation,
+            self.num_metacommunities,
+            self.edge_index,
+            self.batch,
+        )
 
     @property
     def num_nodes(self) -> int:

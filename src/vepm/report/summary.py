@@ -63,7 +63,7 @@ def size_line(run: Run) -> str:
 
 def community_rows(run: Run, interaction: Floats) -> list[dict[str, Any]]:
     """One row per metacommunity for the table and the cards."""
-    table = community_table(interaction, run.edge_index, run.edge_weight, run.batch)
+    table = community_table(interaction, run.member, run.edge_index, run.edge_weight, run.batch)
     nodes = typical_nodes(interaction)
     features = _features(run, interaction)
     bucket = interaction.argmax(axis=1)

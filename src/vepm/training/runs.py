@@ -3,6 +3,8 @@
 import importlib.metadata
 import json
 import platform
+import resource
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.files import write_bytes, write_csv, write_text
-from vepm.nn import strengths
+from vepm.nn import interactions
 from vepm.nn.features import dense
 from vepm.training.batches import GraphBatch
 from vepm.training.checkpoint import save_model
@@ -52,6 +54,22 @@ def describe_machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": gpu,
         **{name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def peak_memory() -> dict[str, float]:
+    """The most memory this process has held at once so far, in MiB, and the GPU's if there is one.
+
+    The first is all of the process: packages take a few hundred MiB before any data do.
+    """
+    # Linux counts in KiB, macOS in bytes.
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    if not torch.cuda.is_available():
+        return {"peak_memory_mib": held}
+    return {
+        "peak_memory_mib": held,
+        "peak_gpu_memory_mib": torch.cuda.max_memory_allocated() / 2**20,
     }
 
 
@@ -136,6 +154,8 @@ def _metrics(
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
         "seconds": sum(row["seconds"] for row in fitted.history),
+        **peak_memory(),
+        **{f"num_{role}": rows.numel() for role, rows in roles.items()},
         "device": str(fitted.model.activation.device),
         "versions": describe_machine(),
     }
@@ -152,7 +172,7 @@ def _metrics(
     known = outputs["y"] >= 0
     if dataset.task == "node" and known.any():
         heads = card.config.model.num_metacommunities
-        hard = strengths(outputs["memberships"], outputs["activation"], heads).argmax(1)
+        hard = interactions(outputs["memberships"], outputs["activation"], heads).argmax(1)
         metrics["nmi"] = agreement(hard[known], outputs["y"][known])
     return metrics
 
