@@ -20,6 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "predict": predict,
@@ -51,6 +53,6 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         console.print_error(error)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UNUSABLE_PATH) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

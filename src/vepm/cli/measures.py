@@ -1,6 +1,5 @@
 """Commands that measure and show: evaluate, report, datasets."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,29 +7,65 @@ import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.baselines import baseline
-from vepm.cli.options import AsJson, ConfigFile, DataDir, Device, Preset, Settings
-from vepm.data import datasets
-from vepm.protocols import Method, VEPMMethod, evaluate_in_parallel, splits_for
+from vepm.cli.inputs import check_model, chosen_baseline, open_data, protocol_splits
+from vepm.cli.inputs import settings as settings_from
+from vepm.cli.options import (
+    LARGEST_SEED,
+    MACHINE_PANEL,
+    SETTINGS_PANEL,
+    AsJson,
+    ConfigFile,
+    DataDir,
+    Device,
+    Preset,
+    Settings,
+)
+from vepm.data import Dataset, datasets, require_labels
+from vepm.errors import InputError
+from vepm.protocols import Method, VEPMMethod, evaluate_in_parallel
 from vepm.report import write_report
+from vepm.training import Config
+
+PROTOCOL_PANEL = "Protocol"
 
 
 def evaluate(
     dataset: Annotated[str, typer.Argument(help="Dataset name or path.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
-    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     protocol: Annotated[
         str,
-        typer.Option(help="public, gin or capsgnn. [default: public for nodes, gin for graphs]"),
+        typer.Option(
+            help="public, gin or capsgnn. [default: public for nodes, gin for graphs]",
+            rich_help_panel=PROTOCOL_PANEL,
+        ),
     ] = "",
-    method: Annotated[str, typer.Option(help="vepm or the name of a baseline.")] = "vepm",
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of seeds.", rich_help_panel=PROTOCOL_PANEL)
+    ] = 1,
+    first_seed: Annotated[
+        int,
+        typer.Option(
+            min=0, max=LARGEST_SEED, help="The first of them.", rich_help_panel=PROTOCOL_PANEL
+        ),
+    ] = 0,
+    folds: Annotated[
+        int,
+        typer.Option(min=2, help="Folds of gin and capsgnn.", rich_help_panel=PROTOCOL_PANEL),
+    ] = 10,
+    method: Annotated[
+        str, typer.Option(help="vepm or the name of a baseline.", rich_help_panel=SETTINGS_PANEL)
+    ] = "vepm",
     preset: Preset = "tuned",
     config: ConfigFile = None,
     settings: Settings = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Runs at a time; 0 for one per core.")] = 0,
+    as_json: AsJson = False,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Runs at a time; 0 for one per core.", rich_help_panel=MACHINE_PANEL
+        ),
+    ] = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
-    as_json: AsJson = False,
 ) -> None:
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
@@ -40,20 +75,28 @@ def evaluate(
 
         vepm evaluate MUTAG --protocol gin --json
     """
-    data = console.open_data(dataset, data_dir)
-    splits, rules = splits_for(data, protocol)
-    chosen = console.settings(data, preset, config, settings)
+    data = open_data(dataset, data_dir)
+    require_labels(data)
+    splits, rules = protocol_splits(data, protocol, folds)
+    chosen = settings_from(data, preset, config, settings)
     if rules[0] == "gin":
+        # One epoch is chosen for all folds, so all must run as long.
         chosen = chosen.replace(patience=0)
-    if method == "vepm":
-        runner: Method = VEPMMethod(chosen, device)
-    else:
-        runner = baseline(method, data.name)
+    if method != "vepm" and (settings or config):
+        raise InputError("--set and --config are for vepm; baselines keep their published settings")
+    runner = _runner(method, data, chosen, device)
     with console.run_bar(f"{method} on {data.name}") as progress:
         results = evaluate_in_parallel(
             runner, data, splits, range(first_seed, first_seed + seeds), jobs, progress
         )
     console.print_evaluation(results, rules, as_json)
+
+
+def _runner(method: str, data: Dataset, chosen: Config, device: str) -> Method:
+    if method != "vepm":
+        return chosen_baseline(method, data, device)
+    check_model(data, chosen, device)
+    return VEPMMethod(chosen, device)
 
 
 def report(
@@ -65,18 +108,25 @@ def report(
 
         vepm report runs/digits-0
     """
-    console.out.print(f"look: {write_report(run)}", highlight=False)
+    console.print_line(f"look: {write_report(run)}")
 
 
 def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """What can be loaded, and from where."""
+    """What can be loaded, and from where.
+
+    Example:
+
+        vepm datasets --data-dir data
+    """
     found = datasets(data_dir)
     if as_json:
-        print(json.dumps([vars(info) for info in found]))
+        console.print_json([vars(info) for info in found])
         return
     table = Table("name", "task", "here now", "source", "what it is")
     for info in found:
         here = "yes" if info.available else "no"
         table.add_row(info.name, info.task, here, info.source, info.description)
     console.out.print(table)
-    console.out.print("Your own: a folder with edges.csv and nodes.csv, a .graphml or a .npz file.")
+    console.print_line(
+        "Your own: a folder with edges.csv and nodes.csv, a .graphml or a .npz file."
+    )

@@ -1,20 +1,40 @@
 """Commands that train a model or use one: train, predict, communities."""
 
-import shlex
-import sys
+from collections import Counter
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vepm import console
-from vepm.baselines import baseline
-from vepm.cli.options import ConfigFile, DataDir, Device, Preset, Seed, Settings
+from vepm.cli.folders import command_line, run_folder
+from vepm.cli.inputs import (
+    check_model,
+    chosen_baseline,
+    listed,
+    open_data,
+    own_split,
+    roles,
+)
+from vepm.cli.inputs import settings as settings_from
+from vepm.cli.options import (
+    RESULT_PANEL,
+    SETTINGS_PANEL,
+    AsJson,
+    ConfigFile,
+    DataDir,
+    Device,
+    Overwrite,
+    Preset,
+    Seed,
+    Settings,
+)
+from vepm.cli.tables import write_communities, write_predictions
 from vepm.data import require_labels
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
-from vepm.files import only_writer, write_csv
-from vepm.protocols import Split
 from vepm.report import write_report
 from vepm.training import fit, load_model
 from vepm.training.fitting import NONE
@@ -23,21 +43,37 @@ from vepm.training.runs import write_run
 
 def train(
     dataset: Annotated[
-        str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
+        str,
+        typer.Argument(
+            help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
+            "edges.csv and nodes.csv, a .graphml or a .npz file."
+        ),
     ] = "digits",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Run folder. [default: runs/NAME-SEED]")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Run folder. [default: runs/NAME-SEED]",
+            rich_help_panel=RESULT_PANEL,
+        ),
     ] = None,
+    overwrite: Overwrite = False,
     baselines: Annotated[
-        str, typer.Option(help="Comma-separated baselines to run on the same labels.")
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Baselines to run on the same labels.",
+            rich_help_panel=RESULT_PANEL,
+        ),
     ] = "",
+    as_json: AsJson = False,
     preset: Preset = "tuned",
     config: ConfigFile = None,
     settings: Settings = None,
     seed: Seed = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace a finished run.")] = False,
 ) -> None:
     """Train on a dataset and write a run folder with model, metrics, figures and a page.
 
@@ -51,50 +87,53 @@ def train(
 
         vepm train my-graph/ --output runs/mine --baselines gcn,label-propagation
     """
-    data = console.open_data(dataset, data_dir)
+    data = open_data(dataset, data_dir)
     require_labels(data)
-    split = console.roles(data)
-    chosen = console.settings(data, preset, config, settings)
+    parts = roles(data)
+    chosen = settings_from(data, preset, config, settings)
+    check_model(data, chosen, device)
+    methods = [chosen_baseline(name, data, device) for name in listed(baselines)]
+    peer_runs = {m.name: partial(m, data, own_split(data, parts), seed) for m in methods}
     folder = output or Path("runs") / f"{data.name}-{seed}"
-    if (folder / "metrics.json").exists() and not overwrite:
-        raise InputError(
-            f"{folder}: holds a finished run; choose another folder with --output, or --overwrite"
-        )
-    with only_writer(folder):
-        state = folder / "checkpoint.safetensors"
-        if overwrite:
-            state.unlink(missing_ok=True)
-        with console.resumable(folder), console.epoch_bar() as progress:
+    with run_folder(folder, overwrite) as checkpoint:
+        with console.epoch_bar() as progress:
             fitted = fit(
                 data,
                 chosen,
-                train_on=split["train"],
-                validate_on=split["val"],
+                train_on=parts["train"],
+                validate_on=parts["val"],
                 seed=seed,
                 device=device,
                 progress=progress,
-                checkpoint=state,
+                checkpoint=checkpoint,
             )
-        parts = Split("own", *split.values())
-        peers = {
-            name: {"test_accuracy": baseline(name, data.name)(data, parts, seed).test_accuracy}
-            for name in filter(None, baselines.split(","))
-        }
-        extra = {"baselines": peers, "command": shlex.join(["vepm", *sys.argv[1:]])}
-        metrics = write_run(folder, data, fitted, split, extra)
-        state.unlink(missing_ok=True)
+        peers = {name: {"test_accuracy": run().test_accuracy} for name, run in peer_runs.items()}
+        extra = {"baselines": peers, "command": command_line()}
+        metrics = write_run(folder, data, fitted, parts, extra)
+        checkpoint.unlink(missing_ok=True)
         page = write_report(folder)
-    console.print_run(metrics, page)
+    if as_json:
+        console.print_json(metrics)
+    else:
+        console.print_run(metrics, page)
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
     data: Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV to write.")] = Path(
-        "predictions.csv"
-    ),
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="CSV to write.", rich_help_panel=RESULT_PANEL),
+    ] = Path("predictions.csv"),
+    as_json: AsJson = False,
     samples: Annotated[
-        int | None, typer.Option(min=0, help="Draws of the communities; 0 for their mean.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Draws of the communities to average over; 0 for their mean. "
+            "[default: as trained]",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
     ] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -106,35 +145,59 @@ def predict(
         vepm predict runs/digits-0 digits -o predictions.csv
     """
     _, card = load_model(run / "model.safetensors")
-    dataset = console.open_data(data, data_dir, card.class_names)
     kind = NodeClassifier if card.task == "node" else GraphClassifier
+    model = kind.load(run, device)
+    dataset = open_data(data, data_dir, card.class_names)
     if dataset.task != card.task:
         raise InputError(f"{data}: labels {dataset.task}s, the model in {run} labels {card.task}s")
-    model = kind.load(run, device)
     probabilities = model.predict_proba(dataset, samples)
-    ids = console.item_names(dataset)
-    names = [*card.class_names]
-    write_csv(
-        output,
-        ["id", "prediction", *(f"p_{name}" for name in names)],
-        (
-            [item, names[int(row.argmax())], *(f"{p:.6f}" for p in row)]
-            for item, row in zip(ids, probabilities, strict=True)
-        ),
-    )
-    console.out.print(f"{len(ids)} predictions in {output}", highlight=False)
+    write_predictions(output, dataset, card.class_names, probabilities)
+    if as_json:
+        found = Counter(card.class_names[i] for i in probabilities.argmax(1))
+        console.print_json(
+            {
+                "output": str(output),
+                "task": card.task,
+                "n": len(probabilities),
+                "predicted": {name: found[name] for name in card.class_names},
+                "mean_confidence": float(probabilities.max(1).mean()),
+            }
+        )
+    else:
+        console.print_line(f"{len(probabilities)} predictions in {output}")
 
 
 def communities(
     data: Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder. [default: runs/NAME-communities]")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder. [default: runs/NAME-communities]",
+            rich_help_panel=RESULT_PANEL,
+        ),
     ] = None,
+    overwrite: Overwrite = False,
     num_communities: Annotated[
-        int | None, typer.Option("--communities", "-c", min=1, help="Number of communities.")
+        int | None,
+        typer.Option(
+            "--communities",
+            "-c",
+            min=1,
+            help="Number of communities.",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
     ] = None,
     num_metacommunities: Annotated[
-        int | None, typer.Option("--metacommunities", "-k", min=1, help="Parts of each edge.")
+        int | None,
+        typer.Option(
+            "--metacommunities",
+            "-k",
+            min=1,
+            help="Parts of each edge. [default: one per community]",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
     ] = None,
     preset: Preset = "tuned",
     config: ConfigFile = None,
@@ -149,22 +212,35 @@ def communities(
 
         vepm communities KarateClub -c 4 -k 4
     """
-    dataset = console.open_data(data, data_dir)
-    folder = output or Path("runs") / f"{dataset.name}-communities"
-    chosen = console.settings(dataset, preset, config, settings)
+    dataset = open_data(data, data_dir)
+    if dataset.task != "node":
+        raise InputError(
+            f"{data}: holds many graphs, and communities are found in one; `vepm train` shows "
+            "those inside labelled graphs"
+        )
+    # A model that has seen no label has no classes, and must not pass for one that has.
+    unlabelled = replace(dataset, num_classes=0, class_names=())
     detector = CommunityDetector(
-        config=chosen,
+        config=settings_from(dataset, preset, config, settings),
         num_communities=num_communities,
         num_metacommunities=num_metacommunities or num_communities,
-        device=device,
-        random_state=seed,
     )
-    with only_writer(folder):
+    chosen = detector.settings()
+    check_model(unlabelled, chosen, device)
+    folder = output or Path("runs") / f"{dataset.name}-communities"
+    with run_folder(folder, overwrite) as checkpoint:
         with console.epoch_bar() as progress:
-            fitted = fit(dataset, detector.settings(), seed=seed, device=device, progress=progress)
-        roles = {"train": NONE, "val": NONE, "test": NONE}
-        command = shlex.join(["vepm", *sys.argv[1:]])
-        write_run(folder, dataset, fitted, roles, {"command": command})
-        console.write_communities(folder, dataset, CommunityDetector.load(folder, device))
+            fitted = fit(
+                unlabelled,
+                chosen,
+                seed=seed,
+                device=device,
+                progress=progress,
+                checkpoint=checkpoint,
+            )
+        nobody = {"train": NONE, "val": NONE, "test": NONE}
+        write_run(folder, dataset, fitted, nobody, {"command": command_line()})
+        write_communities(folder, dataset, CommunityDetector.load(folder, device))
+        checkpoint.unlink(missing_ok=True)
         page = write_report(folder)
-    console.out.print(f"memberships.csv and edges.csv in {folder}\nlook: {page}", highlight=False)
+    console.print_line(f"memberships.csv and edges.csv in {folder}\nlook: {page}")

@@ -5,18 +5,60 @@ from typing import Annotated
 
 import typer
 
+SETTINGS_PANEL = "Settings"
+RESULT_PANEL = "Result"
+MACHINE_PANEL = "Where to find things and where to compute"
+LARGEST_SEED = 2**32 - 1
+
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="PyG root of benchmark datasets.", envvar="VEPM_DATA"),
+    typer.Option(
+        "--data-dir",
+        help="PyG root of benchmark datasets.",
+        envvar="VEPM_DATA",
+        rich_help_panel=MACHINE_PANEL,
+    ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Preset = Annotated[str, typer.Option(help="Named settings: tuned, paper or released.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=MACHINE_PANEL)]
+Preset = Annotated[
+    str,
+    typer.Option(help="Named settings: tuned, paper or released.", rich_help_panel=SETTINGS_PANEL),
+]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="TOML with [model] and [training] to start from.")
+    Path | None,
+    typer.Option(
+        "--config",
+        help="TOML with [model] and [training] that changes the preset.",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="One setting, as name=value; may be given several times."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="One setting, over preset and file; may be given several times.",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of weights and all draws.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=LARGEST_SEED,
+        help="Seed of weights and all draws.",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace the run that the folder holds.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=RESULT_PANEL),
+]

@@ -1,0 +1,132 @@
+"""What commands are given, checked before any work is done: data, settings, splits, baselines."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vepm.baselines import Baseline, baseline
+from vepm.data import Dataset, datasets, load, read
+from vepm.errors import InputError
+from vepm.protocols import Split, labels_of, splits_for
+from vepm.training import Config, ModelCard, pick_device, set_aside
+from vepm.training import preset as preset_settings
+
+SPLIT_SEED = 0
+"""Own graphs are split once and for all, whatever the seed of the run."""
+
+
+def open_data(
+    name: str, data_dir: Path | None, class_names: tuple[str, ...] | None = None
+) -> Dataset:
+    """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
+    path = Path(name)
+    known = {info.name.lower() for info in datasets(data_dir)}
+    is_path = os.sep in name or path.suffix or path.exists()
+    if is_path and name.lower() not in known:
+        return read(path, class_names=class_names)
+    return load(name, data_dir)
+
+
+def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:
+    """A preset, changed by a TOML file, changed by ``name=value`` pairs."""
+    config = preset_settings(preset, dataset.task)
+    if file is not None:
+        try:
+            config = config.updated(tomllib.loads(file.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InputError(f"{file}: not a readable TOML file ({reason})") from None
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set {pair}: write it as name=value")
+        try:
+            parsed = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed = value
+        config = config.replace(**{name.strip(): parsed})
+    return config
+
+
+def check_model(dataset: Dataset, config: Config, device: str) -> None:
+    """Refuse settings of which no model can be made, and devices that are not there."""
+    pick_device(device)
+    with torch.device("meta"):
+        ModelCard(dataset.task, dataset.num_features, config, dataset.class_names).build()
+
+
+def roles(dataset: Dataset) -> dict[str, Tensor]:
+    """Numbers of the nodes or graphs that train, validate and test.
+
+    The dataset's own split is used where it has one; what is missing is drawn from the
+    training labels: a fifth to validate and, if there is no test part at all, a fifth to test.
+    """
+    y = labels_of(dataset)
+    if dataset.task == "node":
+        graph = dataset.graphs[0]
+        masks = (graph.train_mask, graph.val_mask, graph.test_mask)
+    elif dataset.splits:
+        masks = dataset.splits[0]
+    else:
+        nothing = torch.zeros_like(y, dtype=torch.bool)
+        masks = (y >= 0, nothing, nothing)
+    train, val, test = ((mask & (y >= 0)).nonzero().flatten() for mask in masks)
+    if train.numel() == 0:
+        raise InputError(
+            f"{dataset.name}: no labelled {dataset.task} is there to train on; mark some as train"
+        )
+    if test.numel() == 0:
+        train, test = set_aside(train, y, SPLIT_SEED)
+    if val.numel() == 0:
+        train, val = set_aside(train, y, SPLIT_SEED)
+    return {"train": train, "val": val, "test": test}
+
+
+def own_split(dataset: Dataset, parts: Mapping[str, Tensor]) -> Split:
+    """The parts of a dataset as one split, which must have something to score."""
+    if parts["test"].numel() == 0:
+        raise InputError(
+            f"{dataset.name}: too few labels to set any aside for the test; label more "
+            f"{dataset.task}s or mark some as test"
+        )
+    return Split("own", parts["train"], parts["val"], parts["test"])
+
+
+def protocol_splits(
+    dataset: Dataset, protocol: str, folds: int
+) -> tuple[list[Split], tuple[str, ...]]:
+    """Splits and selection rules of a protocol, the main rule first.
+
+    A graph without a published test part is split as for training. Where nothing validates,
+    nothing is selected and the last epoch counts.
+    """
+    public = protocol in ("", "public") and dataset.task == "node"
+    if public and not (dataset.splits or dataset.graphs[0].test_mask.any()):
+        return _selectable([own_split(dataset, roles(dataset))], ("validation",))
+    return _selectable(*splits_for(dataset, protocol, folds))
+
+
+def _selectable(splits: list[Split], rules: tuple[str, ...]) -> tuple[list[Split], tuple[str, ...]]:
+    if "validation" in rules and not all(split.val.numel() for split in splits):
+        return splits, ("last",)
+    return splits, rules
+
+
+def listed(names: str) -> list[str]:
+    """The entries of a comma-separated list, each once."""
+    return list(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))
+
+
+def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
+    """A baseline by name, fit for the dataset's task."""
+    method = baseline(name, dataset.name, device=str(pick_device(device)))
+    if method.task != dataset.task:
+        raise InputError(
+            f"baseline '{name}' labels {method.task}s, and {dataset.name} has labelled "
+            f"{dataset.task}s"
+        )
+    return method
