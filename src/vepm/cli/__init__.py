@@ -9,6 +9,7 @@ import typer
 from vepm import __version__, console
 from vepm.cli.measures import evaluate, list_datasets, report
 from vepm.cli.models import communities, predict, train
+from vepm.cli.tune import tune
 from vepm.errors import InputError
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "communities": communities,
     "evaluate": evaluate,
+    "tune": tune,
     "report": report,
     "datasets": list_datasets,
 }

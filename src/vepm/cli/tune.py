@@ -1,0 +1,171 @@
+"""The command that searches for better settings."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+from vepm import console
+from vepm.cli.folders import command_line
+from vepm.cli.inputs import check_model, open_data, roles
+from vepm.cli.inputs import settings as chosen_settings
+from vepm.cli.options import (
+    RESULT_PANEL,
+    SETTINGS_PANEL,
+    AsJson,
+    ConfigFile,
+    DataDir,
+    Device,
+    Overwrite,
+    Preset,
+    Seed,
+    Settings,
+)
+from vepm.data import require_labels
+from vepm.files import only_writer
+from vepm.tuning import Findings, Problem, Record, best_of, default_space, read_space
+from vepm.tuning import tune as search
+from vepm.tuning.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
+from vepm.tuning.search import TRIALS_FILE, Told
+from vepm.tuning.study import require_optuna
+
+
+def tune(
+    dataset: Annotated[
+        str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
+    ],
+    trials: Annotated[
+        int, typer.Option(min=1, help="Trials in all, those already in the folder included.")
+    ] = 20,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Folder. [default: runs/tune-NAME]", rich_help_panel=RESULT_PANEL
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings per trial, whose mean scores it.")
+    ] = 1,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Seconds after which no further trial begins.")
+    ] = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML with a table per setting to vary: choices, or low, high and log.",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
+    ] = None,
+    preset: Preset = "tuned",
+    config: ConfigFile = None,
+    settings: Settings = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for better settings by validation accuracy; test labels are never looked at.
+
+    Trial 0 is the settings as given, so the best found are never worse on validation. Hopeless
+    trials are stopped early. A search that was stopped, even killed, goes on when the same
+    command is given again. `--seed` is that of the search; trainings use seeds 0, 1, ...
+
+    Examples:
+
+        vepm tune Cora --trials 20 --output runs/tune-Cora
+
+        vepm train Cora --config runs/tune-Cora/best.toml
+    """
+    require_optuna()
+    data = open_data(dataset, data_dir)
+    require_labels(data)
+    base = chosen_settings(data, preset, config, settings)
+    check_model(data, base, device)
+    parts = roles(data)
+    where = read_space(space) if space is not None else default_space(data.task)
+    problem = Problem.of(
+        data, parts["train"], parts["val"], base, where, seeds=seeds, sampler_seed=seed
+    )
+    folder = output or Path("runs") / f"tune-{data.name}"
+    with only_writer(folder), _saying_how_to_go_on(folder):
+        if overwrite:
+            _clear(folder)
+        with _trial_bar(data.name, trials) as told:
+            found = search(
+                problem,
+                folder,
+                trials=trials,
+                timeout=timeout,
+                device=device,
+                told=told,
+                command=command_line(),
+            )
+    if as_json:
+        console.print_json(found.summary())
+    else:
+        _print_findings(found, folder, dataset)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a search wrote, and nothing else."""
+    for name in (TRIALS_FILE, f"{TRIALS_FILE}-journal", BEST_FILE, TABLE_FILE, SUMMARY_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        typed = [word for word in sys.argv[1:] if word != "--overwrite"]
+        again = shlex.join(["vepm", *typed])
+        console.print_note(f"stopped; finished trials are in {folder}, to go on: {again}")
+        raise
+
+
+@contextlib.contextmanager
+def _trial_bar(name: str, trials: int) -> Iterator[Told | None]:
+    """A bar over trials on a terminal; nothing elsewhere."""
+    if not console.err.is_terminal:
+        yield None
+        return
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
+    note = TextColumn("{task.fields[note]}")
+    with Progress(*columns, MofNCompleteColumn(), note, console=console.err) as bars:
+        task = bars.add_task(f"trials on {name}", total=trials, note="")
+
+        def show(records: list[Record]) -> None:
+            best = best_of(records)
+            text = f"best validation {best.val_accuracy:.4f}" if best else ""
+            bars.update(task, completed=len(records), note=text)
+
+        yield show
+
+
+def _print_findings(found: Findings, folder: Path, dataset: str) -> None:
+    summary = found.summary()
+    table = Table("settings", "trial", "validation accuracy", "validation loss")
+    for name in ("default", "best"):
+        row = summary[name]
+        numbers = f"{100 * row['val_accuracy']:.2f} %", f"{row['val_loss']:.4f}"
+        table.add_row(name, str(row["trial"]), *numbers)
+    console.out.print(table)
+    counts = summary["trials"]
+    following = shlex.join(["vepm", "train", dataset, "--config", str(folder / BEST_FILE)])
+    for line in (
+        f"{100 * summary['improvement']:+.2f} points over the default, on seeds 0 to "
+        f"{summary['seeds'][-1]} and {summary['num_val']} {summary['task']}s; the best of many on "
+        "the same labels flatters itself",
+        f"rule: {summary['rule']}",
+        f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
+        f"stopped early, {counts['refused']} impossible",
+        f"next: {following}",
+    ):
+        console.print_line(line)
