@@ -10,7 +10,7 @@ from torch import Tensor
 
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
 from vepm.nn import Adjacency, aggregate, edge_dot
-from vepm.nn.aggregation import _BlockPattern, _GatherPattern
+from vepm.nn.patterns import BlockPattern, GatherPattern, SortedEdges
 
 # Repeats, a loop, unsorted one-way edges; node 4 is isolated.
 MESSY = Graph(torch.tensor([[3, 0, 0, 2, 1, 0, 3], [1, 1, 1, 2, 0, 3, 2]]), 5)
@@ -137,8 +137,8 @@ def test_no_message_of_edges_times_width_is_kept_or_made() -> None:
 @quick
 def test_both_ways_to_sum_agree(graph: Graph, heads: int, seed: int) -> None:
     sources, targets = graph.edge_index
-    block = _BlockPattern(targets, sources, graph.num_nodes, heads)
-    gather = _GatherPattern(targets, sources)
+    block = BlockPattern(SortedEdges(targets, sources, graph.num_nodes), heads)
+    gather = GatherPattern(targets, sources, graph.num_nodes)
     x, other = (uniform(seed + i, graph.num_nodes, heads, 3) for i in range(2))
     weight = uniform(seed + 2, graph.edge_index.size(1), heads)
     torch.testing.assert_close(gather.sum_neighbours(weight, x), block.sum_neighbours(weight, x))

@@ -21,24 +21,25 @@ GRAPH = random_graph(9)
 
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
 def test_propagation_equals_dense_matrices(normalize: str) -> None:
-    weight, x = shares(GRAPH, 3), uniform(1, 9, 2)
-    edge, loop = propagation(Adjacency(*GRAPH), weight, normalize)
+    edges, weight, x = Adjacency(*GRAPH), shares(GRAPH, 3), uniform(1, 9, 3, 2)
+    weights = propagation(edges, weight, normalize)
+    ours = weights.sum_neighbours(x, edges) + weights.loop[..., None] * x
     for k in range(3):
-        ours = torch.diag(loop[:, k])
-        ours[GRAPH.edge_index[1], GRAPH.edge_index[0]] = edge[:, k]
-        torch.testing.assert_close(ours @ x, dense_propagation(GRAPH, weight[:, k], normalize) @ x)
+        dense = dense_propagation(GRAPH, weight[:, k], normalize)
+        torch.testing.assert_close(ours[:, k], dense @ x[:, k])
 
 
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
 def test_gradients_of_propagation_match_finite_differences(normalize: str) -> None:
     graph = path(4)
     edges, weight = Adjacency(*graph), shares(graph, 2).requires_grad_()
+    x = uniform(2, 4, 2, 3).requires_grad_()
 
-    def both(weight: Tensor) -> tuple[Tensor, Tensor]:
-        edge, loop = propagation(edges, weight, normalize)
-        return edge, loop
+    def both(weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        weights = propagation(edges, weight, normalize)
+        return weights.sum_neighbours(x, edges), weights.loop
 
-    assert torch.autograd.gradcheck(both, (weight,))
+    assert torch.autograd.gradcheck(both, (weight, x))
 
 
 @pytest.mark.parametrize("normalize", ["community", "graph"])

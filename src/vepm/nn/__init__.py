@@ -1,6 +1,6 @@
 """The model, one room per box of the paper's drawing."""
 
-from vepm.nn.aggregation import Adjacency, aggregate, edge_dot
+from vepm.nn.aggregation import Adjacency, aggregate, edge_dot, edge_shares
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
@@ -27,6 +27,7 @@ __all__ = [
     "compact",
     "draw",
     "edge_dot",
+    "edge_shares",
     "interactions",
     "members",
     "segment_sizes",

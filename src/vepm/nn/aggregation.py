@@ -5,7 +5,8 @@ graph, so memory is O(N H + E K): no message of size [E, H] outlives a kernel, a
 of size N x N ever exists.
 """
 
-import warnings
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,77 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-
-def csr_matrix(
-    row_pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
-) -> Tensor:
-    """A sparse CSR tensor, without PyTorch's notice that these are in beta."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(row_pointer, columns, values, shape, check_invariants=False)
-
-
-class _BlockPattern:
-    """CSR pattern of K disjoint copies of a graph, rows and columns numbered node * K + k."""
-
-    def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int, heads: int) -> None:
-        order = torch.argsort(rows, stable=True)
-        rows, columns = rows[order], columns[order]
-        degree = torch.bincount(rows, minlength=num_nodes)
-        start = degree.cumsum(0) - degree
-        head = torch.arange(heads, device=rows.device)
-        rank = torch.arange(rows.numel(), device=rows.device) - start[rows]
-        slot = (start[rows] * heads + rank)[:, None] + degree[rows][:, None] * head
-        index = torch.int32 if max(num_nodes, rows.numel()) * heads < 2**31 else torch.int64
-        self.size = num_nodes * heads
-        self.row_pointer = _starts(degree.repeat_interleave(heads)).to(index)
-        self.columns = torch.empty(slot.numel(), dtype=index, device=rows.device)
-        self.columns[slot.flatten()] = (columns[:, None] * heads + head).flatten().to(index)
-        # slot_of[e, k] is where edge e of community k sits among the stored values.
-        self.slot_of = torch.empty_like(slot)
-        self.slot_of[order] = slot
-        self.edge_of = torch.empty_like(slot).flatten()
-        self.edge_of[self.slot_of.flatten()] = torch.arange(slot.numel(), device=rows.device)
-
-    def matrix(self, values: Tensor) -> Tensor:
-        return csr_matrix(self.row_pointer, self.columns, values, (self.size, self.size))
-
-    def sum_neighbours(self, weight: Tensor, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
-        if x.numel() == 0 or weight.numel() == 0:
-            return torch.zeros_like(x)
-        matrix = self.matrix(weight.flatten()[self.edge_of])
-        return (matrix @ x.reshape(self.size, -1)).view_as(x)
-
-    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
-        if rows.numel() == 0 or self.slot_of.numel() == 0:
-            return rows.new_zeros(self.slot_of.shape)
-        a, b = rows.reshape(self.size, -1), columns.reshape(self.size, -1)
-        if self.columns.numel() > self.size**2:
-            # Repeated edges outnumber the places of the matrix, which sampled_addmm refuses.
-            repeats = self.row_pointer.diff()
-            values = (a.repeat_interleave(repeats, 0) * b[self.columns]).sum(1)
-            return values[self.slot_of]
-        pattern = self.matrix(rows.new_zeros(self.columns.numel()))
-        values = torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
-        return values[self.slot_of]
-
-
-class _GatherPattern:
-    """The same sums by gather and scatter, for devices without a fast CSR product."""
-
-    def __init__(self, rows: Tensor, columns: Tensor) -> None:
-        self.rows, self.columns = rows, columns
-
-    def sum_neighbours(self, weight: Tensor, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
-        messages = x[self.columns] * weight[..., None]
-        return torch.zeros_like(x).index_add_(0, self.rows, messages)
-
-    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
-        return (rows[self.rows] * columns[self.columns]).sum(-1)
+from vepm.nn.patterns import BlockPattern, GatherPattern, Pattern, SortedEdges
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +36,8 @@ class Adjacency:
 
     edge_index: Tensor
     num_nodes: int
-    _patterns: dict[tuple[int, bool], _BlockPattern | _GatherPattern] = field(
-        default_factory=dict, repr=False
-    )
+    _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
+    _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
 
     @property
     def source(self) -> Tensor:
@@ -119,18 +49,35 @@ class Adjacency:
         """Where each edge goes to [E]."""
         return self.edge_index[1]
 
-    def pattern(self, heads: int, transposed: bool = False) -> _BlockPattern | _GatherPattern:
+    @property
+    def degree(self) -> Tensor:
+        """Number of edges that end in each node [N]."""
+        return self.sorted().degree
+
+    def sorted(self, transposed: bool = False) -> SortedEdges:
+        """The edges in the order of their targets, or of their sources if transposed."""
+        if transposed not in self._sorted:
+            self._check_ends()
+            self._sorted[transposed] = SortedEdges(*self._ends(transposed), self.num_nodes)
+        return self._sorted[transposed]
+
+    def pattern(self, heads: int, transposed: bool = False) -> Pattern:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
         key = (heads, transposed)
         if key not in self._patterns:
-            self._check_ends()
-            rows, columns = (self.source, self.target) if transposed else (self.target, self.source)
-            self._patterns[key] = (
-                _BlockPattern(rows, columns, self.num_nodes, heads)
-                if rows.device.type == "cpu"
-                else _GatherPattern(rows, columns)
-            )
+            device = self.edge_index.device.type
+            triton_pattern = _triton_pattern() if device == "cuda" else None
+            if device == "cpu":
+                self._patterns[key] = BlockPattern(self.sorted(transposed), heads)
+            elif triton_pattern is not None:
+                self._patterns[key] = triton_pattern(self.sorted(transposed))
+            else:
+                self._check_ends()
+                self._patterns[key] = GatherPattern(*self._ends(transposed), self.num_nodes)
         return self._patterns[key]
+
+    def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
+        return (self.source, self.target) if transposed else (self.target, self.source)
 
     def _check_ends(self) -> None:
         # The sparse kernels read memory at these numbers without looking.
@@ -143,9 +90,8 @@ class Adjacency:
                 )
 
     def sum_at_target(self, values: Tensor) -> Tensor:
-        """Sum edge values [E, ...] over the edges that end in each node [N, ...]."""
-        total = values.new_zeros(self.num_nodes, *values.shape[1:])
-        return total.index_add(0, self.target, values)
+        """Sum edge values [E, K] over the edges that end in each node [N, K]."""
+        return _SumAtTarget.apply(values, self)  # type: ignore[no-untyped-call]
 
     def to(self, device: torch.device | str) -> "Adjacency":
         """The same edges on another device."""
@@ -162,15 +108,33 @@ def as_adjacency(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
     return Adjacency(edge_index, num_nodes)
 
 
-def _starts(counts: Tensor) -> Tensor:
-    """Offsets [n + 1] at which groups of the given sizes [n] begin and end."""
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+@functools.cache
+def _triton_pattern() -> Callable[[SortedEdges], Pattern] | None:
+    try:
+        from vepm.nn.triton_pattern import TritonPattern
+    except ImportError:
+        return None
+    return TritonPattern
+
+
+class _SumAtTarget(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, edges: Adjacency) -> Tensor:
+        ctx.edges = edges
+        return edges.pattern(values.size(1)).sum_edges(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(0, ctx.edges.target), None
 
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, edges: Adjacency) -> Tensor:
-        ctx.save_for_backward(x, weight)
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, edges: Adjacency) -> Tensor:
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        # Each is kept only for the gradient of the other.
+        ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
         ctx.edges = edges
         return edges.pattern(x.size(1)).sum_neighbours(weight, x)
 
@@ -178,7 +142,7 @@ class _Aggregate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        heads, edges = x.size(1), ctx.edges
+        heads, edges = grad.size(1), ctx.edges
         needs_x, needs_weight, _ = ctx.needs_input_grad
         grad = grad.contiguous()
         grad_x = edges.pattern(heads, True).sum_neighbours(weight, grad) if needs_x else None
@@ -207,7 +171,33 @@ class _EdgeDot(torch.autograd.Function):
         return grad_target, grad_source, None
 
 
-def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> Tensor:
+class _EdgeShares(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, target: Tensor, source: Tensor, edges: Adjacency, sharpness: float
+    ) -> Tensor:
+        shares = edges.pattern(target.size(1)).share_ends(target, source, sharpness)
+        ctx.save_for_backward(target, source, shares)
+        ctx.edges, ctx.sharpness = edges, sharpness
+        return shares
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        target, source, shares = ctx.saved_tensors
+        heads, edges = target.size(1), ctx.edges
+        needs_target, needs_source, _, _ = ctx.needs_input_grad
+        rates = shares * grad
+        rates = torch.addcmul(rates, shares, rates.sum(1, keepdim=True), value=-1)
+        rates.mul_(ctx.sharpness)
+        grad_target = edges.pattern(heads).sum_neighbours(rates, source) if needs_target else None
+        grad_source = (
+            edges.pattern(heads, True).sum_neighbours(rates, target) if needs_source else None
+        )
+        return grad_target, grad_source, None, None
+
+
+def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> Tensor:
     r"""Sum each node's neighbours in every community, weighted by the community's share.
 
     .. math:: y_{jk} = \sum_{(i, j) \in E} w_{ijk} \, x_{ik}
@@ -215,7 +205,8 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> Tensor:
     Args:
         x: Features [N, K, D], one slice per community.
         edge_index: Edges [2, E] (or an :class:`Adjacency`), flowing from row 0 to row 1.
-        edge_weight: Share of each edge in each community [E, K].
+        edge_weight: Share of each edge in each community [E, K]; nothing counts every edge as
+            one.
 
     Returns:
         Sums [N, K, D]. Gradients flow to ``x`` and ``edge_weight`` in O(N K D + E K) memory.
@@ -227,11 +218,14 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor) -> Tensor:
     """
     edges = as_adjacency(edge_index, x.size(0))
     expected = (edges.source.numel(), x.size(1))
-    if edge_weight.shape != expected:
+    if edge_weight is not None and edge_weight.shape != expected:
         raise ValueError(
             f"edge_weight must have a row per edge and a column per community, {expected}, "
             f"got {tuple(edge_weight.shape)}"
         )
+    if edge_weight is not None:
+        kind = torch.promote_types(x.dtype, edge_weight.dtype)
+        x, edge_weight = x.to(kind), edge_weight.to(kind)
     return _Aggregate.apply(x.contiguous(), edge_weight, edges)  # type: ignore[no-untyped-call]
 
 
@@ -253,4 +247,29 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
     edges = as_adjacency(edge_index, target.size(0))
     return _EdgeDot.apply(  # type: ignore[no-untyped-call]
         target.contiguous(), source.contiguous(), edges
+    )
+
+
+def edge_shares(
+    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
+) -> Tensor:
+    r"""Share every edge out among the communities by the agreement of its two ends.
+
+    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
+              \quad \text{for edge } e = (i, j)
+
+    One pass over the edges; the products themselves are not kept.
+
+    Args:
+        target: Features [N, K, D] read at ``edge_index[1]``.
+        source: Features [N, K, D] read at ``edge_index[0]``.
+        edge_index: Edges [2, E] or an :class:`Adjacency`.
+        temperature: Sharpness :math:`\tau`.
+
+    Returns:
+        Shares [E, K]; those of an edge sum to one.
+    """
+    edges = as_adjacency(edge_index, target.size(0))
+    return _EdgeShares.apply(  # type: ignore[no-untyped-call]
+        target.contiguous(), source.contiguous(), edges, 1 / temperature
     )

@@ -20,10 +20,24 @@ Inputs = Features | Sequence[Features]
 class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
-    edge: Tensor
-    """Weight of each edge in each community [E, K]."""
+    edge: Tensor | None
+    """Weight of each edge in each community [E, K]; nothing stands for ones."""
     loop: Tensor
     """Weight of each node's own features in each community [N, K]."""
+    sent: Tensor | None = None
+    """Factor of what each node sends [N, K]; nothing stands for ones."""
+    received: Tensor | None = None
+    """Factor of what each node receives [N, K]; nothing stands for ones."""
+
+    def sum_neighbours(self, x: Tensor, edges: Adjacency) -> Tensor:
+        """Weighted sums of the neighbours' features [N, K, D].
+
+        Factors that belong to a node are applied to nodes, not to each of their edges.
+        """
+        if self.sent is not None:
+            x = x * self.sent[..., None]
+        total = aggregate(x, edges, self.edge)
+        return total if self.received is None else total * self.received[..., None]
 
 
 def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:
@@ -39,23 +53,29 @@ def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propag
             ``"neighbours"`` is a softmax over the shares of a node's edges and its own
             loop.
     """
+    if normalize == "graph":
+        return _over_degrees(edges.degree.to(edge_weight.dtype)[:, None], edge_weight)
+    if normalize == "community":
+        return _over_degrees(edges.sum_at_target(edge_weight), edge_weight)
     ones = edge_weight.new_ones(edges.num_nodes, edge_weight.size(1))
     if normalize == "none":
         return Propagation(edge_weight, ones)
-    if normalize == "neighbours":
-        edge = torch.exp(edge_weight / NEIGHBOUR_TEMPERATURE)
-        loop = math.exp(1 / NEIGHBOUR_TEMPERATURE) * ones
-        total = loop + edges.sum_at_target(edge)
-        return Propagation(edge / total[edges.target], loop / total)
-    mass = edge_weight if normalize == "community" else torch.ones_like(edge_weight)
-    scale = (edges.sum_at_target(mass) + 1).rsqrt()
-    return Propagation(edge_weight * scale[edges.source] * scale[edges.target], scale * scale)
+    edge = torch.exp(edge_weight / NEIGHBOUR_TEMPERATURE)
+    loop = math.exp(1 / NEIGHBOUR_TEMPERATURE) * ones
+    total = loop + edges.sum_at_target(edge)
+    return Propagation(edge, loop / total, received=1 / total)
 
 
 def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     """Message passing over the graph as it stands, one head: what GCN and GIN do."""
-    weight = like.new_ones(edges.source.numel(), 1)
-    return propagation(edges, weight, "graph" if conv == "gcn" else "none")
+    if conv == "gcn":
+        return _over_degrees(edges.degree.to(like.dtype)[:, None], None)
+    return Propagation(None, like.new_ones(edges.num_nodes, 1))
+
+
+def _over_degrees(degree: Tensor, edge_weight: Tensor | None) -> Propagation:
+    scale = (degree + 1).rsqrt()
+    return Propagation(edge_weight, scale * scale, scale, scale)
 
 
 class CommunityLinear(nn.Module):
@@ -138,7 +158,7 @@ class GCNConv(nn.Module):
     def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
         h = self.linear(x)
-        return aggregate(h, edges, weights.edge) + weights.loop[..., None] * h + self.bias
+        return weights.sum_neighbours(h, edges) + weights.loop[..., None] * h + self.bias
 
 
 class GINConv(nn.Module):
@@ -166,7 +186,7 @@ class GINConv(nn.Module):
         """Map [N, in] or [N, K, in] to [N, K, out]."""
         h = self.first(x)
         own = ((1 + self.eps) * weights.loop)[..., None] * h
-        summed = aggregate(h, edges, weights.edge) + own + self.bias
+        summed = weights.sum_neighbours(h, edges) + own + self.bias
         hidden: Tensor = self.second(torch.relu(self.norm(summed)))
         return hidden
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import csr_matrix
+from vepm.nn.patterns import csr_matrix
 
 SPARSE_BELOW = 0.25
 """Share of non-zeros under which sparse products are faster than dense ones."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency, edge_dot
+from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency, edge_dot, edge_shares
 
 PARTITIONS = ("learned", "even", "random")
 
@@ -117,9 +117,12 @@ class EdgePartitioner(nn.Module):
 
     def rates(self, z: Tensor, activation: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Rate of interaction of the two ends of each edge in each metacommunity [E, K]."""
+        return edge_dot(*self._ends(z, activation), as_adjacency(edge_index, z.size(0)))
+
+    def _ends(self, z: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]:
+        """What meets at the two ends of an edge, community by community [N, K, size]."""
         heads = self.num_metacommunities
-        edges = as_adjacency(edge_index, z.size(0))
-        return edge_dot(stack_segments(z * activation, heads), stack_segments(z, heads), edges)
+        return stack_segments(z * activation, heads), stack_segments(z, heads)
 
     def forward(
         self,
@@ -146,7 +149,7 @@ class EdgePartitioner(nn.Module):
         if self.scheme == "random":
             draws = _fixed_uniform(edges, batch, self.num_metacommunities).to(z.dtype)
             return torch.softmax(100 * draws / self.temperature, dim=-1)
-        return torch.softmax(self.rates(z, activation, edges) / self.temperature, dim=-1)
+        return edge_shares(*self._ends(z, activation), edges, self.temperature)
 
 
 def _fixed_uniform(edges: Adjacency, batch: Tensor | None, heads: int) -> Tensor:
