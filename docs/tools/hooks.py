@@ -1,0 +1,85 @@
+"""What the site generates while it is built: tables, figures, formulas, the notebook.
+
+A page asks for them with a comment of its own line, ``<!-- name: argument -->``.
+"""
+
+import html
+import re
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import latex2mathml.converter
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent
+sys.path.insert(0, str(HERE))
+
+import notebook  # noqa: E402
+import tables  # noqa: E402
+
+from vepm.report.figures.style import inline_svg  # noqa: E402
+
+DIRECTIVE = re.compile(r"^<!-- (\w+)(?:: ([^|>]+?))?(?: \| ([^>]+?))? -->$", re.MULTILINE)
+FIGURE = re.compile(r"<!-- figure: ([\w-]+) \| (.+?) -->")
+FORMULA = re.compile(
+    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
+)
+
+VARIANT = re.compile(r'<mi mathvariant="(bold|script|double-struck|bold-italic)">([^<]+)</mi>')
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put generated Markdown in the place of the comments that ask for it."""
+    return DIRECTIVE.sub(_expand, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put in figures, and write formulas in MathML, which browsers draw without scripts."""
+    html = FIGURE.sub(_figure, html)
+    return FORMULA.sub(_formula, html)
+
+
+def _expand(found: re.Match[str]) -> str:
+    name, argument, rest = found[1], found[2] or "", found[3] or ""
+    if name == "include":
+        path = DOCS / argument
+        return path.read_text(encoding="utf-8") if path.exists() else rest
+    if name == "notebook":
+        return notebook.as_markdown(DOCS / argument)
+    makers = {
+        "settings": tables.settings,
+        "presets": tables.presets,
+        "commands": lambda _: tables.commands(),
+        "datasets": lambda _: tables.datasets_table(),
+        "baselines": lambda _: tables.baselines_table(),
+        "rules": lambda _: tables.rules_table(),
+    }
+    return makers[name](argument) if name in makers else found[0]
+
+
+def _figure(found: re.Match[str]) -> str:
+    name, words = found[1], found[2]
+    svg = inline_svg((DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8"), name)
+    return f'<figure class="drawing" role="img" aria-label="{html.escape(words)}">{svg}</figure>'
+
+
+def _formula(found: re.Match[str]) -> str:
+    display = "block" if found["tag"] == "div" else "inline"
+    tex = html.unescape(found["tex"]).strip()
+    formula = VARIANT.sub(_letter, latex2mathml.converter.convert(tex, display=display))
+    return f'<div class="formula">{formula}</div>' if display == "block" else formula
+
+
+def _letter(found: re.Match[str]) -> str:
+    """Browsers know bold and script letters as characters of their own, not as attributes."""
+    letter = html.unescape(found[2])
+    style = found[1].split("-italic")[0].upper()
+    name = re.sub(r"^(LATIN|GREEK) (CAPITAL|SMALL) LETTER", r"\2", unicodedata.name(letter))
+    for full in (f"MATHEMATICAL {style} {name}", f"{style} {name}"):
+        try:
+            return f"<mi>{unicodedata.lookup(full)}</mi>"
+        except KeyError:
+            continue
+    return f"<mi>{found[2]}</mi>"

@@ -1,0 +1,176 @@
+"""Tables made from the code itself, so that they cannot fall behind it."""
+
+import ast
+import dataclasses
+import inspect
+import re
+from itertools import pairwise
+from typing import Any
+
+from typer.main import get_command
+
+from vepm.baselines import BASELINES, NodeBaseline
+from vepm.cli import app
+from vepm.data import datasets
+from vepm.nn import VEPM
+from vepm.protocols import DESCRIPTIONS
+from vepm.training import PRESETS, Config
+from vepm.training import config as config_module
+from vepm.training.config import SECTIONS
+
+MEANINGS = {
+    "pretrain_learning_rate": "Learning rate of pretraining.",
+    "learning_rate": "Learning rate of the predictor while finetuning.",
+    "encoder_learning_rate": "Learning rate of the encoder while finetuning.",
+    "edge_weight": "Weight of the edges' likelihood in the loss.",
+    "kl_weight": "Weight of the divergence from the prior in the loss.",
+    "prior_shape": "Shape of the Gamma prior of an affiliation.",
+    "prior_rate": "Rate of the Gamma prior of an affiliation.",
+}
+"""For fields that their class leaves without a word."""
+
+
+def meanings(section: str) -> dict[str, str]:
+    """What each field of a section means: its own words, or those of the model's argument."""
+    found = dict(MEANINGS)
+    found |= _arguments(inspect.getdoc(VEPM) or "") if section == "model" else {}
+    found |= _field_docstrings(SECTIONS[section])
+    names = [field.name for field in dataclasses.fields(SECTIONS[section])]
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise KeyError(f"no words for the settings {', '.join(missing)}")
+    return {name: found[name] for name in names}
+
+
+def _arguments(docstring: str) -> dict[str, str]:
+    block = docstring.split("Args:\n")[1].split("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", block, re.MULTILINE)
+    return {name: " ".join(words.split()).replace("``", "`") for name, words in entries}
+
+
+def _field_docstrings(section: type) -> dict[str, str]:
+    tree = ast.parse(inspect.getsource(config_module))
+    body = next(
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == section.__name__
+    )
+    found = {}
+    for field, words in pairwise(body):
+        documented = isinstance(words, ast.Expr) and isinstance(words.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign) and documented:
+            assert isinstance(field.target, ast.Name)
+            assert isinstance(words, ast.Expr)
+            assert isinstance(words.value, ast.Constant)
+            found[field.target.id] = " ".join(str(words.value.value).split())
+    return found
+
+
+def settings(section: str) -> str:
+    """Every field of a section: its default, the presets side by side, and its meaning."""
+    parts = []
+    for task, title in (("node", "Nodes"), ("graph", "Graphs")):
+        lines = [f'=== "{title}"', ""]
+        lines += [f"    {line}" for line in _settings_table(section, task)]
+        parts += [*lines, ""]
+    return "\n".join(parts)
+
+
+def _settings_table(section: str, task: str) -> list[str]:
+    default = getattr(Config(), section)
+    chosen = {name: getattr(by_task[task], section) for name, by_task in PRESETS.items()}
+    words = meanings(section)
+    lines = [_row(["setting", "default", *chosen, "meaning"]), _row(["---"] * (3 + len(chosen)))]
+    for field in dataclasses.fields(default):
+        base = getattr(default, field.name)
+        values = [getattr(values, field.name) for values in chosen.values()]
+        cells = [f"**{_show(value)}**" if value != base else _show(value) for value in values]
+        lines.append(_row([f"`{field.name}`", _show(base), *cells, words[field.name]]))
+    return lines
+
+
+def presets(task: str) -> str:
+    """Only what the presets disagree about, for one task."""
+    configs = [by_task[task] for by_task in PRESETS.values()]
+    lines = [_row(["setting", *PRESETS]), _row(["---"] * (1 + len(PRESETS)))]
+    for section in SECTIONS:
+        parts = [getattr(config, section) for config in configs]
+        for field in dataclasses.fields(parts[0]):
+            values = [getattr(part, field.name) for part in parts]
+            if len(set(values)) > 1:
+                lines.append(_row([f"`{field.name}`", *map(_show, values)]))
+    return "\n".join(lines)
+
+
+def _show(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def commands() -> str:
+    """Every command with its help and its options."""
+    group: Any = get_command(app)
+    parts = []
+    for name, command in group.commands.items():
+        usage = " ".join(["vepm", name, *(_usage(p) for p in command.params)])
+        text, _, examples = inspect.cleandoc(command.help or "").partition("\nExample")
+        parts += [f"## vepm {name}", "", text.strip(), "", f"```text\n{usage.strip()}\n```", ""]
+        shown = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
+        if shown:
+            parts += ["```bash", *shown, "```", ""]
+        parts += [_row(["option", "default", "meaning"]), _row(["---"] * 3)]
+        parts += [_option(parameter) for parameter in command.params]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _usage(parameter: Any) -> str:
+    if parameter.param_type_name != "argument":
+        return ""
+    name = parameter.metavar or parameter.name.upper()
+    return name if parameter.required else f"[{name}]"
+
+
+def _option(parameter: Any) -> str:
+    is_argument = parameter.param_type_name == "argument"
+    name = (parameter.metavar or parameter.name.upper()) if is_argument else None
+    names = name or ", ".join(f"`{option}`" for option in reversed(parameter.opts))
+    default = parameter.default
+    empty = default in (None, "", False, ()) or callable(default) or parameter.required
+    return _row([names, "" if empty else f"`{default}`", _plain(parameter.help or "")])
+
+
+def _plain(words: str) -> str:
+    return (
+        words.replace("[default: ", "(default: ").replace("]", ")")
+        if "[default" in words
+        else words
+    )
+
+
+def datasets_table() -> str:
+    """What can be loaded by name."""
+    lines = [_row(["name", "task", "source", "what it is"]), _row(["---"] * 4)]
+    for info in datasets():
+        lines.append(_row([f"`{info.name}`", info.task, info.source, info.description]))
+    return "\n".join(lines)
+
+
+def baselines_table() -> str:
+    """The baselines by name."""
+    lines = [_row(["name", "for", "what it is"]), _row(["---"] * 3)]
+    for name, method in BASELINES.items():
+        task = "nodes" if isinstance(method, NodeBaseline) else "graphs"
+        first = (inspect.getdoc(type(method)) or "").split("\n\n")[0]
+        lines.append(_row([f"`{name}`", task, " ".join(first.split())]))
+    return "\n".join(lines)
+
+
+def rules_table() -> str:
+    """The selection rules."""
+    lines = [_row(["rule", "how the epoch was chosen"]), _row(["---"] * 2)]
+    lines += [_row([f"`{name}`", words]) for name, words in DESCRIPTIONS.items()]
+    return "\n".join(lines)
