@@ -46,7 +46,7 @@ def print_note(text: str) -> None:
 @contextlib.contextmanager
 def epoch_bar() -> Iterator[EpochProgress | None]:
     """A bar over epochs on a terminal; nothing elsewhere."""
-    if not err.is_terminal:
+    if not err.file.isatty():
         yield None
         return
     columns = [TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn()]
@@ -66,7 +66,7 @@ def epoch_bar() -> Iterator[EpochProgress | None]:
 @contextlib.contextmanager
 def run_bar(what: str) -> Iterator[RunProgress | None]:
     """A bar over runs on a terminal; nothing elsewhere."""
-    if not err.is_terminal:
+    if not err.file.isatty():
         yield None
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]

@@ -9,6 +9,7 @@ import typer
 from vepm import __version__, console
 from vepm.cli.measures import evaluate, list_datasets, report
 from vepm.cli.models import communities, predict, train
+from vepm.cli.reproduce import reproduce
 from vepm.cli.tune import tune
 from vepm.errors import InputError
 
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "communities": communities,
     "evaluate": evaluate,
     "tune": tune,
+    "reproduce": reproduce,
     "report": report,
     "datasets": list_datasets,
 }

@@ -24,9 +24,9 @@ def open_data(
 ) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
     path = Path(name)
-    known = {info.name.lower() for info in datasets(data_dir)}
-    is_path = os.sep in name or path.suffix or path.exists()
-    if is_path and name.lower() not in known:
+    if os.sep in name or path.suffix:
+        return read(path, class_names=class_names)
+    if path.exists() and name.lower() not in {info.name.lower() for info in datasets(data_dir)}:
         return read(path, class_names=class_names)
     return load(name, data_dir)
 

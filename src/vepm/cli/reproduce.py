@@ -1,0 +1,188 @@
+"""The command that reruns the paper: reproduce."""
+
+import contextlib
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from vepm import console
+from vepm.cli.options import DataDir, Device
+from vepm.errors import InputError
+from vepm.experiments import (
+    Ended,
+    Experiment,
+    Options,
+    Selection,
+    catalogue,
+    check_selection,
+    gather,
+    rank_and_world,
+    run,
+    select,
+    squares,
+)
+from vepm.experiments.catalogue import FOLDER
+from vepm.experiments.runner import Progress as CellProgress
+from vepm.report.reproduction import (
+    draw_figures,
+    footnotes,
+    terminal_table,
+    write_index,
+    write_tables,
+)
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="For example table-1 figure-3.")
+    ] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Name everything there is.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Shrink everything to see that it runs; kept apart."),
+    ] = False,
+    datasets: Annotated[
+        str, typer.Option(help="Only these, comma-separated: the paper's names or ours.")
+    ] = "",
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(help="Only rows with this in their name; may be given several times."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of seeds. [default: the experiment's]")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder of cells, tables and figures.")
+    ] = Path("results"),
+    experiments: Annotated[
+        Path, typer.Option(help="Folder of TOML files to take instead of the paper's.")
+    ] = FOLDER,
+    jobs: Annotated[int, typer.Option(min=0, help="Cells at a time; 0 for one per core.")] = 0,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """Rerun tables and figures of the paper, and show ours beside the paper's.
+
+    Finished cells are kept: a stopped run goes on where it was when the command is given again.
+    Under torchrun the cells are shared out over the processes.
+
+    Examples:
+
+        vepm reproduce --list
+
+        vepm reproduce table-2 --datasets MUTAG,PTC --rows GIN --rows VEPM
+
+        vepm reproduce --all --quick
+    """
+    known = catalogue(experiments)
+    if list_them:
+        _print_list(known)
+        return
+    chosen = _choose(known, names or [], everything)
+    wanted = tuple(name.strip() for name in datasets.split(",") if name.strip())
+    selection = Selection(wanted, tuple(rows or ()), seeds)
+    check_selection(chosen, selection)
+    folder = output / "quick" if quick else output
+    options = Options(folder, data_dir, device, jobs)
+    planned = [s for e in chosen for s in select(squares(e, quick, seeds), selection)]
+    elsewhere = [s for e in known.values() for s in squares(e, quick, seeds)]
+    with _saying_how_to_go_on(), _cell_bar() as progress:
+        ended = run(planned, options, elsewhere, progress)
+    if rank_and_world()[0] == 0:
+        _show(chosen, selection, folder, ended, quick)
+        write_index(folder, [(n, e.title) for n, e in known.items() if (folder / n).exists()])
+        _conclude(ended, folder, any(s.cells for s in planned))
+
+
+def _choose(known: dict[str, Experiment], names: list[str], everything: bool) -> list[Experiment]:
+    if everything:
+        return list(known.values())
+    if not names:
+        raise InputError("name a table or figure, or give --all; --list names them")
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            raise InputError(f"no experiment '{name}'; {hint}`vepm reproduce --list` names them")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _print_list(known: dict[str, Experiment]) -> None:
+    table = Table("name", "what it shows", box=None)
+    for name, experiment in known.items():
+        table.add_row(name, f"{experiment.title}. {experiment.description}")
+    console.out.print(table)
+
+
+def _show(
+    chosen: list[Experiment], selection: Selection, folder: Path, ended: Ended, quick: bool
+) -> None:
+    """Print what was selected; write what is known of the whole experiment."""
+    for experiment in chosen:
+        # More seeds than the experiment asks for are shown; fewer are a part of it.
+        own = squares(experiment, quick)
+        asked = squares(experiment, quick, selection.seeds)
+        part = select(asked, selection)
+        if not part:
+            continue
+        whole = max(own, asked, key=lambda found: sum(len(square.cells) for square in found))
+        results = gather(experiment, whole, folder, ended, quick)
+        paths = write_tables(results, folder / experiment.name)
+        paths += draw_figures(results, whole, folder)
+        shown = gather(experiment, part, folder, ended, quick)
+        table = terminal_table(shown)
+        width = Measurement.get(console.out, console.out.options.update(width=1000), table).maximum
+        console.out.print(table, width=max(width, console.out.width), crop=False, highlight=False)
+        for line in footnotes(shown):
+            console.print_line(line)
+        console.print_line("files: " + " ".join(str(path) for path in paths) + "\n")
+
+
+def _conclude(ended: Ended, folder: Path, expected: bool) -> None:
+    for reason in ended.missing.values():
+        console.print_note(f"data not here: {reason}")
+    for reason in dict.fromkeys(ended.failed.values()):
+        console.print_note(f"failed: {reason}")
+    console.print_line(
+        f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed; "
+        f"look: {folder / 'index.md'}"
+    )
+    if expected and ended.missing and not ended.ran + ended.found:
+        raise InputError(
+            f"none of the data is here: {', '.join(ended.missing)}; name its folder with "
+            "--data-dir or VEPM_DATA"
+        )
+    if ended.failed:
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _saying_how_to_go_on() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print_note("stopped; give the same command again to go on")
+        raise
+
+
+@contextlib.contextmanager
+def _cell_bar() -> Iterator[CellProgress | None]:
+    """A bar over cells on a terminal; nothing elsewhere."""
+    if not console.err.is_terminal or rank_and_world()[0]:
+        yield None
+        return
+    columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    with Progress(*columns, TextColumn("{task.description}"), console=console.err) as bars:
+        task = bars.add_task("", total=None)
+
+        def show(done: int, total: int, last: str) -> None:
+            bars.update(task, completed=done, total=total, description=last)
+
+        yield show

@@ -1,0 +1,83 @@
+"""``vepm communities``: memberships and edges split, with labels or without."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.running import names_in, read_json, read_rows, refused, succeed
+from cli.writing import NODES, write_nodes, write_table
+from vepm.data import read
+
+SHORT = ("--set", "pretrain_epochs=10", "--device", "cpu")
+
+
+def columns(rows: list[dict[str, str]], prefix: str) -> np.ndarray:
+    names = [name for name in rows[0] if name.startswith(prefix)]
+    return np.array([[float(row[name]) for name in names] for row in rows])
+
+
+def test_a_folder_without_labels(tmp_path: Path) -> None:
+    """The one test with a page here: it must be drawn without labels too."""
+    data = write_nodes(tmp_path / "plain", labels=False)
+    outcome = succeed("communities", data, "-c", "3", *SHORT)
+    folder = tmp_path / "runs" / "plain-communities"
+    assert {"report.html", "figures", "metrics.json", "memberships.csv"} <= names_in(folder)
+    assert "checkpoint.safetensors" not in names_in(folder)
+    assert "memberships.csv and edges.csv in runs/plain-communities" in outcome.out
+    nodes, edges = read_rows(folder / "memberships.csv"), read_rows(folder / "edges.csv")
+    assert [row["id"] for row in nodes] == [f"n{i}" for i in range(NODES)]
+    strengths = columns(nodes, "strength_")
+    assert strengths.shape == (NODES, 3)
+    np.testing.assert_allclose(strengths.sum(1), 1, atol=3e-6)
+    assert [int(row["community"]) for row in nodes] == strengths.argmax(1).tolist()
+    assert set(columns(nodes, "member_").flatten()) <= {0.0, 1.0}
+    given = {frozenset(row.values()) for row in read_rows(data / "edges.csv")}
+    assert {frozenset((row["source"], row["target"])) for row in edges} == given
+    assert len(edges) == len(given)
+    np.testing.assert_allclose(columns(edges, "share_").sum(1), 1, atol=3e-6)
+
+
+@pytest.mark.usefixtures("no_page")
+def test_edges_alone_are_enough() -> None:
+    write_table(
+        Path("links.csv"), "source,target", [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]
+    )
+    succeed("communities", "links.csv", "-c", "4", "-k", "2", "-o", "found", *SHORT)
+    rows = read_rows(Path("found/memberships.csv"))
+    assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
+    assert columns(rows, "strength_").shape == (4, 2)
+
+
+@pytest.mark.usefixtures("no_page")
+def test_labels_are_not_looked_at(pets: Path, tmp_path: Path) -> None:
+    succeed("communities", pets, "-c", "2", "-o", "with", *SHORT)
+    plain = write_nodes(tmp_path / "plain", labels=False)
+    succeed("communities", plain, "-c", "2", "-o", "without", *SHORT)
+    for name in ("memberships.csv", "edges.csv"):
+        assert Path("with", name).read_bytes() == Path("without", name).read_bytes()
+    assert 0 <= read_json(Path("with/metrics.json"))["nmi"] <= 1
+    assert "nmi" not in read_json(Path("without/metrics.json"))
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_model_of_communities_classifies_nothing(pets: Path) -> None:
+    succeed("communities", pets, "-c", "2", "-o", "found", *SHORT)
+    assert "trained without labels" in refused("predict", "found", pets)
+    assert read(pets).num_classes == 2
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_finished_run_is_replaced_only_when_asked(pets: Path) -> None:
+    words = ("communities", pets, "-c", "2", "-o", "found", *SHORT)
+    succeed(*words)
+    before = Path("found/memberships.csv").read_bytes()
+    assert "--overwrite" in refused(*words, "--seed", "1")
+    assert Path("found/memberships.csv").read_bytes() == before
+    succeed(*words, "--seed", "1", "--overwrite")
+    assert Path("found/memberships.csv").read_bytes() != before
+
+
+def test_many_graphs_are_refused(shapes: Path, tmp_path: Path) -> None:
+    assert "many graphs" in refused("communities", shapes, "-o", "found")
+    assert names_in(tmp_path) == set()

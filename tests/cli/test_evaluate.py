@@ -1,0 +1,105 @@
+"""``vepm evaluate``: means that can be recomputed, beside the rule that chose them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cli.running import refused, succeed
+
+SHORT = ("--set", "epochs=3", "--set", "pretrain_epochs=2", "--device", "cpu", "--jobs", "1")
+
+
+def evaluated(*words: str | Path) -> dict[str, Any]:
+    outcome = succeed("evaluate", *words, "--json")
+    assert outcome.err == ""
+    result: dict[str, Any] = json.loads(outcome.out)
+    return result
+
+
+def check_summary(result: dict[str, Any], values: list[float]) -> None:
+    assert result["mean"] == pytest.approx(np.mean(values))
+    assert result["std"] == pytest.approx(np.std(values, ddof=1))
+    assert result["n"] == len(values)
+
+
+def test_mean_and_spread_of_seeds(pets: Path) -> None:
+    result = evaluated(pets, "--seeds", "3", "--first-seed", "4", *SHORT)
+    assert (result["dataset"], result["method"], result["rule"]) == ("pets", "vepm", "validation")
+    assert [run["seed"] for run in result["runs"]] == [4, 5, 6]
+    check_summary(result, [run["test_accuracy"] for run in result["runs"]])
+    assert result["settings"]["training"]["epochs"] == 3
+    assert "nothing was chosen on test data" in result["rules"]["validation"]["description"]
+
+
+def test_without_validation_the_last_epoch_counts() -> None:
+    result = evaluated("KarateClub", "--seeds", "2", *SHORT)
+    assert result["rule"] == "last"
+    check_summary(result, [run["test_accuracy"] for run in result["runs"]])
+
+
+def test_three_rules_side_by_side_for_graphs(shapes: Path) -> None:
+    words = (shapes, "--folds", "3", "--set", "patience=1", *SHORT)
+    result = evaluated(*words)
+    assert result["rule"] == "gin"
+    assert list(result["rules"]) == ["gin", "fold-max", "last"]
+    assert [run["split"] for run in result["runs"]] == ["fold-0", "fold-1", "fold-2"]
+    means = {}
+    for rule, summary in result["rules"].items():
+        check_summary(summary, summary["values"])
+        means[rule] = summary["mean"]
+    assert means["fold-max"] >= means["gin"] >= means["last"]
+    check_summary(result, result["rules"]["gin"]["values"])
+    assert set(result["rules"]["last"]["epochs"]) == {2}
+    table = succeed("evaluate", *words).out
+    for rule, mean in means.items():
+        line = next(line for line in table.splitlines() if f" {rule} " in line)
+        assert f"{100 * mean:.2f}" in line
+    assert "optimistic" in table
+
+
+def test_validated_folds(shapes: Path) -> None:
+    result = evaluated(shapes, "--protocol", "capsgnn", "--folds", "3", *SHORT)
+    assert result["rule"] == "capsgnn"
+    check_summary(result, [run["test_accuracy"] for run in result["runs"]])
+
+
+def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
+    result = evaluated(pets, "--method", "label-propagation", "--seeds", "2", "--jobs", "1")
+    assert (result["method"], len(result["runs"])) == ("label-propagation", 2)
+    words = (shapes, "--method", "size", "--folds", "3", "--jobs", "1")
+    assert list(evaluated(*words)["rules"]) == ["gin", "fold-max", "last"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--protocol", "leave-one-out"), "no protocol 'leave-one-out'; there are public"),
+        (("--protocol", "gin"), "nodes are split as 'public'"),
+        (("--method", "foo"), "no baseline 'foo'; there are mlp"),
+        (("--method", "gcn,mlp"), "no baseline 'gcn,mlp'"),
+        (("--method", "gin"), "labels graphs"),
+        (("--method", "gcn", "--set", "epochs=3"), "keep their published settings"),
+        (("--set", "num_communities=2"), "metacommunities"),
+        (("--device", "cuda:x"), "cuda"),
+    ],
+)
+def test_wrong_requests_are_refused_before_any_run(
+    options: tuple[str, ...], why: str, pets: Path
+) -> None:
+    assert why in refused("evaluate", pets, *options)
+
+
+def test_folds_need_enough_graphs(shapes: Path) -> None:
+    assert "fewer folds" in refused("evaluate", shapes, "--folds", "20")
+
+
+@pytest.mark.skipif("VEPM_DATA" not in os.environ, reason="VEPM_DATA names no benchmarks")
+def test_ten_folds_of_mutag() -> None:
+    words = ("--set", "epochs=1", "--set", "pretrain_epochs=1", "--jobs", "1")
+    result = evaluated("MUTAG", *words)
+    assert len(result["runs"]) == 10
+    assert list(result["rules"]) == ["gin", "fold-max", "last"]

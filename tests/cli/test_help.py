@@ -1,0 +1,74 @@
+"""What a stranger types first: help, version, the list of datasets, the page of a run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.running import names_in, refused, succeed, vepm
+from vepm import __version__
+from vepm.cli import COMMANDS
+from vepm.data import datasets
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_helps_with_an_example(command: str) -> None:
+    text = succeed(command, "--help").out
+    assert f"vepm {command}" in text.split("Example", 1)[1]
+    assert "--help" in text
+
+
+def test_options_are_grouped() -> None:
+    text = succeed("train", "--help").out
+    result, settings = text.split("─ Result ─")[1].split("─ Settings ─")
+    assert all(option in result for option in ("--output", "--overwrite", "--json"))
+    assert all(option in settings for option in ("--preset", "--config", "--set", "--seed"))
+    assert "default: digits" in text
+
+
+def test_help_lists_the_commands() -> None:
+    text = succeed("--help").out
+    assert all(f" {command} " in text for command in COMMANDS)
+
+
+def test_version() -> None:
+    assert succeed("--version").out == f"vepm {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("train", "--nope"), ("nope",), ("predict",), ("train", "--seed", "-1"), ("train", "a", "b")],
+)
+def test_misuse_exits_with_two_and_shows_the_way(words: tuple[str, ...], tmp_path: Path) -> None:
+    outcome = vepm(*words)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert "--help" in outcome.err
+    assert "Traceback" not in outcome.err
+    assert names_in(tmp_path) == set()
+
+
+def test_datasets_are_listed(tmp_path: Path) -> None:
+    names = {info.name for info in datasets()}
+    table = succeed("datasets", "--data-dir", tmp_path).out
+    assert all(name in table for name in names)
+    listed = json.loads(succeed("datasets", "--data-dir", tmp_path, "--json").out)
+    assert {entry["name"] for entry in listed} == names
+    available = {entry["name"] for entry in listed if entry["available"]}
+    assert available == {"digits", "digits-graphs", "KarateClub", "planted"}
+
+
+def test_the_page_is_written_again(pets_run: Path) -> None:
+    shutil.copytree(pets_run, "copy")
+    outcome = succeed("report", "copy")
+    assert outcome.out == "look: copy/report.html\n"
+    assert "pets" in Path("copy/report.html").read_text()
+    assert names_in(Path("copy/figures"))
+
+
+def test_only_a_run_has_a_page(tmp_path: Path) -> None:
+    assert "no such run folder" in refused("report", "nowhere")
+    Path("empty").mkdir()
+    assert "metrics.json" in refused("report", "empty")
+    assert names_in(tmp_path / "empty") == set()

@@ -1,0 +1,72 @@
+"""``vepm predict``: the numbers of the estimators, as CSV."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.running import read_rows, succeed
+from cli.writing import GRAPHS, NODES, write_nodes
+from vepm import GraphClassifier, NodeClassifier
+from vepm.data import read
+
+
+def probabilities_in(path: Path) -> np.ndarray:
+    rows = read_rows(path)
+    names = [name for name in rows[0] if name.startswith("p_")]
+    return np.array([[float(row[name]) for name in names] for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("data", "estimator", "letter", "count"),
+    [
+        ("pets", NodeClassifier, "n", NODES),
+        ("shapes", GraphClassifier, "g", GRAPHS),
+    ],
+)
+def test_predictions_are_the_estimators(
+    data: str,
+    estimator: type[NodeClassifier | GraphClassifier],
+    letter: str,
+    count: int,
+    request: pytest.FixtureRequest,
+) -> None:
+    folder, model = request.getfixturevalue(data), request.getfixturevalue(f"{data}_run")
+    outcome = succeed("predict", model, folder, "--device", "cpu")
+    rows = read_rows(Path("predictions.csv"))
+    loaded = estimator.load(model, "cpu")
+    dataset = read(folder)
+    assert outcome.out == f"{count} predictions in predictions.csv\n"
+    assert [row["id"] for row in rows] == [f"{letter}{i}" for i in range(count)]
+    assert [row["prediction"] for row in rows] == list(loaded.predict(dataset))
+    found = probabilities_in(Path("predictions.csv"))
+    np.testing.assert_allclose(found.sum(1), 1, atol=3e-6)
+    np.testing.assert_allclose(found, loaded.predict_proba(dataset), atol=1e-6)
+    assert list(rows[0])[2:] == [f"p_{name}" for name in dataset.class_names]
+
+
+def test_samples_are_passed_on(pets: Path, pets_run: Path) -> None:
+    succeed("predict", pets_run, pets, "--samples", "0", "-o", "new/mean.csv")
+    succeed("predict", pets_run, pets, "--samples", "2", "-o", "new/drawn.csv")
+    mean, drawn = (probabilities_in(Path("new") / name) for name in ("mean.csv", "drawn.csv"))
+    model = NodeClassifier.load(pets_run, "cpu")
+    np.testing.assert_allclose(mean, model.predict_proba(read(pets), 0), atol=1e-6)
+    np.testing.assert_allclose(drawn, model.predict_proba(read(pets), 2), atol=1e-6)
+    assert not np.array_equal(mean, drawn)
+
+
+def test_json_sums_up_the_predictions(pets: Path, pets_run: Path) -> None:
+    summary = json.loads(succeed("predict", pets_run, pets, "--json").out)
+    rows = read_rows(Path("predictions.csv"))
+    predicted = [row["prediction"] for row in rows]
+    assert summary["output"] == "predictions.csv"
+    assert (summary["task"], summary["n"]) == ("node", NODES)
+    assert summary["predicted"] == {name: predicted.count(name) for name in ("cat", "dog")}
+    confidence = probabilities_in(Path("predictions.csv")).max(1).mean()
+    assert summary["mean_confidence"] == pytest.approx(confidence, abs=1e-5)
+
+
+def test_new_nodes_need_no_labels(pets_run: Path) -> None:
+    succeed("predict", pets_run, write_nodes(Path("unlabelled"), labels=False))
+    assert {row["prediction"] for row in read_rows(Path("predictions.csv"))} <= {"cat", "dog"}
