@@ -1,12 +1,11 @@
 """From an experiment to its cells: what is to be run, and where each result lies."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vepm.errors import InputError
-from vepm.experiments.specification import QUOTED, Choice, Experiment, Line
+from vepm.experiments.specification import QUOTED, Choice, Experiment, Line, slug
 from vepm.experiments.tasks import Task, protocol_of, resolve
 
 SPLITS = {"public": 1, "wikics": 20, "gin": 10, "capsgnn": 10}
@@ -113,11 +112,6 @@ def check_selection(experiments: Iterable[Experiment], selection: Selection) -> 
     for what, name, part, known in asked:
         if not select(everything, part):
             raise InputError(f"no {what} '{name}' here; there are {', '.join(known)}")
-
-
-def slug(name: str) -> str:
-    """A name fit for a folder; different names of an experiment stay different."""
-    return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-").lower()
 
 
 def _tasks(choice: Choice, quick: bool) -> Iterator[Task]:

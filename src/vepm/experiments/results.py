@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class Value:
         seeds: number of seeds behind the number.
         splits: number of splits or folds behind it.
         yes: values that bear out a YES of the paper.
+        pretraining: whether pretraining saw all graphs or the training ones; empty without it.
     """
 
     row: str
@@ -61,6 +63,7 @@ class Value:
     seeds: int = 0
     splits: int = 0
     yes: tuple[float, float] | None = None
+    pretraining: str = ""
 
     @property
     def main(self) -> Summary | None:
@@ -154,7 +157,13 @@ def _value(experiment: Experiment, square: Square, folder: Path, ended: Ended) -
         seeds=len({task["seed"] for task in tasks}),
         splits=len({task["split"] for task in tasks}),
         yes=square.row.yes,
+        pretraining=_pretraining(tasks[0]["settings"]) if tasks else "",
     )
+
+
+def _pretraining(settings: dict[str, Any]) -> str:
+    training = settings.get("training", {})
+    return "" if training.get("scheme") == "scratch" else training.get("pretraining", "")
 
 
 def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Summary, ...]:

@@ -1,11 +1,13 @@
 """What an experiment is: rows, columns, how each square is measured, and what the paper printed."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Self
 
 from vepm.errors import InputError
+from vepm.experiments.metrics import METRICS
 
 QUOTED = "quoted"
 """Method of rows that are the paper's word alone."""
@@ -103,6 +105,16 @@ class Experiment:
         return row.paper.get(column.name, Printed())
 
 
+def slug(name: str) -> str:
+    """A name fit for a folder.
+
+    Example:
+        >>> slug("VEPM (even partition)")
+        'vepm-even-partition'
+    """
+    return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-").lower()
+
+
 def check(experiment: Experiment) -> Experiment:
     """Refuse an experiment whose lines contradict each other or leave something open.
 
@@ -111,7 +123,7 @@ def check(experiment: Experiment) -> Experiment:
     """
     where = experiment.name
     for lines in (experiment.rows, experiment.columns):
-        names = [line.name for line in lines]
+        names = [slug(line.name) for line in lines]
         if not names or len(set(names)) != len(names):
             raise InputError(f"{where}: needs rows and columns, each of a name of its own")
     for row in experiment.rows:
@@ -140,3 +152,5 @@ def _check_square(where: str, experiment: Experiment, row: Line, column: Line) -
     chosen = experiment.choose(row, column)
     if chosen.dataset is None or chosen.method is None:
         raise InputError(f"{where}: nothing says which dataset or which method")
+    if chosen.metric not in (None, *METRICS):
+        raise InputError(f"{where}: no metric '{chosen.metric}'; there are {', '.join(METRICS)}")

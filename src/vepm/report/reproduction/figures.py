@@ -1,0 +1,165 @@
+"""The paper's figures, drawn from the arrays of finished runs."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from vepm.experiments import Results, Square, records
+from vepm.experiments.specification import slug
+from vepm.report.communities import bucket_order, interactions
+from vepm.report.figures import (
+    adjacency,
+    confusion_grid,
+    embedding_map,
+    save,
+    stack_communities,
+    tsne,
+)
+from vepm.report.figures.style import new_figure, styled
+from vepm.report.palette import class_colours, community_colours
+
+SUBGRAPH_NODES = 200
+QUICK_POINTS = 200
+POINTS = 1500
+
+Arrays = dict[str, NDArray[Any]]
+Drawn = dict[str, Figure]
+
+
+def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> list[Path]:
+    """Draw an experiment's figures beside its tables, as PNG and SVG.
+
+    Args:
+        results: the numbers.
+        squares: the squares behind them.
+        folder: where results lie.
+
+    Returns:
+        The paths written; none where the experiment is a table, or nothing was run.
+    """
+    name, kind = results.experiment.name, results.experiment.figure
+    if kind is None:
+        return []
+    drawn = _reduced_labels(results) if kind == "curves" else {}
+    if kind != "curves":
+        for square in squares:
+            found = records(square, folder)
+            if found:
+                arrays = {k: v.numpy() for k, v in found[0].arrays().items()}
+                place = slug(square.column.name)
+                drawn |= {
+                    f"{name}-{place}{k}": v for k, v in DRAWINGS[kind](arrays, results).items()
+                }
+    return [path for title, figure in drawn.items() for path in save(figure, folder / name, title)]
+
+
+def _whole_adjacency(arrays: Arrays, results: Results) -> Drawn:
+    return {"": _partitioned(arrays["edge_index"], arrays["edge_weight"], arrays)}
+
+
+def _subgraph(arrays: Arrays, results: Results) -> Drawn:
+    edges = arrays["edge_index"]
+    chosen = breadth_first(edges, len(arrays["z"]), SUBGRAPH_NODES)
+    place = np.full(len(arrays["z"]), -1)
+    place[chosen] = np.arange(len(chosen))
+    inside = (place[edges] >= 0).all(axis=0)
+    part = {**arrays, "z": arrays["z"][chosen]}
+    return {"": _partitioned(place[edges[:, inside]], arrays["edge_weight"][inside], part)}
+
+
+def breadth_first(edge_index: NDArray[np.int64], num_nodes: int, count: int) -> NDArray[np.int64]:
+    """The first nodes of a breadth-first search from the node of highest degree."""
+    source, target = edge_index
+    order = np.argsort(source, kind="stable")
+    neighbours = np.split(target[order], np.cumsum(np.bincount(source, minlength=num_nodes))[:-1])
+    reached = [int(np.bincount(source, minlength=num_nodes).argmax())]
+    seen = set(reached)
+    for node in reached:
+        if len(reached) >= count:
+            break
+        fresh = [int(n) for n in neighbours[node] if int(n) not in seen]
+        seen.update(fresh)
+        reached += fresh
+    return np.array(reached[:count])
+
+
+def _partitioned(edges: NDArray[np.int64], shares: NDArray[np.float64], arrays: Arrays) -> Figure:
+    """A and its parts, from the largest metacommunity to the smallest."""
+    links = interactions(arrays["z"], arrays["activation"], shares.shape[1])
+    order, bucket = bucket_order(links)
+    sizes = np.bincount(bucket, minlength=shares.shape[1])
+    largest_first = np.argsort(-sizes, kind="stable")
+    names = [f"A({k + 1}): {sizes[c]} nodes" for k, c in enumerate(largest_first)]
+    return adjacency(edges, shares[:, largest_first], order, bucket, names)
+
+
+def _embeddings(arrays: Arrays, results: Results) -> Drawn:
+    limit = QUICK_POINTS if results.quick else POINTS
+    affiliations, rows = tsne(arrays["pretrained_z"], limit=limit)
+    labels = arrays["y"][rows].astype(np.int64)
+    classes = int(arrays["y"].max()) + 1
+    stacked, community = stack_communities(arrays["community_embeddings"], limit=limit)
+    points, kept = tsne(stacked, limit=limit)
+    parts = int(community.max()) + 1
+    return {
+        "-affiliations": embedding_map(
+            affiliations, labels, [f"class {c + 1}" for c in range(classes)],
+            class_colours(classes), "Z after pretraining, by label",
+        ),
+        "-embeddings": embedding_map(
+            points, community[kept], [f"metacommunity {k + 1}" for k in range(parts)],
+            community_colours(parts), "Community embeddings after finetuning",
+        ),
+    }  # fmt: skip
+
+
+def _confusion(arrays: Arrays, results: Results) -> Drawn:
+    matrices = list(arrays["confusion"].astype(np.int64))
+    hits = [100 * np.trace(matrix) / matrix.sum() for matrix in matrices]
+    titles = [f"Community {k + 1}: {hit:.0f} %" for k, hit in enumerate(hits)]
+    names = [str(c + 1) for c in range(len(matrices[0]))]
+    return {"": confusion_grid(matrices, names, titles)}
+
+
+DRAWINGS: dict[str, Callable[[Arrays, Results], Drawn]] = {
+    "adjacency": _whole_adjacency,
+    "subgraph": _subgraph,
+    "tsne": _embeddings,
+    "confusion": _confusion,
+}
+
+
+@styled
+def _curves_figure(results: Results, datasets: list[str]) -> Figure:
+    figure = new_figure(4.8 * len(datasets), 3.6)
+    panels = figure.subplots(1, len(datasets), squeeze=False).ravel()
+    for axes, dataset in zip(panels, datasets, strict=True):
+        _draw_curves(axes, results, dataset)
+    return figure
+
+
+def _reduced_labels(results: Results) -> Drawn:
+    datasets = list(dict.fromkeys(v.dataset for v in results.values if v.main is not None))
+    return {results.experiment.name: _curves_figure(results, datasets)} if datasets else {}
+
+
+def _draw_curves(axes: Axes, results: Results, dataset: str) -> None:
+    rates = {column.name: column.choice.keep for column in results.experiment.columns}
+    rows = list(dict.fromkeys(v.row for v in results.values if v.dataset == dataset))
+    for row, colour in zip(rows, class_colours(len(rows)), strict=True):
+        values = [v for v in results.values if v.row == row and v.main is not None]
+        means = [v.metric.scale * v.main.mean for v in values if v.main]
+        errors = [v.metric.scale * v.main.standard_error for v in values if v.main]
+        places = [100 * (rates[v.column] or 0.0) for v in values]
+        label = row.removeprefix(f"{dataset}, ")
+        axes.errorbar(places, means, errors, color=colour, marker="o", markersize=3.5, label=label)
+    axes.set_title(dataset)
+    axes.set_xlabel("training labels kept (%)")
+    axes.set_ylabel("accuracy (%)")
+    axes.grid(axis="y")
+    axes.legend(loc="lower right")

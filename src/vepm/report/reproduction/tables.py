@@ -1,0 +1,141 @@
+"""Tables for terminals, Markdown, spreadsheets and LaTeX."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from vepm.experiments import Results, Value
+from vepm.files import write_csv, write_text
+from vepm.report.reproduction.words import footnotes, number, ours, spread, theirs
+
+CSV_HEADER = (
+    "experiment", "row", "column", "dataset", "method", "source", "rule", "mean", "std",
+    "standard_error", "n", "splits", "seeds", "unit", "paper", "paper_spread", "mark", "verdict",
+    "note", "quick",
+)  # fmt: skip
+
+
+def terminal_table(results: Results) -> Table:
+    """Rows and columns as in the paper; each square has ours, its spread and the paper's."""
+    stamp = "  [QUICK]" if results.quick else ""
+    table = Table("", *results.columns, title=f"{results.experiment.title}{stamp}", show_lines=True)
+    for row in results.rows:
+        table.add_row(row, *("\n".join(_lines(value)) for value in _across(results, row)))
+    return table
+
+
+def write_tables(results: Results, folder: Path) -> list[Path]:
+    """Write ``table.md``, ``table.csv`` and ``table.tex``; gives their paths."""
+    paths = [folder / f"table.{kind}" for kind in ("md", "csv", "tex")]
+    write_text(paths[0], markdown(results))
+    write_csv(paths[1], CSV_HEADER, _records(results))
+    write_text(paths[2], latex(results))
+    return paths
+
+
+def write_index(folder: Path, pages: Iterable[tuple[str, str]]) -> Path:
+    """Write ``index.md``: every experiment's page, by name and title."""
+    lines = [f"- [{title}]({name}/table.md)" for name, title in pages]
+    write_text(folder / "index.md", "\n".join(["# Results", "", *lines, ""]))
+    return folder / "index.md"
+
+
+def markdown(results: Results) -> str:
+    """The table, what to know about it, and every number by every rule."""
+    experiment = results.experiment
+    rows = [
+        [row, *("<br>".join(_lines(value)) for value in _across(results, row))]
+        for row in results.rows
+    ]
+    parts = [f"# {experiment.title}", experiment.description + "."]
+    parts.append(_markdown_table(["", *results.columns], rows))
+    parts.append("\n".join(f"- {line}" for line in footnotes(results)))
+    every = [[v.row, v.column, *_rule_cells(v)] for v in results.values if len(v.summaries) > 1]
+    if every:
+        rules = [summary.rule for value in results.values for summary in value.summaries]
+        parts += ["## By every rule", _markdown_table(["", "", *dict.fromkeys(rules)], every)]
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(results: Results) -> str:
+    """A booktabs table: a line of ours and a line of the paper's for every row."""
+    count = len(results.columns)
+    lines = [f"% {line}" for line in footnotes(results)]
+    lines += [rf"\begin{{tabular}}{{l{'c' * count}}}", r"\toprule"]
+    lines += [_latex_row("", results.columns), r"\midrule"]
+    for row in results.rows:
+        values = list(_across(results, row))
+        if all(value is None or value.quoted for value in values):
+            lines.append(_latex_row(f"{row} (quoted)", map(_paper, values)))
+            continue
+        lines.append(_latex_row(row, (ours(v) if v else "" for v in values)))
+        lines.append(_latex_row("", (f"paper: {_paper(v)}" if v else "" for v in values)))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _lines(value: Value | None) -> list[str]:
+    if value is None:
+        return []
+    if value.quoted:
+        said = theirs(value.printed)
+        return [said] if said == "-" else [said, "quoted"]
+    paper = [f"paper {theirs(value.printed)}"] if value.printed.value is not None else []
+    return [line for line in (ours(value), spread(value), *paper) if line]
+
+
+def _paper(value: Value | None) -> str:
+    return "" if value is None else theirs(value.printed)
+
+
+def _across(results: Results, row: str) -> Iterator[Value | None]:
+    return (results.at(row, column) for column in results.columns)
+
+
+def _rule_cells(value: Value) -> list[str]:
+    return [number(summary, value.metric) for summary in value.summaries]
+
+
+def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(
+        "| " + " | ".join(c.replace("|", r"\|") for c in line) + " |" for line in lines
+    )
+
+
+def _records(results: Results) -> Iterator[list[Any]]:
+    """One line per square and rule; quoted and missing squares have one without numbers."""
+    for value in results.values:
+        scale = value.metric.scale
+        known = [results.experiment.name, value.row, value.column, value.dataset, value.method]
+        paper = [value.printed.value, value.printed.spread]
+        for place, summary in enumerate(value.summaries):
+            marks = [value.mark, value.verdict] if place == 0 else ["", ""]
+            yield [
+                *known, "ours", summary.rule,
+                *(f"{scale * x:.6g}" for x in (summary.mean, summary.std, summary.standard_error)),
+                summary.n, value.splits, value.seeds, value.metric.unit, *paper, *marks,
+                value.reason, results.quick,
+            ]  # fmt: skip
+        if not value.summaries:
+            source = "quoted" if value.quoted else "missing"
+            nothing = [""] * 7
+            yield [
+                *known, source, *nothing, value.metric.unit, *paper, "", "", value.reason,
+                results.quick,
+            ]  # fmt: skip
+
+
+def _latex_row(first: str, cells: Iterable[str]) -> str:
+    return " & ".join(_escape(cell) for cell in (first, *cells)) + r" \\"
+
+
+def _escape(text: str) -> str:
+    text = re.sub(r"([&%$#_{}])", r"\\\1", text)
+    for plain, written in (
+        ("±", r"$\pm$"), ("▲", r"$\uparrow$"), ("▼", r"$\downarrow$"), ("^", r"\^{}"),
+    ):  # fmt: skip
+        text = text.replace(plain, written)
+    return text
