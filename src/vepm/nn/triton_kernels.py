@@ -72,13 +72,13 @@ def dot_rows(
     ends,
     rows,
     longest,
-    sharpness,
     HEADS: tl.constexpr,
     CHANNELS: tl.constexpr,
     TYPE: tl.constexpr,
     BLOCK_E: tl.constexpr,
     BLOCK_K: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    SOFTMAX: tl.constexpr,
 ):
     """``out[e, k] = near[row of e, k] . far[column of e, k]``, through a softmax if asked."""
     item = tl.program_id(0)
@@ -100,8 +100,8 @@ def dot_rows(
                 a = tl.load(near + row * WIDTH + h, mask=known, other=0).to(TYPE)
                 b = tl.load(far + place, mask=inside, other=0).to(TYPE)
                 dot += tl.sum(a[:, None, :] * b, axis=2)
-            if sharpness is not None:
-                rate = tl.where((k < HEADS)[:, None], dot * sharpness, float("-inf"))
+            if SOFTMAX:
+                rate = tl.where((k < HEADS)[:, None], dot, float("-inf"))
                 power = tl.exp(rate - tl.max(rate, axis=0)[None, :])
                 dot = power / tl.sum(power, axis=0)[None, :]
             edge = e if edge_of is None else tl.load(edge_of + e, mask=e < end, other=0)

@@ -86,13 +86,14 @@ class TritonPattern:
 
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
         """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
-        return self._dot(rows, columns, None)
+        return self._dot(rows, columns)
 
     def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
         """Softmax over k of ``sharpness * dot_ends(rows, columns)``, in the same pass."""
         if rows.size(1) > MOST_SHARES:
             return torch.softmax(sharpness * self.dot_ends(rows, columns), dim=1)
-        return self._dot(rows, columns, sharpness)
+        # A number given to a kernel arrives in single precision: the tensor takes it up instead.
+        return self._dot(rows if sharpness == 1 else rows * sharpness, columns, softmax=True)
 
     def _sum(self, out: Tensor, x: Tensor | None, weight: Tensor | None) -> Tensor:
         pointer = self.edges.pointer
@@ -113,14 +114,15 @@ class TritonPattern:
             return
         sizes = self._sizes(heads, channels, out)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"]) * triton.cdiv(channels, sizes["BLOCK_D"])
-        sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=self.warps)
+        with torch.cuda.device_of(out):
+            sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=self.warps)
 
-    def _dot(self, near: Tensor, far: Tensor, sharpness: float | None) -> Tensor:
+    def _dot(self, near: Tensor, far: Tensor, softmax: bool = False) -> Tensor:
         _, heads, channels = near.shape
         out = near.new_empty(self.edges.num_edges, heads)
         if out.numel() == 0:
             return out
-        sizes = self._sizes(heads, channels, out, whole=sharpness is not None)
+        sizes = self._sizes(heads, channels, out, whole=softmax)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"])
         pointer = self.edges.pointer
         inputs = (near, far, self.edges.columns, self.edges.order)
@@ -129,10 +131,11 @@ class TritonPattern:
         if self.pieces is not None:
             work.append((self.pieces.begins, self.pieces.ends, self.pieces.rows))
         for begins, ends, rows in work:
-            dot_rows[(begins.numel(), blocks)](
-                out, *inputs, begins, ends, rows, self.longest, sharpness, **sizes,
-                num_warps=self.warps,
-            )  # fmt: skip
+            with torch.cuda.device_of(out):
+                dot_rows[(begins.numel(), blocks)](
+                    out, *inputs, begins, ends, rows, self.longest, **sizes, SOFTMAX=softmax,
+                    num_warps=self.warps,
+                )  # fmt: skip
         return out
 
     def _sizes(self, heads: int, channels: int, out: Tensor, whole: bool = False) -> dict[str, Any]:
