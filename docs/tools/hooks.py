@@ -17,6 +17,7 @@ DOCS = HERE.parent
 sys.path.insert(0, str(HERE))
 
 import notebook  # noqa: E402
+import results  # noqa: E402
 import tables  # noqa: E402
 
 from vepm.report.figures.style import inline_svg  # noqa: E402
@@ -49,6 +50,8 @@ def _expand(found: re.Match[str]) -> str:
     if name == "notebook":
         return notebook.as_markdown(DOCS / argument)
     makers = {
+        "results": results.tables,
+        "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,
         "presets": tables.presets,
         "commands": lambda _: tables.commands(),

@@ -12,6 +12,7 @@ from typer.main import get_command
 from vepm.baselines import BASELINES, NodeBaseline
 from vepm.cli import app
 from vepm.data import datasets
+from vepm.experiments import catalogue
 from vepm.nn import VEPM
 from vepm.protocols import DESCRIPTIONS
 from vepm.training import PRESETS, Config
@@ -173,4 +174,11 @@ def rules_table() -> str:
     """The selection rules."""
     lines = [_row(["rule", "how the epoch was chosen"]), _row(["---"] * 2)]
     lines += [_row([f"`{name}`", words]) for name, words in DESCRIPTIONS.items()]
+    return "\n".join(lines)
+
+
+def experiments() -> str:
+    """The tables and figures of the paper that can be rerun."""
+    lines = [_row(["name", "what it shows"]), _row(["---"] * 2)]
+    lines += [_row([f"`{name}`", found.title]) for name, found in catalogue().items()]
     return "\n".join(lines)

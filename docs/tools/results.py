@@ -1,0 +1,19 @@
+"""Result files as one page."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NONE = "**No result files are committed yet.**"
+
+
+def tables(folder: str) -> str:
+    """Every ``NAME/table.md`` of a folder that `vepm reproduce` wrote, tables before figures."""
+    found = sorted((ROOT / folder).glob("*/table.md"), key=lambda path: _order(path.parent.name))
+    pages = [path.read_text(encoding="utf-8").strip() for path in found]
+    # A page has one title: what is a page over there is a section here.
+    return "\n\n".join(re.sub(r"^(#+) ", r"#\1 ", page, flags=re.M) for page in pages) or NONE
+
+
+def _order(name: str) -> tuple[bool, list[int], str]:
+    return not name.startswith("table"), [int(n) for n in re.findall(r"\d+", name)], name
