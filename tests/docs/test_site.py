@@ -1,0 +1,168 @@
+"""The built site: strict, whole, without dead links or requests to other hosts."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from docs.pages import DOCS, ROOT
+from vepm.training.config import FIELDS
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FIGURE = re.compile(r"<!-- figure: ([\w-]+) \|")
+
+builds = pytest.mark.skipif(
+    find_spec("mkdocstrings") is None, reason="needs the docs extra: pip install '.[docs]'"
+)
+
+
+class Page(HTMLParser):
+    """What a page links to, loads and can be linked at."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        for name in ("id", "name"):
+            if found.get(name):
+                self.anchors.add(str(found[name]))
+        if tag == "a" and found.get("href"):
+            self.links.append(str(found["href"]))
+        # A canonical link names the page, it does not load it.
+        loads = tag in ("script", "img", "source", "iframe") or (
+            tag == "link" and found.get("rel") in ("stylesheet", "icon", "preload")
+        )
+        target = found.get("src") or (found.get("href") if tag == "link" else None)
+        if loads and target and not target.startswith("data:"):
+            self.loads.append(target)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr, built.stderr
+    return folder
+
+
+@builds
+def test_every_internal_link_and_file_of_the_site_is_there(site: Path) -> None:
+    pages = {
+        path.resolve(): Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")
+    }
+    dead = [
+        f"{path.relative_to(site.resolve())}: {link}"
+        for path, page in pages.items()
+        if path.name != "404.html"
+        for link in [*page.links, *page.loads]
+        if not _alive(link, path, pages)
+    ]
+    assert len(pages) > 20
+    assert not dead
+
+
+def _alive(link: str, origin: Path, pages: dict[Path, Page]) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return True
+    target = (origin.parent / unquote(parts.path)).resolve() if parts.path else origin
+    if target.is_dir():
+        target /= "index.html"
+    if not target.exists():
+        return False
+    anchor = unquote(parts.fragment)
+    return not anchor or anchor.startswith("__") or anchor in pages[target].anchors
+
+
+@builds
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        loads = Page(path.read_text(encoding="utf-8")).loads
+        assert not [load for load in loads if urlsplit(load).netloc], path.name
+
+
+@builds
+def test_generated_parts_are_in_the_pages(site: Path) -> None:
+    settings = (site / "settings.html").read_text(encoding="utf-8")
+    for name in FIELDS:
+        assert f"<code>{name}</code>" in settings, name
+    works = (site / "how-it-works.html").read_text(encoding="utf-8")
+    assert works.count("<figure") == 5
+    assert works.count("<math") > 30
+    commands = (site / "command-line.html").read_text(encoding="utf-8")
+    assert "vepm communities" in commands
+    tour = (site / "tour.html").read_text(encoding="utf-8")
+    assert tour.count("data:image/png") == 3
+
+
+@builds
+def test_no_formula_or_role_is_left_raw(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert 'class="arithmatex"' not in text, path.name
+        assert ":math:" not in text, path.name
+        assert ".. math::" not in text, path.name
+        assert not re.search(r":(class|func|meth|data):`", text), path.name
+        assert not re.search(r"<m[io][^>]*>\\[A-Za-z]+</m[io]>", text), path.name
+
+
+def _links() -> Iterator[tuple[Path, str]]:
+    for path in sorted(DOCS.rglob("*.md")):
+        prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for link in LINK.findall(prose):
+            yield path, link
+
+
+def test_links_between_pages_point_at_files() -> None:
+    found = list(_links())
+    assert len(found) > 20
+    for path, link in found:
+        parts = urlsplit(link)
+        if not parts.scheme and parts.path:
+            assert (path.parent / parts.path).exists(), f"{path.relative_to(DOCS)}: {link}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    assert listed == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+
+
+def test_every_figure_is_drawn_shown_and_small() -> None:
+    script = (DOCS / "figures.py").read_text(encoding="utf-8")
+    drawn = {path.stem for path in (DOCS / "figures").glob("*.svg")}
+    shown = {
+        name for path in DOCS.rglob("*.md") for name in FIGURE.findall(path.read_text("utf-8"))
+    }
+    assert drawn == shown == set(re.findall(r'^    "(\w+)": \w+,$', script, re.M))
+    assert all(path.stat().st_size < 300_000 for path in (DOCS / "figures").glob("*.svg"))
+
+
+def test_notebook_is_small_and_has_outputs() -> None:
+    path = DOCS / "tour.ipynb"
+    assert path.stat().st_size < 300_000
+    cells = [c for c in json.loads(path.read_text("utf-8"))["cells"] if c["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in cells)
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [o for o in outputs if o["output_type"] == "error" or o.get("name") == "stderr"]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
