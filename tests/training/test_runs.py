@@ -1,0 +1,124 @@
+"""A run folder is consistent: its metrics are those of its outputs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from training.toys import SMALL, TASKS, predictions, roles, run, toy
+from vepm.nn import interactions
+from vepm.report import read_run
+from vepm.training import Config, load_model
+from vepm.training.fitting import NONE
+from vepm.training.metrics import accuracy, agreement, calibration_error
+from vepm.training.runs import HISTORY, LAST, RULE, peak_memory, write_run
+
+
+def parts(task: str) -> dict[str, Tensor]:
+    return dict(zip(("train", "val", "test"), roles(task), strict=True))
+
+
+def written(
+    folder: Path, task: str, split: dict[str, Tensor] | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Metrics and outputs of a short run, as its folder holds them."""
+    split = parts(task) if split is None else split
+    config = SMALL[task].replace(num_samples=3)
+    fitted = run(task, config, train_on=split["train"], validate_on=split["val"], seed=4)
+    metrics = write_run(folder, toy(task), fitted, split, {"note": "mine"})
+    if split["train"].numel():
+        outputs = load_file(folder / "outputs.safetensors")
+        assert torch.equal(outputs["probabilities"], predictions(fitted))
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    return metrics, load_file(folder / "outputs.safetensors")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_metrics_are_those_of_the_outputs(task: str, tmp_path: Path) -> None:
+    metrics, outputs = written(tmp_path, task)
+    assert torch.equal(outputs["prediction"], outputs["probabilities"].argmax(1))
+    for role, rows in parts(task).items():
+        assert outputs[f"{role}_mask"].nonzero().flatten().equal(rows)
+        assert metrics[f"num_{role}"] == rows.numel()
+    for role in ("val", "test"):
+        mask = outputs[f"{role}_mask"]
+        expected = accuracy(outputs["probabilities"][mask], outputs["y"][mask])
+        assert metrics[f"{role}_accuracy"] == expected
+    mask = outputs["test_mask"]
+    assert metrics["ece"] == calibration_error(outputs["probabilities"][mask], outputs["y"][mask])
+    assert (metrics["rule"], metrics["num_samples"]) == (RULE, 3)
+    assert (metrics["seed"], metrics["task"], metrics["note"]) == (4, task, "mine")
+
+
+def test_agreement_is_that_of_the_memberships(tmp_path: Path) -> None:
+    metrics, outputs = written(tmp_path, "node")
+    heads = SMALL["node"].model.num_metacommunities
+    hard = interactions(outputs["memberships"], outputs["activation"], heads).argmax(1)
+    assert metrics["nmi"] == agreement(hard, outputs["y"])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_outputs_describe_every_node_and_edge(task: str, tmp_path: Path) -> None:
+    _, outputs = written(tmp_path, task)
+    graphs = toy(task).graphs
+    nodes = sum(graph.num_nodes or 0 for graph in graphs)
+    edges = sum(graph.num_edges for graph in graphs)
+    model = SMALL[task].model
+    assert outputs["memberships"].shape == (nodes, model.num_communities)
+    assert outputs["edge_weight"].shape == (edges, model.num_metacommunities)
+    assert torch.allclose(outputs["edge_weight"].sum(1), torch.ones(edges), atol=1e-6)
+    assert torch.equal(outputs["features"], torch.cat([graph.x for graph in graphs]))
+    if task == "graph":
+        sizes = torch.bincount(outputs["batch"], minlength=len(graphs)).tolist()
+        assert sizes == [graph.num_nodes for graph in graphs]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_report_reads_what_is_written(task: str, tmp_path: Path) -> None:
+    metrics, _ = written(tmp_path, task)
+    found = read_run(tmp_path)
+    assert found.metrics == metrics
+    assert list(found.history) == list(HISTORY)
+    assert Config.from_toml((tmp_path / "config.toml").read_text()) == SMALL[task].replace(
+        num_samples=3
+    )
+    _, card = load_model(tmp_path / "model.safetensors")
+    assert (card.seed, card.class_names) == (4, toy(task).class_names)
+
+
+def test_without_validation_the_last_epoch_is_kept_and_said_so(tmp_path: Path) -> None:
+    metrics, _ = written(tmp_path, "node", parts("node") | {"val": NONE})
+    assert (metrics["rule"], metrics["val_accuracy"]) == (LAST, None)
+    assert metrics["best_epoch"] == SMALL["node"].training.epochs - 1
+
+
+def test_without_a_test_part_nothing_is_claimed(tmp_path: Path) -> None:
+    metrics, _ = written(tmp_path, "graph", parts("graph") | {"test": NONE})
+    assert metrics["test_accuracy"] is None
+    assert "ece" not in metrics
+
+
+def test_without_labels_nothing_is_predicted(tmp_path: Path) -> None:
+    nobody = {"train": NONE, "val": NONE, "test": NONE}
+    metrics, outputs = written(tmp_path, "node", nobody)
+    assert metrics["test_accuracy"] is None
+    assert "rule" not in metrics
+    assert not {"probabilities", "prediction", "embeddings", "community_embeddings"} & set(outputs)
+
+
+def test_large_features_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.training.runs.LARGEST_FEATURES", 10)
+    _, outputs = written(tmp_path, "node")
+    assert "features" not in outputs
+
+
+def test_peak_memory_only_grows() -> None:
+    before = peak_memory()["peak_memory_mib"]
+    held = torch.ones(2**25)
+    after = peak_memory()["peak_memory_mib"]
+    assert 20 < before <= after < 2**20
+    assert after >= held.numel() * 4 / 2**20
