@@ -1,0 +1,98 @@
+"""What is logged for TensorBoard is what happened."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.running import QUICK, succeed, vepm
+from vepm.errors import InputError
+from vepm.training.tracking import TensorBoardLog, both, check_log, logging_to
+
+from .toys import run as run_toy
+
+accumulator = pytest.importorskip(
+    "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+)
+
+
+def scalars(folder: Path) -> dict[str, dict[int, float]]:
+    """Every scalar in a folder of events, by tag and step."""
+    events = accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return {
+        tag: {event.step: event.value for event in events.Scalars(tag)}
+        for tag in events.Tags()["scalars"]
+    }
+
+
+def images(folder: Path) -> list[str]:
+    events = accumulator.EventAccumulator(str(folder))
+    events.Reload()
+    return sorted(events.Tags()["images"])
+
+
+def test_a_run_is_logged_with_every_term_and_figure(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    succeed("train", "KarateClub", *QUICK, "-o", run, "--log", "tensorboard")
+    history = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
+    for phase in ("pretrain", "finetune"):
+        rows = [row for row in history if row["phase"] == phase]
+        found = scalars(run / "tensorboard" / phase)
+        terms = {name for row in rows for name, cell in row.items() if cell}
+        assert set(found) == terms - {"phase", "epoch"}
+        for row in rows:
+            for name in found:
+                if row[name]:
+                    logged = found[name][int(row["epoch"])]
+                    assert logged == pytest.approx(float(row[name]), rel=1e-6)
+    figures = sorted(path.stem for path in (run / "figures").glob("*.png"))
+    assert figures
+    assert images(run / "tensorboard" / "figures") == figures
+
+
+def test_validation_terms_are_logged(tmp_path: Path) -> None:
+    with logging_to("tensorboard", tmp_path) as log:
+        run_toy("node", progress=log)
+    assert {"val_accuracy", "val_loss"} <= set(scalars(tmp_path / "tensorboard" / "finetune"))
+
+
+def test_resumed_run_replaces_the_epochs_it_repeats(tmp_path: Path) -> None:
+    for first, last, loss in ((0, 5, 1.0), (3, 8, 2.0)):
+        log = TensorBoardLog(tmp_path)
+        for epoch in range(first, last):
+            log("pretrain", epoch + 1, 8, {"phase": "pretrain", "epoch": epoch, "loss": loss})
+        log.close()
+    found = scalars(tmp_path / "pretrain")["loss"]
+    assert found == {epoch: 1.0 if epoch < 3 else 2.0 for epoch in range(8)}
+
+
+def test_listeners_are_told_in_turn() -> None:
+    told: list[tuple[str, int]] = []
+
+    def listener(name: str) -> Any:
+        return lambda phase, epoch, epochs, row: told.append((name, epoch))
+
+    one, two = listener("one"), listener("two")
+    pair = both(one, two)
+    assert pair is not None
+    pair("finetune", 3, 5, {})
+    assert told == [("one", 3), ("two", 3)]
+    assert both(one, None) is one
+    assert both(None, two) is two
+    assert both(None, None) is None
+
+
+def test_unknown_log_is_refused() -> None:
+    with pytest.raises(InputError, match="choose from tensorboard"):
+        check_log("paper")
+
+
+def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    outcome = vepm("train", "KarateClub", "--log", "tensorboard", "-o", tmp_path / "run")
+    assert outcome.code == 2
+    assert "pip install 'vepm[tensorboard]'" in outcome.err
+    assert not (tmp_path / "run").exists()
