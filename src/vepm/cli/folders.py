@@ -71,7 +71,8 @@ def _clear(folder: Path) -> None:
     """Remove what a run wrote, and nothing else."""
     for name in RUN_FILES:
         (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "figures", ignore_errors=True)
+    for name in ("figures", "tensorboard"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 @contextlib.contextmanager

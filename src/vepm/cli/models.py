@@ -39,6 +39,7 @@ from vepm.report import write_report
 from vepm.training import fit, load_model
 from vepm.training.fitting import NONE
 from vepm.training.runs import write_run
+from vepm.training.tracking import both, check_log, logging_to
 
 
 def train(
@@ -67,6 +68,13 @@ def train(
             rich_help_panel=RESULT_PANEL,
         ),
     ] = "",
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="tensorboard: every term and figure, for `tensorboard --logdir`.",
+            rich_help_panel=RESULT_PANEL,
+        ),
+    ] = None,
     as_json: AsJson = False,
     preset: Preset = "tuned",
     config: ConfigFile = None,
@@ -87,6 +95,7 @@ def train(
 
         vepm train my-graph/ --output runs/mine --baselines gcn,label-propagation
     """
+    check_log(log)
     data = open_data(dataset, data_dir)
     require_labels(data)
     parts = roles(data)
@@ -95,7 +104,7 @@ def train(
     methods = [chosen_baseline(name, data, device) for name in listed(baselines)]
     peer_runs = {m.name: partial(m, data, own_split(data, parts), seed) for m in methods}
     folder = output or Path("runs") / f"{data.name}-{seed}"
-    with run_folder(folder, overwrite) as checkpoint:
+    with run_folder(folder, overwrite) as checkpoint, logging_to(log, folder) as board:
         with console.epoch_bar() as progress:
             fitted = fit(
                 data,
@@ -104,7 +113,7 @@ def train(
                 validate_on=parts["val"],
                 seed=seed,
                 device=device,
-                progress=progress,
+                progress=both(progress, board),
                 checkpoint=checkpoint,
             )
         peers = {name: {"test_accuracy": run().test_accuracy} for name, run in peer_runs.items()}
@@ -112,6 +121,8 @@ def train(
         metrics = write_run(folder, data, fitted, parts, extra)
         checkpoint.unlink(missing_ok=True)
         page = write_report(folder)
+        if board is not None:
+            board.add_figures(folder / "figures")
     if as_json:
         console.print_json(metrics)
     else:
