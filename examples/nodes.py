@@ -10,7 +10,7 @@ from vepm.data import planted_graph
 
 # A graph drawn from the model, so its communities are known; a PyG Data, a NetworkX graph or
 # (X, A, y) would do as well.
-data = planted_graph(600, 4, overlap=0.2, seed=0)
+data = planted_graph(400, 4, overlap=0.2, seed=0)
 
 model = NodeClassifier(num_communities=4, num_metacommunities=4, random_state=0).fit(data)
 print(f"test accuracy: {model.score(data):.3f}")

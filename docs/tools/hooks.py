@@ -53,7 +53,7 @@ def _expand(found: re.Match[str]) -> str:
         "results": results.tables,
         "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,
-        "presets": tables.presets,
+        "presets": lambda _: tables.presets(),
         "commands": lambda _: tables.commands(),
         "datasets": lambda _: tables.datasets_table(),
         "baselines": lambda _: tables.baselines_table(),
@@ -72,6 +72,8 @@ def _formula(found: re.Match[str]) -> str:
     display = "block" if found["tag"] == "div" else "inline"
     tex = html.unescape(found["tex"]).strip()
     formula = VARIANT.sub(_letter, latex2mathml.converter.convert(tex, display=display))
+    # The converter takes TeX's relation for the character on the keyboard.
+    formula = formula.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
     return f'<div class="formula">{formula}</div>' if display == "block" else formula
 
 

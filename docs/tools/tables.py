@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -69,11 +70,18 @@ def _field_docstrings(section: type) -> dict[str, str]:
 
 def settings(section: str) -> str:
     """Every field of a section: its default, the presets side by side, and its meaning."""
+    return _by_task(lambda task: _settings_table(section, task))
+
+
+def presets() -> str:
+    """Only what the presets disagree about."""
+    return _by_task(_differences)
+
+
+def _by_task(table: Callable[[str], list[str]]) -> str:
     parts = []
     for task, title in (("node", "Nodes"), ("graph", "Graphs")):
-        lines = [f'=== "{title}"', ""]
-        lines += [f"    {line}" for line in _settings_table(section, task)]
-        parts += [*lines, ""]
+        parts += [f'=== "{title}"', "", *(f"    {line}" for line in table(task)), ""]
     return "\n".join(parts)
 
 
@@ -90,8 +98,7 @@ def _settings_table(section: str, task: str) -> list[str]:
     return lines
 
 
-def presets(task: str) -> str:
-    """Only what the presets disagree about, for one task."""
+def _differences(task: str) -> list[str]:
     configs = [by_task[task] for by_task in PRESETS.values()]
     lines = [_row(["setting", *PRESETS]), _row(["---"] * (1 + len(PRESETS)))]
     for section in SECTIONS:
@@ -100,7 +107,7 @@ def presets(task: str) -> str:
             values = [getattr(part, field.name) for part in parts]
             if len(set(values)) > 1:
                 lines.append(_row([f"`{field.name}`", *map(_show, values)]))
-    return "\n".join(lines)
+    return lines
 
 
 def _show(value: Any) -> str:
@@ -116,9 +123,10 @@ def commands() -> str:
     group: Any = get_command(app)
     parts = []
     for name, command in group.commands.items():
-        usage = " ".join(["vepm", name, *(_usage(p) for p in command.params)])
+        arguments = [_usage(parameter) for parameter in command.params]
+        usage = " ".join(["vepm", name, *filter(None, arguments), "[OPTIONS]"])
         text, _, examples = inspect.cleandoc(command.help or "").partition("\nExample")
-        parts += [f"## vepm {name}", "", text.strip(), "", f"```text\n{usage.strip()}\n```", ""]
+        parts += [f"## vepm {name}", "", text.strip(), "", f"```text\n{usage}\n```", ""]
         shown = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
         if shown:
             parts += ["```bash", *shown, "```", ""]
@@ -140,7 +148,8 @@ def _option(parameter: Any) -> str:
     name = (parameter.metavar or parameter.name.upper()) if is_argument else None
     names = name or ", ".join(f"`{option}`" for option in reversed(parameter.opts))
     default = parameter.default
-    empty = default in (None, "", False, ()) or callable(default) or parameter.required
+    empty = any(default is none for none in (None, False)) or default in ("", ())
+    empty = empty or callable(default) or parameter.required
     return _row([names, "" if empty else f"`{default}`", _plain(parameter.help or "")])
 
 
