@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from vepm import __version__, console
+from vepm.cli.bench import bench
 from vepm.cli.measures import evaluate, list_datasets, report
 from vepm.cli.models import communities, predict, train
 from vepm.cli.reproduce import reproduce
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune,
     "reproduce": reproduce,
     "report": report,
+    "bench": bench,
     "datasets": list_datasets,
 }
 for _name, _command in COMMANDS.items():

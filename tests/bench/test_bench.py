@@ -1,0 +1,134 @@
+"""The benchmark itself: what it measures, writes and refuses."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from vepm.bench.figure import draw_scaling
+from vepm.bench.measure import PeakMemory, copy_bandwidth, time_call
+from vepm.bench.runner import Plan, generate, graphs, ratios, run, slopes
+from vepm.bench.steps import METHODS
+from vepm.bench.table import as_table
+from vepm.cli import app
+from vepm.errors import InputError
+
+
+def row(edges: int, method: str, seconds: float, peak: int = 100) -> dict[str, Any]:
+    place = {"graph": f"generated-{edges}", "edges": edges, "step": "joint", "method": method}
+    return {**place, "median": seconds, "best": seconds, "peak_bytes": peak}
+
+
+def test_time_is_the_median_of_the_repeats_that_fit_the_budget() -> None:
+    calls: list[int] = []
+    assert time_call(lambda: calls.append(1), repeats=5, warmup=2).repeats == 5
+    assert len(calls) == 7
+    assert time_call(lambda: calls.append(1), repeats=5, warmup=0, budget=0).repeats == 1
+
+
+def test_peak_memory_sees_what_was_freed_again() -> None:
+    peak = PeakMemory()
+    held = torch.ones(2**24)
+    del held
+    assert peak.read() > 2**25
+
+
+def test_copies_have_a_bandwidth() -> None:
+    assert copy_bandwidth("cpu", 2**20) > 1e6
+
+
+def test_generated_graphs_have_the_size_asked_for() -> None:
+    graph = generate(1000, 20_000)
+    assert graph.num_nodes == 1000
+    assert graph.num_edges == pytest.approx(20_000, rel=0.2)
+    assert not graph.is_directed()
+    assert graph.train_mask.any()
+
+
+def test_benchmarks_that_are_not_here_are_left_out(tmp_path: Path) -> None:
+    plan = Plan(edges=(2000,), datasets=("Cora",), data_dir=tmp_path)
+    assert [name for name, _ in graphs(plan)] == ["generated-2000"]
+
+
+def test_ratios_and_slopes() -> None:
+    rows = [row(10, "ours", 1.0, 50), row(10, "gat", 2.0, 100), row(1000, "ours", 10.0)]
+    (ratio,) = ratios(rows)
+    assert (ratio["time"], ratio["memory"], ratio["against"]) == (0.5, 0.5, "gat")
+    assert slopes(rows) == {"joint": pytest.approx(0.5)}
+    rows[1] = {key: rows[1][key] for key in ("graph", "edges", "step", "method")}
+    rows[1]["error"] = "out of memory"
+    assert ratios(rows) == []
+
+
+def test_a_case_has_a_process_and_a_peak_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.bench.runner.METHODS", {"predict": ("ours",)})
+    (found,) = run(Plan(datasets=(), edges=(2000,), repeats=1, threads=1))["rows"]
+    assert (found["step"], found["method"], found["repeats"]) == ("predict", "ours", 1)
+    assert found["median"] > 0
+    assert found["peak_bytes"] > 0
+
+
+def test_the_literal_construction_is_left_out_where_it_cannot_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vepm.bench.runner.MOST_LITERAL_NODES", 99)
+    report = run(Plan(datasets=(), edges=(2000,), repeats=1, isolate=False))
+    assert {r["method"] for r in report["rows"]} == {"ours", "gat"}
+
+
+def test_a_failed_case_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("vepm.bench.runner.sys.executable", "false")
+    report = run(Plan(datasets=(), edges=(2000,), repeats=1))
+    assert {r["error"] for r in report["rows"]} == {"exit code 1"}
+    assert as_table(report).row_count == len(report["rows"])
+    draw_scaling(report, tmp_path / "empty.png")
+    assert (tmp_path / "empty.png").stat().st_size > 0
+
+
+def test_the_command_writes_json_and_a_figure(tmp_path: Path) -> None:
+    command = ["bench", "--quick", "--threads", "1", "--repeats", "1", "--output", str(tmp_path)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "GAT" in result.output or "gat" in result.output
+    report = json.loads((tmp_path / "bench.json").read_text())
+    assert {r["method"] for r in report["rows"]} == {"ours", "literal", "gat"}
+    assert report["settings"]["repeats"] == 1
+    assert report["settings"]["threads"] == 1
+    assert set(report["slopes"]) == set(METHODS)
+    assert report["copy_bandwidth"] > 0
+    assert (tmp_path / "scaling.png").stat().st_size > 1000
+
+
+def test_options_reach_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    def note(plan: Plan, progress: object) -> dict[str, Any]:
+        plans.append(plan)
+        rows = [row(2000, "ours", 1.0)]
+        return {
+            "machine": {"device": "a"},
+            "copy_bandwidth": 1,
+            "rows": rows,
+            "ratios": [],
+            "slopes": {},
+        }
+
+    monkeypatch.setattr(sys.modules["vepm.cli.bench"], "run", note)
+    command = ["bench", "--sizes", "2000,1e4", "--repeats", "7", "--device", "cpu", "--json"]
+    result = CliRunner().invoke(app, [*command, "--output", str(tmp_path)])
+    assert json.loads(result.output)["rows"][0]["edges"] == 2000
+    (plan,) = plans
+    assert (plan.edges, plan.repeats, plan.device) == ((2000, 10_000), 7, "cpu")
+    assert plan.isolate
+    assert tuple(plan.datasets) == ("Cora", "PubMed")
+
+
+@pytest.mark.parametrize("sizes", ["many", "10", "5000,,"])
+def test_sizes_that_are_none_are_refused(sizes: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "--sizes", sizes])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith("sizes")
