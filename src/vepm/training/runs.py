@@ -53,7 +53,7 @@ def describe_machine() -> dict[str, Any]:
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
-        **{name: importlib.metadata.version(name) for name in packages},
+        **{name: _version(name) for name in packages},
     }
 
 
@@ -71,6 +71,14 @@ def peak_memory() -> dict[str, float]:
         "peak_memory_mib": held,
         "peak_gpu_memory_mib": torch.cuda.max_memory_allocated() / 2**20,
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        # Run from a source tree that is not installed.
+        return None
 
 
 def write_run(
