@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -32,7 +31,7 @@ from vepm.experiments.runner import Progress as CellProgress
 from vepm.report.reproduction import (
     draw_figures,
     footnotes,
-    terminal_table,
+    terminal_tables,
     write_index,
     write_tables,
 )
@@ -137,9 +136,8 @@ def _show(
         paths = write_tables(results, folder / experiment.name)
         paths += draw_figures(results, whole, folder)
         shown = gather(experiment, part, folder, ended, quick)
-        table = terminal_table(shown)
-        width = Measurement.get(console.out, console.out.options.update(width=1000), table).maximum
-        console.out.print(table, width=max(width, console.out.width), crop=False, highlight=False)
+        for table in terminal_tables(shown, console.out.width):
+            console.out.print(table, highlight=False)
         for line in footnotes(shown):
             console.print_line(line)
         console.print_line("files: " + " ".join(str(path) for path in paths) + "\n")

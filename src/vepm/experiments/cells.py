@@ -114,7 +114,7 @@ def _identity(cell: Cell) -> dict[str, Any]:
 
 
 def _write(path: Path, body: dict[str, Any]) -> None:
-    write_text(path, json.dumps(body | {"checksum": _checksum(body)}, indent=1) + "\n")
+    write_text(path, json.dumps(body | {"checksum": _checksum(body)}) + "\n")
 
 
 def _checksum(body: dict[str, Any]) -> str:

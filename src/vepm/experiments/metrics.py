@@ -22,7 +22,8 @@ class Metric:
     def text(self, value: float) -> str:
         """The value as it is written."""
         written = f"{self.scale * value:.{self.decimals}f}"
-        return written.removesuffix(".0") if self.exact else written
+        whole = self.exact and abs(self.scale * value) >= 100
+        return written.removesuffix(".0") if whole else written
 
 
 _COUNT = Metric(decimals=1, exact=True)

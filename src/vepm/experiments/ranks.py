@@ -1,12 +1,19 @@
 """Sharing work between the processes of torchrun."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
+LONGEST_MEETING = timedelta(minutes=5)
 LONGEST_WAIT = timedelta(days=30)
+"""The first to finish waits for the last."""
+
+T = TypeVar("T")
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -22,10 +29,25 @@ def own_device(device: str) -> str:
     return device
 
 
-def wait_for_others() -> None:
-    """Return when every process of torchrun has come here."""
+@contextlib.contextmanager
+def all_ranks() -> Iterator[None]:
+    """Meet the other processes of torchrun, if there are any, and part from them at the end."""
     if rank_and_world()[1] == 1:
+        yield
         return
-    dist.init_process_group("gloo", timeout=LONGEST_WAIT)
-    dist.barrier()
-    dist.destroy_process_group()
+    dist.init_process_group("gloo", timeout=LONGEST_MEETING)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def from_all_ranks(own: T) -> list[T]:
+    """What each process has to say, when the last has come here."""
+    world = rank_and_world()[1]
+    if world == 1:
+        return [own]
+    dist.monitored_barrier(timeout=LONGEST_WAIT)
+    said: list[T | None] = [None] * world
+    dist.all_gather_object(said, own)
+    return [one for one in said if one is not None]

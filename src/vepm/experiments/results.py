@@ -13,7 +13,8 @@ from vepm.experiments.metrics import METRICS, Metric
 from vepm.experiments.plan import Square
 from vepm.experiments.runner import Ended
 from vepm.experiments.specification import Experiment, Printed
-from vepm.experiments.tasks import protocol_of
+from vepm.experiments.studies import WHOLE
+from vepm.experiments.tasks import protocol_of, task_of
 from vepm.protocols import Summary, summarise
 
 RULES: dict[str, tuple[str, ...]] = {
@@ -47,7 +48,8 @@ class Value:
         seeds: number of seeds behind the number.
         splits: number of splits or folds behind it.
         yes: values that bear out a YES of the paper.
-        pretraining: whether pretraining saw all graphs or the training ones; empty without it.
+        pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
+            there was none, or but one graph.
     """
 
     row: str
@@ -72,8 +74,13 @@ class Value:
 
     @property
     def mark(self) -> str:
-        """▲ or ▼ where ours lies above or below the paper's by more than our standard error."""
+        """▲ or ▼ where ours lies above or below the paper's by more than our standard error.
+
+        Where the paper says YES or NO, ≠ if our number says otherwise.
+        """
         ours, theirs = self.main, self.printed.value
+        if self.verdict:
+            return "" if self.verdict == theirs else "≠"
         if ours is None or not isinstance(theirs, float):
             return ""
         if ours.n < 2 and not self.metric.exact:
@@ -87,7 +94,7 @@ class Value:
     @property
     def verdict(self) -> str:
         """YES or NO where the paper says one of them, by our numbers."""
-        if self.main is None or self.yes is None or math.isnan(self.main.mean):
+        if self.main is None or self.yes is None or self.printed.value not in ("YES", "NO"):
             return ""
         return "YES" if self.yes[0] <= self.main.mean <= self.yes[1] else "NO"
 
@@ -157,12 +164,14 @@ def _value(experiment: Experiment, square: Square, folder: Path, ended: Ended) -
         seeds=len({task["seed"] for task in tasks}),
         splits=len({task["split"] for task in tasks}),
         yes=square.row.yes,
-        pretraining=_pretraining(tasks[0]["settings"]) if tasks else "",
+        pretraining=_pretraining(tasks[0]) if tasks else "",
     )
 
 
-def _pretraining(settings: dict[str, Any]) -> str:
-    training = settings.get("training", {})
+def _pretraining(task: dict[str, Any]) -> str:
+    training = task["settings"].get("training", {})
+    if task["method"] in WHOLE or task_of(task["dataset"]) == "node":
+        return ""
     return "" if training.get("scheme") == "scratch" else training.get("pretraining", "")
 
 

@@ -14,7 +14,7 @@ from vepm.data import datasets
 from vepm.errors import InputError
 from vepm.experiments.cells import copy_cell, read_cell, write_cell
 from vepm.experiments.plan import Cell, Square
-from vepm.experiments.ranks import own_device, rank_and_world, wait_for_others
+from vepm.experiments.ranks import all_ranks, from_all_ranks, own_device, rank_and_world
 from vepm.experiments.tasks import open_dataset, perform
 
 Progress = Callable[[int, int, str], None]
@@ -76,16 +76,23 @@ def run(
         for cell in square.cells:
             shelf.setdefault(cell.task.fingerprint, []).append(cell)
     rank, world = rank_and_world()
-    mine = [group for place, group in enumerate(groups) if place % world == rank]
     todo = []
-    for group in mine:
-        rest = _reuse(group, shelf.get(group[0].task.fingerprint, []), options.folder)
-        ended.found += len(group) - len(rest)
-        if rest:
-            todo.append(rest)
-    _compute(todo, options, ended, progress)
-    wait_for_others()
-    return ended
+    with all_ranks():
+        for group in groups[rank::world]:
+            rest = _reuse(group, shelf.get(group[0].task.fingerprint, []), options.folder)
+            ended.found += len(group) - len(rest)
+            if rest:
+                todo.append(rest)
+        _compute(todo, options, ended, progress)
+        return _together(from_all_ranks(ended))
+
+
+def _together(parts: list[Ended]) -> Ended:
+    whole = Ended(sum(part.ran for part in parts), sum(part.found for part in parts))
+    for part in parts:
+        whole.missing |= part.missing
+        whole.failed |= part.failed
+    return whole
 
 
 def missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, str]:

@@ -22,7 +22,12 @@ from vepm.training import Config, preset
 
 PRESET = "tuned"
 QUICK_GRAPHS = 40
-QUICK_VEPM: dict[str, Any] = {"epochs": 2, "pretrain_epochs": 3, "passes": 1}
+QUICK_VEPM: dict[str, Any] = {
+    "epochs": 2,
+    "pretrain_epochs": 3,
+    "encoder_interval": 1,
+    "passes": 1,
+}
 QUICK_EPOCHS = 2
 
 

@@ -1,7 +1,7 @@
 """Tables and figures of the paper from finished runs, ours beside the paper's."""
 
 from vepm.report.reproduction.figures import draw_figures
-from vepm.report.reproduction.tables import terminal_table, write_index, write_tables
+from vepm.report.reproduction.tables import terminal_tables, write_index, write_tables
 from vepm.report.reproduction.words import footnotes
 
-__all__ = ["draw_figures", "footnotes", "terminal_table", "write_index", "write_tables"]
+__all__ = ["draw_figures", "footnotes", "terminal_tables", "write_index", "write_tables"]

@@ -21,7 +21,7 @@ from vepm.report.figures import (
     tsne,
 )
 from vepm.report.figures.style import new_figure, styled
-from vepm.report.palette import class_colours, community_colours
+from vepm.report.palette import WARNING, class_colours, community_colours
 
 SUBGRAPH_NODES = 200
 QUICK_POINTS = 200
@@ -46,16 +46,18 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     if kind is None:
         return []
     drawn = _reduced_labels(results) if kind == "curves" else {}
-    if kind != "curves":
-        for square in squares:
-            found = records(square, folder)
-            if found:
-                arrays = {k: v.numpy() for k, v in found[0].arrays().items()}
-                place = slug(square.column.name)
-                drawn |= {
-                    f"{name}-{place}{k}": v for k, v in DRAWINGS[kind](arrays, results).items()
-                }
-    return [path for title, figure in drawn.items() for path in save(figure, folder / name, title)]
+    for square in squares if kind != "curves" else ():
+        found = records(square, folder)
+        if found:
+            arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
+            start = f"{name}-{slug(square.column.name)}"
+            drawn |= {start + end: fig for end, fig in DRAWINGS[kind](arrays, results).items()}
+    paths: list[Path] = []
+    for title, figure in drawn.items():
+        if results.quick:
+            figure.text(0.99, 0.01, "QUICK", ha="right", color=WARNING, fontsize=8)
+        paths += save(figure, folder / name, title)
+    return paths
 
 
 def _whole_adjacency(arrays: Arrays, results: Results) -> Drawn:
@@ -72,20 +74,33 @@ def _subgraph(arrays: Arrays, results: Results) -> Drawn:
     return {"": _partitioned(place[edges[:, inside]], arrays["edge_weight"][inside], part)}
 
 
-def breadth_first(edge_index: NDArray[np.int64], num_nodes: int, count: int) -> NDArray[np.int64]:
-    """The first nodes of a breadth-first search from the node of highest degree."""
+def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> NDArray[np.int64]:
+    """The first nodes of a breadth-first search from the first node that reaches so many.
+
+    Where no node reaches that many, it is the search that comes furthest.
+    """
     source, target = edge_index
     order = np.argsort(source, kind="stable")
-    neighbours = np.split(target[order], np.cumsum(np.bincount(source, minlength=num_nodes))[:-1])
-    reached = [int(np.bincount(source, minlength=num_nodes).argmax())]
-    seen = set(reached)
-    for node in reached:
-        if len(reached) >= count:
+    ends = np.cumsum(np.bincount(source, minlength=num_nodes))
+    neighbours = [part.tolist() for part in np.split(target[order], ends[:-1])]
+    furthest: list[int] = []
+    for start in range(num_nodes):
+        reached = _reach(neighbours, start, count)
+        furthest = max(furthest, reached, key=len)
+        if len(furthest) == count:
             break
-        fresh = [int(n) for n in neighbours[node] if int(n) not in seen]
+    return np.array(furthest)
+
+
+def _reach(neighbours: list[list[int]], start: int, count: int) -> list[int]:
+    reached, seen = [start], {start}
+    for node in reached:
+        fresh = [other for other in neighbours[node] if other not in seen]
         seen.update(fresh)
         reached += fresh
-    return np.array(reached[:count])
+        if len(reached) >= count:
+            break
+    return reached[:count]
 
 
 def _partitioned(edges: NDArray[np.int64], shares: NDArray[np.float64], arrays: Arrays) -> Figure:

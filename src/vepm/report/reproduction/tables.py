@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from vepm.experiments import Results, Value
 from vepm.files import write_csv, write_text
-from vepm.report.reproduction.words import footnotes, number, ours, spread, theirs
+from vepm.report.reproduction.words import footnotes, heading, number, ours, spread, theirs
 
+FRAME = 3
+"""Characters that the frame of a table takes for every column."""
 CSV_HEADER = (
     "experiment", "row", "column", "dataset", "method", "source", "rule", "mean", "std",
     "standard_error", "n", "splits", "seeds", "unit", "paper", "paper_spread", "mark", "verdict",
@@ -18,13 +21,38 @@ CSV_HEADER = (
 )  # fmt: skip
 
 
-def terminal_table(results: Results) -> Table:
-    """Rows and columns as in the paper; each square has ours, its spread and the paper's."""
-    stamp = "  [QUICK]" if results.quick else ""
-    table = Table("", *results.columns, title=f"{results.experiment.title}{stamp}", show_lines=True)
+def terminal_tables(results: Results, width: int) -> list[Table]:
+    """Rows and columns as in the paper; each square has ours, its spread and the paper's.
+
+    Args:
+        results: the numbers.
+        width: characters in a line; columns that do not fit go to a further table.
+    """
+    first = max(map(len, results.rows), default=0) + FRAME
+    tables: list[Table] = []
+    shown: list[str] = []
+    for column in results.columns:
+        widths = [_width(results, name) for name in (*shown, column)]
+        if shown and first + sum(widths) > width:
+            tables.append(_terminal_table(results, shown))
+            shown = []
+        shown.append(column)
+    return [*tables, _terminal_table(results, shown)]
+
+
+def _terminal_table(results: Results, columns: list[str]) -> Table:
+    table = Table(title=heading(results), show_lines=True, title_justify="left")
+    for name in ("", *columns):
+        table.add_column(escape(name))
     for row in results.rows:
-        table.add_row(row, *("\n".join(_lines(value)) for value in _across(results, row)))
+        values = [results.at(row, column) for column in columns]
+        table.add_row(escape(row), *(escape("\n".join(_lines(value))) for value in values))
     return table
+
+
+def _width(results: Results, column: str) -> int:
+    texts = [line for row in results.rows for line in _lines(results.at(row, column))]
+    return max(map(len, (column, *texts))) + FRAME
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:
@@ -50,7 +78,7 @@ def markdown(results: Results) -> str:
         [row, *("<br>".join(_lines(value)) for value in _across(results, row))]
         for row in results.rows
     ]
-    parts = [f"# {experiment.title}", experiment.description + "."]
+    parts = [f"# {heading(results)}", experiment.description + "."]
     parts.append(_markdown_table(["", *results.columns], rows))
     parts.append("\n".join(f"- {line}" for line in footnotes(results)))
     every = [[v.row, v.column, *_rule_cells(v)] for v in results.values if len(v.summaries) > 1]
@@ -135,7 +163,7 @@ def _latex_row(first: str, cells: Iterable[str]) -> str:
 def _escape(text: str) -> str:
     text = re.sub(r"([&%$#_{}])", r"\\\1", text)
     for plain, written in (
-        ("±", r"$\pm$"), ("▲", r"$\uparrow$"), ("▼", r"$\downarrow$"), ("^", r"\^{}"),
+        ("±", r"$\pm$"), ("▲", r"$\uparrow$"), ("▼", r"$\downarrow$"), ("≠", r"$\neq$"),
     ):  # fmt: skip
         text = text.replace(plain, written)
     return text

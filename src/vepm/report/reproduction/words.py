@@ -13,6 +13,11 @@ MARKS = "▲ ▼: above or below the paper's by more than our standard error."
 SPREAD = "±: standard error of the mean (paper: as printed); sd: standard deviation; n: runs."
 
 
+def heading(results: Results) -> str:
+    """The title, stamped where the numbers mean nothing."""
+    return results.experiment.title + (" [QUICK]" if results.quick else "")
+
+
 def ours(value: Value) -> str:
     """Our mean, its standard error and the mark, or why there is none."""
     main = value.main
@@ -34,18 +39,17 @@ def number(summary: Summary, metric: Metric) -> str:
 def spread(value: Value) -> str:
     """Standard deviation and number of runs."""
     main = value.main
-    if main is None:
+    if main is None or value.metric.exact:
         return ""
     return f"n {main.n}" if main.n < 2 else f"sd {value.metric.text(main.std)}, n {main.n}"
 
 
 def theirs(printed: Printed) -> str:
     """The paper's number as it prints it."""
-    if printed.value is None:
-        return "-"
-    if isinstance(printed.value, str):
-        return printed.value
-    return f"{printed.value:g}" + ("" if printed.spread is None else f" ± {printed.spread:g}")
+    if not isinstance(printed.value, float):
+        return printed.value or "-"
+    written = str(printed.value).removesuffix(".0") if printed.value >= 100 else str(printed.value)
+    return written if printed.spread is None else f"{written} ± {printed.spread}"
 
 
 def footnotes(results: Results) -> list[str]:
@@ -54,11 +58,13 @@ def footnotes(results: Results) -> list[str]:
     measured = [value for value in results.values if value.main is not None]
     for rule, description in _rules(measured).items():
         lines.append(f"Rule {rule}: {description}.")
-    lines += _runs(measured)
-    if measured:
+    lines += _runs([value for value in measured if not value.metric.exact])
+    if any(not value.metric.exact for value in measured):
         lines.append(SPREAD)
     if any(isinstance(value.printed.value, float) for value in measured):
         lines.append(MARKS)
+    if any(value.verdict for value in measured):
+        lines.append("≠: our number does not bear out the paper's YES or NO.")
     if any(value.quoted for value in results.values):
         lines.append("quoted: the paper's word; not rerun here.")
     for kind in dict.fromkeys(value.pretraining for value in measured if value.pretraining):

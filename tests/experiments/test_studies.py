@@ -1,0 +1,119 @@
+"""Studies: what they measure on graphs whose answer is known."""
+
+import networkx as nx
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from vepm.data import as_dataset, planted_graph
+from vepm.experiments.blockmodels import degree_corrected_blocks, mixed_memberships
+from vepm.experiments.characteristics import density_ratio, size_imbalance
+from vepm.experiments.partitions import equal_parts, spectral_parts
+from vepm.experiments.setting import Setting
+from vepm.experiments.studies import STUDIES
+from vepm.protocols import public_split
+from vepm.training import preset
+from vepm.training.metrics import agreement
+
+PARTS = 4
+
+
+@pytest.fixture(scope="module")
+def caves() -> Data:
+    """Four dense groups of 12 with one edge from each to the next."""
+    network = nx.connected_caveman_graph(PARTS, 12)
+    network.add_nodes_from((n, {"x": [1.0]}) for n in network)
+    return as_dataset(network, task="node").graphs[0]
+
+
+TRUTH = torch.arange(PARTS).repeat_interleave(12)
+
+
+def test_every_method_finds_the_caves(caves: Data) -> None:
+    for blocks in (
+        equal_parts(caves, PARTS, seed=0),
+        spectral_parts(caves, PARTS, seed=0),
+        degree_corrected_blocks(caves, PARTS, seed=0),
+    ):
+        assert agreement(blocks, TRUTH) > 0.95
+    found = [agreement(mixed_memberships(caves, PARTS, seed).argmax(1), TRUTH) for seed in range(3)]
+    assert max(found) > 0.9
+
+
+def test_bisection_gives_equal_parts(caves: Data) -> None:
+    assert equal_parts(caves, PARTS, seed=3).bincount().tolist() == [12] * PARTS
+
+
+def test_mixed_memberships_explain_the_edges(caves: Data) -> None:
+    z = mixed_memberships(caves, PARTS, seed=0)
+    # At the fixed point expected and observed degrees agree.
+    rate = z @ z.T
+    assert rate.sum().item() == pytest.approx(caves.edge_index.size(1), rel=0.01)
+
+
+def test_characteristics_by_hand() -> None:
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    blocks = torch.tensor([0, 0, 1, 1])
+    # 2 of 3 edges lie within; 2 of 6 pairs do.
+    assert density_ratio(blocks, path) == pytest.approx((2 / 3) / (1 / 3))
+    assert size_imbalance(torch.tensor([0, 0, 0, 2]), 3) == pytest.approx(3 / (4 / 3))
+
+
+def setting(encoder_interval: int = 1) -> Setting:
+    dataset = planted_graph(120, 4, seed=0)
+    config = preset("tuned", "node").replace(
+        num_communities=4,
+        num_metacommunities=4,
+        pretrain_epochs=3,
+        epochs=3,
+        encoder_interval=encoder_interval,
+    )
+    return Setting(dataset, public_split(dataset), config, seed=0, device="cpu", quick=True)
+
+
+@pytest.mark.parametrize("name", ["bisection", "spectral", "sbm", "mmsb", "communities"])
+def test_every_community_finder_is_measured(name: str) -> None:
+    numbers = STUDIES[name](setting()).numbers
+    assert numbers["size_imbalance"] >= 1
+    assert numbers["density_ratio"] > 0
+    assert 0 <= numbers["overlap"] <= 1
+    assert 0 <= numbers["task_dependence"] <= 1
+    if name not in ("mmsb", "communities"):
+        assert numbers["overlap"] == 0
+
+
+def test_communities_before_and_after() -> None:
+    given = setting()
+    found = STUDIES["communities"](given)
+    nodes, edges = given.graph.x.size(0), given.graph.edge_index.size(1)
+    assert found.arrays["pretrained_z"].shape == (nodes, 4)
+    assert found.arrays["edge_weight"].shape == (edges, 4)
+    assert found.arrays["community_embeddings"].shape == (nodes, 4, 32)
+    assert not torch.equal(found.arrays["pretrained_z"], found.arrays["z"])
+    assert found.result is not None
+    assert len(found.result.curve["test_accuracy"]) == 3
+
+
+def test_finetuning_starts_from_the_communities_that_are_shown() -> None:
+    found = STUDIES["communities"](setting(encoder_interval=10))
+    # Three steps of the predictor and none of the encoder: nothing has moved yet.
+    assert torch.equal(found.arrays["pretrained_z"], found.arrays["z"])
+    assert found.numbers["task_dependence"] == pytest.approx(0)
+
+
+def test_confusion_counts_every_node_once_per_community() -> None:
+    given = setting()
+    found = STUDIES["confusion"](given)
+    y = given.graph.y
+    assert found.arrays["confusion"].sum(dim=2).tolist() == [y.bincount().tolist()] * 4
+    assert 0 < found.numbers["svm_accuracy"] <= 1
+
+
+def test_statistics_and_timing() -> None:
+    given = setting()
+    numbers = STUDIES["statistics"](given).numbers
+    assert (numbers["graphs"], numbers["nodes"], numbers["classes"]) == (1, 120, 4)
+    assert numbers["edges"] == given.graph.edge_index.size(1) / 2
+    timed = STUDIES["timing"](given)
+    assert timed.numbers["seconds_per_epoch"] > 0
+    assert timed.result is not None
