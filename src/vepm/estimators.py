@@ -302,7 +302,6 @@ class GraphClassifier(_Classifier):
         >>> digits = load("digits-graphs")
         >>> clf = GraphClassifier(random_state=0).fit(digits.graphs[:400])  # doctest: +SKIP
         >>> clf.score(digits.graphs[400:])  # doctest: +SKIP
-        0.9
     """
 
     _task: Task = "graph"

@@ -14,6 +14,7 @@ from vepm.data.cleaning import DEGREE_FEATURES, clean, count_nodes
 from vepm.data.dataset import Dataset, Task
 from vepm.data.labels import UNLABELLED, encode_text
 from vepm.data.masks import several_splits
+from vepm.data.positions import with_positions
 from vepm.errors import InputError
 
 _ACCEPTED = (
@@ -35,7 +36,8 @@ def as_dataset(
     Labels may be any integers from 0 or any names; class indices follow their order and
     ``class_names`` keeps them. Nodes and graphs labelled -1 are unlabelled, as are NetworkX nodes
     without a ``label``. Without a ``train_mask`` all labelled nodes that no other mask holds are
-    for training. A graph without features gets a constant and log(1 + degree).
+    for training. Graphs without features get a constant and log(1 + degree), and, where nodes are
+    labelled, 16 spectral coordinates.
 
     Args:
         obj: a PyG ``Data``, a list or dataset of them, a NetworkX graph or a list of them (labels
@@ -67,15 +69,16 @@ def as_dataset(
     if _is_matrices(obj):
         if task == "graph":
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
-        return from_matrices(*obj, name=name, source=name, class_names=class_names, strict=strict)
+        found = from_matrices(*obj, name=name, source=name, class_names=class_names, strict=strict)
+        return with_positions(found)
     graphs = _listed(obj, name)
     task = task or _guess(obj, graphs)
     if task == "node" and len(graphs) != 1:
         raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
     if isinstance(graphs[0], nx.Graph):
-        return _from_networkx(graphs, task, class_names, name, strict)
+        return with_positions(_from_networkx(graphs, task, class_names, name, strict))
     convert = _node_task if task == "node" else _graph_task
-    return convert(graphs, class_names, name, strict)
+    return with_positions(convert(graphs, class_names, name, strict))
 
 
 def _is_matrices(obj: Any) -> bool:

@@ -7,6 +7,7 @@ from vepm.data.dataset import Dataset
 from vepm.data.folders import read_edges, read_folder
 from vepm.data.graphml import read_graphml
 from vepm.data.npz import read_npz
+from vepm.data.positions import with_positions
 from vepm.errors import InputError
 
 _READERS: dict[str, Callable[..., Dataset]] = {".graphml": read_graphml, ".npz": read_npz}
@@ -29,7 +30,8 @@ def read(
       or ``attr_matrix``; ``labels``.
 
     An empty label or -1 means unlabelled. Labels that are all numbers must be integers; others are
-    names. Without features a node has a constant and log(1 + degree).
+    names. Without features a node has a constant and log(1 + degree), and, where nodes are
+    labelled, 16 spectral coordinates.
 
     Args:
         path: the folder or file.
@@ -47,6 +49,10 @@ def read(
     path = Path(path).expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; give {_ACCEPTED}")
+    return with_positions(_read(path, class_names, strict))
+
+
+def _read(path: Path, class_names: Sequence[str] | None, strict: bool) -> Dataset:
     if path.is_dir():
         return read_folder(path, class_names=class_names, strict=strict)
     suffix = path.suffix.lower()

@@ -49,6 +49,7 @@ class TrainingConfig:
     pretrain_epochs: int = 600
     """Most epochs of the pretraining on edges alone."""
     pretrain_learning_rate: float = 0.01
+    """Learning rate of pretraining."""
     pretrain_patience: int = 100
     """Pretraining has converged when this many epochs brought no improvement."""
     pretrain_tolerance: float = 1e-4
@@ -58,7 +59,9 @@ class TrainingConfig:
     epochs: int = 300
     """Most epochs of finetuning."""
     learning_rate: float = 0.01
+    """Learning rate of the predictor in finetuning."""
     encoder_learning_rate: float = 0.001
+    """Learning rate of the encoder in finetuning."""
     weight_decay: float = 5e-4
     """Decay of the predictor's weights."""
     schedule: str = "constant"
@@ -74,9 +77,13 @@ class TrainingConfig:
     balanced: bool = True
     """Average edges, non-edges, labels and divergence each on its own instead of summing."""
     edge_weight: float = 1.0
+    """Weight of the edge likelihood in the bound."""
     kl_weight: float = 0.01
+    """Weight of the divergence from the prior in the bound."""
     prior_shape: float = 1.0
+    """Shape of the Gamma prior of an affiliation."""
     prior_rate: float = 1.0
+    """Rate of the Gamma prior of an affiliation."""
     passes: int = 1
     """Noisy passes per step of finetuning whose predictions are held to agree."""
     consistency_weight: float = 0.0
