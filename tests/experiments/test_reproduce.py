@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.running import Outcome, vepm
 from experiments.toys import write_long, write_toys
 from vepm.experiments import catalogue, squares
 
@@ -17,9 +18,8 @@ COMMAND = [sys.executable, "-m", "vepm", "reproduce"]
 SPAWNED = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
-def vepm(*options: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [*COMMAND, *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, env=SPAWNED, check=False)
+def reproduce(*options: str | Path) -> Outcome:
+    return vepm("reproduce", *options, "--device", "cpu")
 
 
 def mtimes(folder: Path) -> dict[Path, int]:
@@ -32,11 +32,11 @@ def tables(folder: Path) -> dict[str, str]:
 
 
 def test_list_names_everything() -> None:
-    found = vepm("--list")
-    assert found.returncode == 0
+    found = reproduce("--list")
+    assert found.code == 0
     for name, experiment in catalogue().items():
-        assert name in found.stdout
-        assert experiment.title.split(":")[0] in found.stdout
+        assert name in found.out
+        assert experiment.title.split(":")[0] in found.out
 
 
 def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
@@ -46,44 +46,46 @@ def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
         (("table-1", "--rows", "GIN"), "no row 'GIN'"),
         (("table-1", "--datasets", "Corra"), "no dataset 'Corra'"),
     ]:
-        found = vepm(*options, "-o", tmp_path)
-        assert found.returncode == 2
-        assert complaint in found.stderr
-        assert "Traceback" not in found.stderr
+        found = reproduce(*options, "-o", tmp_path)
+        assert found.code == 2
+        assert complaint in found.err
+        assert "Traceback" not in found.err
 
 
 def test_without_data_it_says_what_is_missing(tmp_path: Path) -> None:
-    found = vepm("table-1", "--datasets", "Cora", "--data-dir", tmp_path / "data", "-o", tmp_path)
-    assert found.returncode == 2
-    assert "n/a (data not here)" in found.stdout
-    assert "ind.cora.x" in found.stderr
-    assert "VEPM_DATA" in found.stderr
+    found = reproduce(
+        "table-1", "--datasets", "Cora", "--data-dir", tmp_path / "data", "-o", tmp_path
+    )
+    assert found.code == 2
+    assert "n/a (data not here)" in found.out
+    assert "ind.cora.x" in found.err
+    assert "VEPM_DATA" in found.err
 
 
 def test_selection_runs_and_shows_a_part(tmp_path: Path) -> None:
     options = ("--experiments", write_toys(tmp_path / "toys"), "-o", tmp_path, "--jobs", "1")
-    found = vepm("table-1", "--datasets", "planted", "--rows", "GCN", "--seeds", "2", *options)
-    assert found.returncode == 0, found.stderr
-    assert "2 cells computed" in found.stdout
-    assert "Cora here" not in found.stdout
-    assert "VEPM (toy)" not in found.stdout
+    found = reproduce("table-1", "--datasets", "planted", "--rows", "GCN", "--seeds", "2", *options)
+    assert found.code == 0, found.err
+    assert "2 cells computed" in found.out
+    assert "Cora here" not in found.out
+    assert "VEPM (toy)" not in found.out
     assert "[2 of 3 runs]" in (tmp_path / "table-1/table.md").read_text()
     assert "VEPM (toy)" in (tmp_path / "table-1/table.md").read_text()
-    quick = vepm("table-1", "--datasets", "planted", "--quick", *options)
-    assert "2 cells computed" in quick.stdout
-    assert "QUICK" in quick.stdout
+    quick = reproduce("table-1", "--datasets", "planted", "--quick", *options)
+    assert "2 cells computed" in quick.out
+    assert "QUICK" in quick.out
     assert (tmp_path / "quick/table-1/table.md").exists()
     assert len(mtimes(tmp_path / "quick")) == 2
-    again = vepm("table-2", "--rows", "again", *options, "--seeds", "2")
-    assert "0 cells computed, 2 found" in again.stdout
+    again = reproduce("table-2", "--rows", "again", *options, "--seeds", "2")
+    assert "0 cells computed, 2 found" in again.out
 
 
 def test_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
     toys = write_long(tmp_path / "toys")
-    options = ("table-1", "--datasets", "planted", "--experiments", toys, "--jobs", "2")
+    options = ("table-1", "--datasets", "planted", "--experiments", toys)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = subprocess.Popen(
-        [*COMMAND, *map(str, options), "-o", str(killed)],
+        [*COMMAND, *map(str, options), "-o", str(killed), "--jobs", "2"],
         env=SPAWNED,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -103,11 +105,11 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
     assert 3 <= len(before) < total
     for path in before:
         json.loads((killed / path).read_text())
-    assert vepm(*options, "-o", killed).returncode == 0
+    assert reproduce(*options, "-o", killed, "--jobs", "1").code == 0
     after = mtimes(killed)
     assert len(after) == total
     assert {path: after[path] for path in before} == before
-    assert vepm(*options, "-o", whole).returncode == 0
+    assert reproduce(*options, "-o", whole, "--jobs", "1").code == 0
     assert tables(killed) == tables(whole)
 
 
@@ -135,8 +137,8 @@ def test_everything_quick_on_real_data(tmp_path: Path) -> None:
     # Links, so that nothing is ever written beside the real files.
     for folder in Path(os.environ["VEPM_DATA"]).iterdir():
         (root / folder.name).symlink_to(folder)
-    found = vepm("--all", "--quick", "-o", tmp_path, "--data-dir", root)
-    assert found.returncode == 0, found.stderr
+    found = reproduce("--all", "--quick", "-o", tmp_path, "--data-dir", root)
+    assert found.code == 0, found.err
     for name, experiment in catalogue().items():
         folder = tmp_path / "quick" / name
         text = (folder / "table.md").read_text()
