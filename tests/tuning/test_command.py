@@ -1,6 +1,7 @@
 """``vepm tune`` as a user meets it, also when it is killed."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -11,8 +12,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cli.running import succeed, vepm
+from vepm import console
 from vepm.files import only_writer
 
 SEARCH = ("tune", "planted", "--device", "cpu", "--trials", "4")
@@ -148,6 +151,17 @@ def test_bad_input_takes_one_line(words: tuple[str, ...], said: str, tmp_path: P
     assert said in outcome.err
     assert len(outcome.err.strip().splitlines()) == 1
     assert not (tmp_path / "out" / "trials.db").exists()
+
+
+def test_terminal_shows_a_bar(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=100))
+    succeed("tune", "planted", "--device", "cpu", "--trials", "1", *files, "-o", tmp_path / "out")
+    assert "trials on planted" in screen.getvalue()
+    assert "1/1" in screen.getvalue()
+    assert "best validation 0." in screen.getvalue()
 
 
 def test_missing_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
