@@ -20,22 +20,9 @@ from vepm.training import PRESETS, Config
 from vepm.training import config as config_module
 from vepm.training.config import SECTIONS
 
-MEANINGS = {
-    "pretrain_learning_rate": "Learning rate of pretraining.",
-    "learning_rate": "Learning rate of the predictor while finetuning.",
-    "encoder_learning_rate": "Learning rate of the encoder while finetuning.",
-    "edge_weight": "Weight of the edges' likelihood in the loss.",
-    "kl_weight": "Weight of the divergence from the prior in the loss.",
-    "prior_shape": "Shape of the Gamma prior of an affiliation.",
-    "prior_rate": "Rate of the Gamma prior of an affiliation.",
-}
-"""For fields that their class leaves without a word."""
-
-
 def meanings(section: str) -> dict[str, str]:
     """What each field of a section means: its own words, or those of the model's argument."""
-    found = dict(MEANINGS)
-    found |= _arguments(inspect.getdoc(VEPM) or "") if section == "model" else {}
+    found = _arguments(inspect.getdoc(VEPM) or "") if section == "model" else {}
     found |= _field_docstrings(SECTIONS[section])
     names = [field.name for field in dataclasses.fields(SECTIONS[section])]
     missing = [name for name in names if name not in found]
