@@ -31,6 +31,7 @@ from vepm.experiments.runner import Progress as CellProgress
 from vepm.report.reproduction import (
     draw_figures,
     footnotes,
+    heading,
     terminal_tables,
     write_index,
     write_tables,
@@ -136,6 +137,7 @@ def _show(
         paths = write_tables(results, folder / experiment.name)
         paths += draw_figures(results, whole, folder)
         shown = gather(experiment, part, folder, ended, quick)
+        console.print_line(heading(shown))
         for table in terminal_tables(shown, console.out.width):
             console.out.print(table, highlight=False)
         for line in footnotes(shown):

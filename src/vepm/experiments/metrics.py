@@ -42,6 +42,6 @@ METRICS: dict[str, Metric] = {
     "size_imbalance": Metric(),
     "density_ratio": Metric(),
     "overlap": Metric(),
-    "task_dependence": Metric(),
+    "task_dependence": Metric(decimals=3),
 }
 """Everything a square can show."""

@@ -2,6 +2,6 @@
 
 from vepm.report.reproduction.figures import draw_figures
 from vepm.report.reproduction.tables import terminal_tables, write_index, write_tables
-from vepm.report.reproduction.words import footnotes
+from vepm.report.reproduction.words import footnotes, heading
 
-__all__ = ["draw_figures", "footnotes", "terminal_tables", "write_index", "write_tables"]
+__all__ = ["draw_figures", "footnotes", "heading", "terminal_tables", "write_index", "write_tables"]

@@ -41,7 +41,7 @@ def terminal_tables(results: Results, width: int) -> list[Table]:
 
 
 def _terminal_table(results: Results, columns: list[str]) -> Table:
-    table = Table(title=heading(results), show_lines=True, title_justify="left")
+    table = Table(show_lines=True)
     for name in ("", *columns):
         table.add_column(escape(name))
     for row in results.rows:
