@@ -13,7 +13,7 @@ from torch.distributions import Gamma, Weibull, kl_divergence
 
 from strategies import quick, uniform
 from vepm.nn import draw
-from vepm.nn.distributions import SMALLEST_AFFILIATION
+from vepm.nn.distributions import SMALLEST_AFFILIATION, Posterior
 
 positive = st.floats(0.05, 20)
 
@@ -95,3 +95,24 @@ def test_gradients_of_a_draw_match_finite_differences(sample: bool) -> None:
 
     inputs = (uniform(0, 3, 2).requires_grad_(), uniform(1, 3, 2, low=0.5).requires_grad_())
     assert torch.autograd.gradcheck(at_fixed_seed, inputs)
+
+
+def test_posterior_draws_and_means_are_those_of_a_weibull() -> None:
+    scale, shape = uniform(0, 2000, 3), uniform(1, 1, 3, low=0.8).expand(2000, 3)
+    ours, plain = Posterior(scale, shape), Weibull(scale, shape)
+    torch.testing.assert_close(ours.mean, plain.mean)
+    torch.manual_seed(0)
+    unit = (ours.rsample((50,)) / scale).pow(shape)
+    # Through the inverse transform every draw is a standard exponential.
+    assert unit.shape == (50, 2000, 3)
+    torch.testing.assert_close(unit.mean(), torch.tensor(1.0).double(), atol=0.01, rtol=0)
+    torch.testing.assert_close(unit.std(), torch.tensor(1.0).double(), atol=0.01, rtol=0)
+
+
+def test_a_mean_without_gradients_does_not_stand_for_one_with_them() -> None:
+    scale = uniform(0, 2, 3).requires_grad_()
+    posterior = Posterior(scale, uniform(1, 2, 3))
+    with torch.no_grad():
+        without = posterior.mean
+    assert [without.requires_grad, posterior.mean.requires_grad] == [False, True]
+    assert posterior.mean is posterior.mean

@@ -133,3 +133,35 @@ def test_sparse_features_train_with_dropout_and_random_inputs() -> None:
         out.logits.sum().backward()
         assert out.logits.isfinite().all()
         assert model.get_parameter("bank.layers.0.linear.weight").grad is not None
+
+
+@pytest.mark.parametrize("strip", [1, 2, 100])
+def test_strips_of_the_transpose_add_up(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.nn.features.STRIP", strip)
+    x = uniform(0, 60, 2, low=-1).relu()
+    weight = uniform(1, 2, 3).requires_grad_()
+    sparse = SparseFeatures.from_dense(x)
+    assert (sparse.transpose.shape[0] > 2) == (strip < 60)
+    direction = uniform(2, 60, 3)
+    (ours,) = torch.autograd.grad(sparse @ weight, [weight], direction)
+    torch.testing.assert_close(ours, x.t() @ direction)
+
+
+def test_rows_are_normalised_once_per_norm_and_values() -> None:
+    x = SparseFeatures.from_dense(torch.eye(3) * 2)
+    assert normalize_rows(x, "l2") is normalize_rows(x, "l2")
+    assert normalize_rows(x, "l1") is not normalize_rows(x, "l2")
+    other = normalize_rows(x.with_values(-x.values), "l2")
+    torch.testing.assert_close(dense(other), -torch.eye(3))
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.3, 0.9])
+def test_dropout_keeps_its_share_and_its_mean(probability: float) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(100_000)
+    kept = dropout(x, probability, training=True)
+    assert isinstance(kept, Tensor)
+    assert float((kept == 0).double().mean()) == pytest.approx(probability, abs=0.01)
+    assert float(kept.mean()) == pytest.approx(1, abs=0.02)
+    assert set(kept.unique().tolist()) <= {0.0, float(torch.tensor(1 / (1 - probability)))}
+    assert dropout(x, probability, training=False) is x

@@ -26,8 +26,8 @@ def settings(task: str, scheme: str) -> Config:
         passes=2,
         consistency_weight=0.5,
         schedule="cosine",
-        patience=4,
-        epochs=7,
+        patience=6,
+        epochs=9,
         batch_size=4 if task == "graph" else 0,
         learning_rate=0.1,
     )

@@ -78,6 +78,8 @@ class CommunityBank(nn.Module):
         return states
 
     def _drop(self, x: Tensor | Sequence[Features]) -> Tensor | list[Features]:
-        if isinstance(x, Tensor):
-            return nn.functional.dropout(x, self.dropout, self.training)
-        return [dropout(part, self.dropout, self.training) for part in x]
+        if isinstance(x, Sequence):
+            return [dropout(part, self.dropout, self.training) for part in x]
+        dropped = dropout(x, self.dropout, self.training)
+        assert isinstance(dropped, Tensor)
+        return dropped

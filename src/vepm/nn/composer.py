@@ -8,6 +8,7 @@ from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.nn.aggregation import EdgeIndex, as_adjacency
 from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+from vepm.nn.features import Dropout
 
 COMPOSERS = ("gnn", "fc")
 POOLINGS = ("sum", "mean")
@@ -40,7 +41,7 @@ class NodeComposer(nn.Module):
     ) -> None:
         super().__init__()
         self.conv = conv
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.dense = nn.Linear(in_channels, out_channels) if kind == "fc" else None
         widths = [*[in_channels] * (0 if kind == "fc" else num_layers), out_channels]
         self.layers = nn.ModuleList(
@@ -101,7 +102,7 @@ class GraphComposer(nn.Module):
         composed = [in_channels] * (depth + (kind == "fc"))
         read = [*skip_channels, *composed] if readout == "jumping" else composed[-1:]
         self.readings = nn.ModuleList(nn.Linear(width, out_channels) for width in read)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

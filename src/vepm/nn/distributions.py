@@ -1,5 +1,7 @@
 """The Weibull posterior, the Gamma prior, and what ties them: their divergence."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
@@ -19,12 +21,36 @@ def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
         EULER_GAMMA * alpha / shape
         - alpha * torch.log(scale)
         + torch.log(shape)
-        + beta * scale * torch.exp(torch.lgamma(1 + 1 / shape))
+        + beta * q.mean
         - EULER_GAMMA
         - 1
         - alpha * torch.log(beta)
         + torch.lgamma(alpha)
     )
+
+
+class Posterior(Weibull):
+    """A Weibull whose mean, which likelihood and divergence both need, is computed once."""
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of every entry."""
+        # What is computed without gradients must not be taken for what has them.
+        key = f"_mean_{torch.is_grad_enabled()}"
+        if key not in self.__dict__:
+            self.__dict__[key] = super().mean
+        mean: Tensor = self.__dict__[key]
+        return mean
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """A draw with gradients to shape and scale."""
+        # Several times faster on a CPU than a draw from the exponential distribution.
+        uniform = torch.rand(
+            self._extended_shape(torch.Size(sample_shape)),
+            dtype=self.scale.dtype,
+            device=self.scale.device,
+        )
+        return self.scale * uniform.neg_().log1p_().neg_().pow(1 / self.concentration)
 
 
 def draw(posterior: Weibull, sample: bool) -> Tensor:
@@ -40,4 +66,4 @@ def draw(posterior: Weibull, sample: bool) -> Tensor:
     return z.clamp_min(SMALLEST_AFFILIATION)
 
 
-__all__ = ["Gamma", "Weibull", "draw", "kl_divergence"]
+__all__ = ["Gamma", "Posterior", "Weibull", "draw", "kl_divergence"]

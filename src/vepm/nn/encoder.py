@@ -8,7 +8,8 @@ from torch.distributions import Weibull
 
 from vepm.nn.aggregation import EdgeIndex, as_adjacency
 from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
-from vepm.nn.features import Features
+from vepm.nn.distributions import Posterior
+from vepm.nn.features import Dropout, Features
 
 SHAPES = ("entry", "node")
 
@@ -64,7 +65,7 @@ class CommunityEncoder(nn.Module):
             CommunityNorm(hidden_channels, 1) if batch_norm else nn.Identity()
             for _ in range(num_layers - 1)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior over affiliations [N, C] given features [N, F] and edges."""
@@ -78,4 +79,4 @@ class CommunityEncoder(nn.Module):
         scale = nn.functional.softplus(h[:, : self.num_communities] + SCALE_OFFSET)
         shape = nn.functional.softplus(h[:, self.num_communities :] + SHAPE_OFFSET)
         shape = (shape + SMALLEST_SHAPE).expand_as(scale)
-        return Weibull(scale + SMALLEST_SCALE, shape, validate_args=False)
+        return Posterior(scale + SMALLEST_SCALE, shape, validate_args=False)

@@ -5,10 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.patterns import csr_matrix
+from vepm.nn.patterns import csr_matrix, index_type
 
 SPARSE_BELOW = 0.25
 """Share of non-zeros under which sparse products are faster than dense ones."""
+STRIP = 2048
+"""Rows of a dense matrix of usual width that a core's cache holds."""
 
 
 class SparseFeatures:
@@ -31,15 +33,14 @@ class SparseFeatures:
     def __init__(
         self, row_pointer: Tensor, columns: Tensor, values: Tensor, num_columns: int
     ) -> None:
-        self.row_pointer, self.columns, self.values = row_pointer, columns, values
+        index = index_type(max(values.numel(), row_pointer.numel(), num_columns))
+        self.row_pointer, self.columns = row_pointer.to(index), columns.to(index)
+        self.values = values
         self.shape = (row_pointer.numel() - 1, num_columns)
         counts = row_pointer.diff()
         self.rows = torch.arange(self.shape[0], device=values.device).repeat_interleave(counts)
-        # The transpose in CSR: the same values in the order of their columns.
-        self.column_order = torch.argsort(columns, stable=True)
-        self.column_pointer = nn.functional.pad(
-            torch.bincount(columns, minlength=num_columns).cumsum(0), (1, 0)
-        )
+        self.transpose = _Transpose(self.rows, columns.long(), self.shape)
+        self._normalised: dict[str, SparseFeatures] = {}
 
     @classmethod
     def from_dense(cls, x: Tensor) -> "SparseFeatures":
@@ -62,8 +63,16 @@ class SparseFeatures:
     def with_values(self, values: Tensor) -> "SparseFeatures":
         """The same pattern with other values."""
         other = object.__new__(SparseFeatures)
-        other.__dict__ |= self.__dict__ | {"values": values}
+        other.__dict__ |= self.__dict__ | {"values": values, "_normalised": {}}
         return other
+
+    def normalised(self, norm: str) -> "SparseFeatures":
+        """Rows of length one by the ``"l1"`` or ``"l2"`` norm, computed once."""
+        if norm not in self._normalised:
+            power = 1.0 if norm == "l1" else 2.0
+            length = self.row_sum(self.values.abs().pow(power)).pow(1 / power).clamp_min(1e-12)
+            self._normalised[norm] = self.with_values(self.values / length[self.rows, 0])
+        return self._normalised[norm]
 
     def row_sum(self, values: Tensor) -> Tensor:
         """Sum over each row of one number per non-zero [N, 1]."""
@@ -71,6 +80,34 @@ class SparseFeatures:
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         return _SparseProduct.apply(self, weight)  # type: ignore[no-untyped-call]
+
+
+class _Transpose:
+    """The transpose of a sparse matrix, cut into strips of rows that fit a cache.
+
+    The product with a tall matrix reads that at random within a strip; the strips' products are
+    added up.
+    """
+
+    def __init__(self, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> None:
+        num_rows, self.num_columns = shape
+        # A strip must hold several values of each column, or its own sums cost more than it saves.
+        worth = rows.numel() // (8 * max(self.num_columns, 1))
+        strips = max(1, min(num_rows // STRIP, worth)) if rows.device.type == "cpu" else 1
+        index = index_type(max(rows.numel(), num_rows, strips * self.num_columns))
+        place = rows * strips // max(num_rows, 1) * self.num_columns + columns
+        order = torch.argsort(place, stable=True)
+        self.order, self.columns = order.to(index), rows[order].to(index)
+        self.shape = (strips * self.num_columns, num_rows)
+        counts = torch.bincount(place, minlength=self.shape[0])
+        self.row_pointer = nn.functional.pad(counts.cumsum(0), (1, 0)).to(index)
+
+    def multiply(self, values: Tensor, dense: Tensor) -> Tensor:
+        """The transpose of the matrix with these values, times a dense one."""
+        matrix = csr_matrix(
+            self.row_pointer, self.columns, values.index_select(0, self.order), self.shape
+        )
+        return (matrix @ dense).view(-1, self.num_columns, dense.size(1)).sum(0)
 
 
 Features = Tensor | SparseFeatures
@@ -89,9 +126,7 @@ class _SparseProduct(torch.autograd.Function):
         x = ctx.x
         if x.values.numel() == 0 or grad.numel() == 0:
             return None, grad.new_zeros(x.shape[1], grad.size(1))
-        order = x.column_order
-        transposed = csr_matrix(x.column_pointer, x.rows[order], x.values[order], x.shape[::-1])
-        return None, transposed @ grad.contiguous()
+        return None, x.transpose.multiply(x.values, grad.contiguous())
 
 
 def compact(x: Tensor) -> Features:
@@ -105,18 +140,34 @@ def normalize_rows(x: Features, norm: str) -> Features:
     """Divide each row by its ``"l1"`` or ``"l2"`` norm; ``"none"`` leaves it."""
     if norm == "none":
         return x
-    power = 1.0 if norm == "l1" else 2.0
     if isinstance(x, Tensor):
-        return nn.functional.normalize(x, p=power, dim=1)
-    length = x.row_sum(x.values.abs().pow(power)).pow(1 / power).clamp_min(1e-12)
-    return x.with_values(x.values / length[x.rows, 0])
+        return nn.functional.normalize(x, p=1.0 if norm == "l1" else 2.0, dim=1)
+    return x.normalised(norm)
 
 
 def dropout(x: Features, probability: float, training: bool) -> Features:
     """Dropout that leaves zeros alone."""
     if isinstance(x, Tensor):
-        return nn.functional.dropout(x, probability, training)
-    return x.with_values(nn.functional.dropout(x.values, probability, training))
+        return _dropout(x, probability, training)
+    return x.with_values(_dropout(x.values, probability, training))
+
+
+def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
+    if not training or probability == 0:
+        return x
+    if x.device.type != "cpu" or probability == 1:
+        return nn.functional.dropout(x, probability)
+    # A CPU draws uniform numbers several times faster than coin tosses.
+    kept = torch.rand_like(x) >= probability
+    return x * kept.to(x.dtype).mul_(1 / (1 - probability))
+
+
+class Dropout(nn.Dropout):
+    """Dropout as a module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop entries of a tensor in training."""
+        return _dropout(x, self.p, self.training)
 
 
 def row_mass(x: Features) -> Tensor:
