@@ -25,6 +25,8 @@ class Timing:
 
     median: float
     best: float
+    cpu: float
+    """Median of the processor's seconds over all threads, which others' work delays less."""
     repeats: int
 
 
@@ -40,13 +42,15 @@ def time_call(
     for _ in range(warmup):
         call()
     seconds: list[float] = []
+    busy: list[float] = []
     while len(seconds) < repeats and (not seconds or sum(seconds) < budget):
         synchronize(device)
-        started = time.perf_counter()
+        started, working = time.perf_counter(), time.process_time()
         call()
         synchronize(device)
         seconds.append(time.perf_counter() - started)
-    return Timing(statistics.median(seconds), min(seconds), len(seconds))
+        busy.append(time.process_time() - working)
+    return Timing(statistics.median(seconds), min(seconds), statistics.median(busy), len(seconds))
 
 
 def synchronize(device: str) -> None:

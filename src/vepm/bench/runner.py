@@ -156,6 +156,7 @@ def ratios(rows: list[Row]) -> list[Row]:
                 "against": method,
                 "time": ours["median"] / row["median"],
                 "best_time": ours["best"] / row["best"],
+                "cpu_time": ours["cpu"] / row["cpu"],
                 "memory": ours["peak_bytes"] and ours["peak_bytes"] / row["peak_bytes"],
             }
         )

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv
 
 from vepm.bench.literal import LiteralVEPM
-from vepm.nn import VEPM
+from vepm.nn import VEPM, draw
 from vepm.training.batches import single_graph
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
@@ -18,14 +18,20 @@ from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_l
 STEPS = {
     "pretrain": "edges and divergence, one step of the encoder",
     "predict": "labels, one step of the two predictor layers, communities held",
+    "weights": "as predict, with gradients to the edge weights too",
     "joint": "the whole bound, one step of all four layers, gradients to edge weights",
 }
 METHODS = {
     "pretrain": ("ours", "literal"),
     "predict": ("ours", "gat"),
+    "weights": ("ours", "literal", "gat"),
     "joint": ("ours", "literal", "gat"),
 }
-GAT_LAYERS = {"predict": 2, "joint": 4}
+GAT_LAYERS = {"predict": 2, "weights": 2, "joint": 4}
+
+Loss = Callable[[], Tensor]
+Objective = tuple[Loss, list[Tensor]]
+"""A loss, and what it is differentiated by beside the parameters that move."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ def build_step(
 
     Args:
         method: ``"ours"``, ``"literal"`` or ``"gat"``.
-        step: ``"pretrain"``, ``"predict"`` or ``"joint"``.
+        step: ``"pretrain"``, ``"predict"``, ``"weights"`` or ``"joint"``.
         graph: Nodes with ``x``, ``y`` and ``train_mask``, and edges in both directions.
         sizes: Widths.
         device: Where to run.
@@ -95,19 +101,20 @@ def build_step(
     if method == "gat":
         return _gat_step(GAT_LAYERS[step], graph, sizes, device)
     model = build_model(graph, sizes).to(device)
-    loss = (_our_loss if method == "ours" else _literal_loss)(step, model, graph, device)
+    objective = (_ours if method == "ours" else _literal)(step, model, graph, device)
     phi, theta = model.encoder_parameters(), model.predictor_parameters()
-    moved = {"pretrain": phi, "predict": theta, "joint": [*phi, *theta]}[step]
-    return _trainer(loss, moved)
+    moved = {"pretrain": phi, "joint": [*phi, *theta]}.get(step, theta)
+    return _trainer(objective, moved)
 
 
-def _trainer(loss: Callable[[], Tensor], parameters: list[nn.Parameter]) -> Callable[[], Tensor]:
+def _trainer(objective: Objective, parameters: list[nn.Parameter]) -> Callable[[], Tensor]:
     optimizer = torch.optim.Adam(parameters, lr=0.01)
+    loss, others = objective
 
     def step() -> Tensor:
         value = loss()
-        gradients = torch.autograd.grad(value, parameters, allow_unused=True)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
+        gradients = torch.autograd.grad(value, [*parameters, *others], allow_unused=True)
+        for parameter, gradient in zip(parameters, gradients, strict=False):
             parameter.grad = gradient
         optimizer.step()
         return value.detach()
@@ -115,24 +122,31 @@ def _trainer(loss: Callable[[], Tensor], parameters: list[nn.Parameter]) -> Call
     return step
 
 
-def _our_loss(step: str, model: VEPM, graph: Data, device: str) -> Callable[[], Tensor]:
+def _ours(step: str, model: VEPM, graph: Data, device: str) -> Objective:
     batch, config = single_graph(graph, device), TrainingConfig()
     rows = graph.train_mask.nonzero().flatten().to(device)
     if step == "pretrain":
-        return lambda: pretraining_loss(model, batch, config).loss
+        return lambda: pretraining_loss(model, batch, config).loss, []
     if step == "joint":
-        return lambda: bound_loss(model, batch, rows, config).loss
+        return lambda: bound_loss(model, batch, rows, config).loss, []
     held = hold(model, batch, config)
-    return lambda: predictor_loss(model, batch, rows, held, config).loss
+    weights = [held.edge_weight.requires_grad_()] if step == "weights" else []
+    return lambda: predictor_loss(model, batch, rows, held, config).loss, weights
 
 
-def _literal_loss(step: str, model: VEPM, graph: Data, device: str) -> Callable[[], Tensor]:
+def _literal(step: str, model: VEPM, graph: Data, device: str) -> Objective:
     literal = LiteralVEPM(model, graph.edge_index.to(device), graph.num_nodes or 0)
     x, y, config = graph.x.to(device), graph.y.to(device), TrainingConfig()
     rows = graph.train_mask.nonzero().flatten().to(device)
     if step == "pretrain":
-        return lambda: literal.pretraining_loss(x, config)
-    return lambda: literal.bound_loss(x, y, rows, config)
+        return lambda: literal.pretraining_loss(x, config), []
+    if step == "joint":
+        return lambda: literal.bound_loss(x, y, rows, config), []
+    with torch.no_grad():
+        z = draw(literal.encode(x), config.sampling)
+        shares = literal.split_edges(z)
+    shares.requires_grad_()
+    return lambda: functional.cross_entropy(literal.classify(x, z, shares)[rows], y[rows]), [shares]
 
 
 def _gat_step(layers: int, graph: Data, sizes: Sizes, device: str) -> Callable[[], Tensor]:
@@ -142,7 +156,8 @@ def _gat_step(layers: int, graph: Data, sizes: Sizes, device: str) -> Callable[[
     model = GAT(graph.num_features, classes, width, heads, layers, sizes.dropout).to(device)
     x, edge_index, y = graph.x.to(device), graph.edge_index.to(device), graph.y.to(device)
     rows = graph.train_mask.nonzero().flatten().to(device)
-    return _trainer(
+    objective: Objective = (
         lambda: functional.cross_entropy(model(x, edge_index)[rows], y[rows]),
-        list(model.parameters()),
+        [],
     )
+    return _trainer(objective, list(model.parameters()))
