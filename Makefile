@@ -12,7 +12,7 @@ help:  ## Show what can be made
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	@touch $@
 
 demo: $(VENV)/.installed  ## Train on bundled real data and write a page of figures
@@ -34,7 +34,6 @@ format: $(VENV)/.installed  ## Format the code
 	$(BIN)/ruff format src tests
 
 docs: $(VENV)/.installed  ## Build the documentation into site/
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
 clean:  ## Remove what the other targets made
