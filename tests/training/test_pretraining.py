@@ -11,7 +11,8 @@ from training.toys import SMALL, TASKS, run, toy
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
 from vepm.training import fit
-from vepm.training.loop import TrainingState, _watch_convergence
+from vepm.training.loop import _watch_convergence
+from vepm.training.state import TrainingState
 
 NONE = torch.empty(0, dtype=torch.long)
 

@@ -4,9 +4,10 @@ from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import ModelCard, load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
 from vepm.training.fitting import Fitted, fit, pick_device, set_aside, source_of
-from vepm.training.loop import Examples, Progress, TrainingState, train
+from vepm.training.loop import train
 from vepm.training.prediction import Explanation, explain, probabilities, scores
 from vepm.training.presets import PRESETS, preset
+from vepm.training.state import Examples, Progress, TrainingState
 
 __all__ = [
     "PRESETS",

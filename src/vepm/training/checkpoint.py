@@ -18,7 +18,7 @@ from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.nn import VEPM
 from vepm.training.config import Config
-from vepm.training.loop import PHASES, TrainingState
+from vepm.training.state import PHASES, TrainingState
 
 FORMAT = 1
 STATE_FIELDS: dict[str, type] = {

@@ -20,7 +20,8 @@ from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import ModelCard, load_state, save_state
 from vepm.training.config import Config
-from vepm.training.loop import Examples, Progress, Row, TrainingState, train
+from vepm.training.loop import train
+from vepm.training.state import Examples, Progress, Row, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)

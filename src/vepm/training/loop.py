@@ -5,81 +5,16 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from vepm.errors import InputError
-from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
 from vepm.training.prediction import scores
-
-PHASES = ("pretrain", "finetune", "done")
-
-Row = dict[str, Any]
-Progress = Callable[[str, int, int, Row], None]
-"""Called after every epoch with the phase, the epoch, the most epochs and the history row."""
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """What to learn from: graphs, and which nodes or graphs of them serve what."""
-
-    source: GraphBatch | GraphStore
-    """One graph whose nodes are labelled, or a store of labelled graphs."""
-    train: Tensor
-    """Numbers of the labelled nodes or graphs to learn from; none to pretrain only."""
-    val: Tensor
-    """Numbers of those that choose the epoch; none to keep the last."""
-    test: Tensor | None = None
-    """Numbers of those to watch; they choose nothing."""
-    pretrain: Tensor | None = None
-    """Numbers of the graphs to pretrain on; by default all of them."""
-
-
-@dataclass
-class TrainingState:
-    """All that is needed, beside the data, to go on as if never stopped."""
-
-    model: VEPM
-    predictor_optimizer: torch.optim.Adam
-    encoder_optimizer: torch.optim.Adam
-    phase: str = "pretrain"
-    epoch: int = 0
-    """Epochs completed in this phase."""
-    history: list[Row] = field(default_factory=list)
-    converging: float = math.inf
-    """Best smoothed loss of pretraining."""
-    smoothed: float = math.inf
-    stale: int = 0
-    """Epochs since the phase last got better."""
-    best_epoch: int = -1
-    best_score: tuple[float, float] = (-math.inf, -math.inf)
-    """Validation accuracy and minus validation loss of the best epoch."""
-    best_weights: dict[str, Tensor] | None = None
-    held: tuple[int, Held] | None = None
-    """Affiliations of the cycle they were drawn for; a resumed run draws the same again."""
-
-    @classmethod
-    def start(cls, model: VEPM, config: TrainingConfig) -> "TrainingState":
-        """A fresh state for a model."""
-        state = cls(
-            model,
-            torch.optim.Adam(model.predictor_parameters(), weight_decay=config.weight_decay),
-            torch.optim.Adam(model.encoder_parameters()),
-        )
-        if config.scheme == "scratch" or config.pretrain_epochs == 0:
-            state.enter("finetune")
-        return state
-
-    def enter(self, phase: str) -> None:
-        """Begin the next phase, forgetting the encoder's momentum of the last."""
-        self.phase, self.epoch, self.stale = phase, 0, 0
-        self.encoder_optimizer.state.clear()
+from vepm.training.state import PHASES, Examples, Progress, Row, TrainingState
 
 
 def train(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.image import imread
 
 from vepm.errors import InputError
-from vepm.training.loop import Progress
+from vepm.training.state import Progress
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
