@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs clean
+.PHONY: help demo test lint format docs results clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -35,6 +35,9 @@ format: $(VENV)/.installed  ## Format the code
 
 docs: $(VENV)/.installed  ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
+
+results: $(VENV)/.installed  ## Put the tables of results/ into the README
+	$(BIN)/python docs/tools/readme.py
 
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) runs site
