@@ -6,6 +6,7 @@ of size N x N ever exists.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,7 @@ class Adjacency:
     num_nodes: int
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
+    _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     @property
     def source(self) -> Tensor:
@@ -53,6 +55,15 @@ class Adjacency:
     def degree(self) -> Tensor:
         """Number of edges that end in each node [N]."""
         return self.sorted().degree
+
+    def gcn_weights(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Weights of GCN's normalised adjacency: of the edges [E, 1] and the loops [N, 1]."""
+        if dtype not in self._scales:
+            with torch.no_grad():
+                scale = (self.degree.to(dtype)[:, None] + 1).rsqrt()
+                ends = (scale.index_select(0, end) for end in self.edge_index)
+                self._scales[dtype] = math.prod(ends, start=scale.new_ones(())), scale.square()
+        return self._scales[dtype]
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""

@@ -69,11 +69,11 @@ def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propag
 def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     """Message passing over the graph as it stands, one head: what GCN and GIN do."""
     if conv == "gcn":
-        return _over_degrees(edges.degree.to(like.dtype)[:, None], None)
+        return Propagation(*edges.gcn_weights(like.dtype))
     return Propagation(None, like.new_ones(edges.num_nodes, 1))
 
 
-def _over_degrees(degree: Tensor, edge_weight: Tensor | None) -> Propagation:
+def _over_degrees(degree: Tensor, edge_weight: Tensor) -> Propagation:
     scale = (degree + 1).rsqrt()
     return Propagation(edge_weight, scale * scale, scale, scale)
 
@@ -158,7 +158,8 @@ class GCNConv(nn.Module):
     def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
         h = self.linear(x)
-        return weights.sum_neighbours(h, edges) + weights.loop[..., None] * h + self.bias
+        own = torch.addcmul(self.bias, weights.loop[..., None], h)
+        return weights.sum_neighbours(h, edges) + own
 
 
 class GINConv(nn.Module):
