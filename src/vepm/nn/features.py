@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.patterns import csr_matrix, index_type
+from vepm.nn.patterns import csr_matrix, index_type, multiply_into
 
 SPARSE_BELOW = 0.25
 """Share of non-zeros under which sparse products are faster than dense ones."""
@@ -107,7 +107,8 @@ class _Transpose:
         matrix = csr_matrix(
             self.row_pointer, self.columns, values.index_select(0, self.order), self.shape
         )
-        return (matrix @ dense).view(-1, self.num_columns, dense.size(1)).sum(0)
+        out = multiply_into(dense.new_empty(self.shape[0], dense.size(1)), matrix, dense)
+        return out.view(-1, self.num_columns, dense.size(1)).sum(0)
 
 
 Features = Tensor | SparseFeatures
@@ -119,7 +120,8 @@ class _SparseProduct(torch.autograd.Function):
         ctx.x = x
         if x.values.numel() == 0 or weight.numel() == 0:
             return weight.new_zeros(x.shape[0], weight.size(1))
-        return csr_matrix(x.row_pointer, x.columns, x.values, x.shape) @ weight
+        matrix = csr_matrix(x.row_pointer, x.columns, x.values, x.shape)
+        return multiply_into(weight.new_empty(x.shape[0], weight.size(1)), matrix, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:

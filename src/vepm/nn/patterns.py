@@ -36,6 +36,11 @@ def csr_matrix(
         return torch.sparse_csr_tensor(row_pointer, columns, values, shape, check_invariants=False)
 
 
+def multiply_into(out: Tensor, matrix: Tensor, dense: Tensor) -> Tensor:
+    """``matrix @ dense`` written to a tensor that need not be cleared first, as ``@`` does."""
+    return torch.addmm(out, matrix, dense, beta=0, out=out)
+
+
 class SortedEdges:
     """Edges in the order of the node at which they are summed.
 
@@ -114,12 +119,12 @@ class BlockPattern:
             values = x.new_ones(1, self.edges.num_edges).expand(self.heads, -1)
         else:
             values = self.edges.arrange(weight).t().contiguous()
-        parts = x.transpose(0, 1).contiguous().split(self.copies)
-        sums = [
-            (matrix @ part.flatten(0, 1)).view_as(part)
-            for matrix, part in zip(self._matrices(values), parts, strict=True)
-        ]
-        return torch.cat(sums).transpose(0, 1).contiguous()
+        by_head = x.transpose(0, 1).contiguous()
+        out = torch.empty_like(by_head)
+        parts = (t.split(self.copies) for t in (by_head, out))
+        for matrix, part, total in zip(self._matrices(values), *parts, strict=True):
+            multiply_into(total.flatten(0, 1), matrix, part.flatten(0, 1))
+        return out.transpose(0, 1).contiguous()
 
     def sum_edges(self, weight: Tensor) -> Tensor:
         """``out[i, k] = sum over edges e into i of weight[e, k]``."""
@@ -155,7 +160,12 @@ class BlockPattern:
             _sampled_product(matrix, near.flatten(0, 1), far.flatten(0, 1))
             for matrix, near, far in zip(self._matrices(zeros), a, b, strict=True)
         ]
-        return torch.cat(values).view(self.heads, -1)
+        return _joined(values).view(self.heads, -1)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    # Joining a single part would copy it.
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _sampled_product(pattern: Tensor, a: Tensor, b: Tensor) -> Tensor:
