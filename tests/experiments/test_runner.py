@@ -168,6 +168,7 @@ def test_selection(toys: Path) -> None:
     assert len(names(datasets=("planted",))) == 3
     assert len(names(datasets=("Cora here",))) == 3
     assert len(names(rows=("GCN", "other"))) == 4
+    assert names(rows=("GC",)) == []
     experiments = list(catalogue(toys).values())
     check_selection(experiments, Selection(("planted",), ("again",)))
     with pytest.raises(InputError, match="no dataset 'Pubmed' here; there are planted, Cora"):

@@ -53,7 +53,7 @@ def reproduce(
     ] = "",
     rows: Annotated[
         list[str] | None,
-        typer.Option(help="Only rows with this in their name; may be given several times."),
+        typer.Option(help="Only rows with these words in their name; may be given several times."),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of seeds. [default: the experiment's]")

@@ -1,5 +1,6 @@
 """From an experiment to its cells: what is to be run, and where each result lies."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,7 +52,7 @@ class Selection:
 
     Args:
         datasets: names of datasets, the paper's or ours.
-        rows: names of rows, or parts of them.
+        rows: names of rows, or words of them.
         seeds: number of seeds in place of the experiment's.
     """
 
@@ -64,8 +65,13 @@ class Selection:
         wanted = {name.lower() for name in self.datasets}
         called = {(square.choice.dataset or "").lower(), square.column.name.lower()}
         return (not wanted or bool(wanted & called)) and (
-            not self.rows or any(part.lower() in square.row.name.lower() for part in self.rows)
+            not self.rows or any(_words(part) <= _words(square.row.name) for part in self.rows)
         )
+
+
+def _words(name: str) -> set[str]:
+    """Words of a name: GCN is one of "Cora, GCN" and none of "GCN-64"."""
+    return set(re.findall(r"[\w=-]+", name.lower()))
 
 
 EVERYTHING = Selection()
