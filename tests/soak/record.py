@@ -1,0 +1,41 @@
+"""Where a number of the soak came from, and how it is kept."""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from vepm.files import write_text
+from vepm.training.runs import describe_machine
+
+HERE = Path(__file__).resolve().parents[2]
+
+
+def provenance() -> dict[str, Any]:
+    """Commit, machine and time behind a number."""
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "changed": bool(_git("status", "--porcelain", "--", "src", "tests")),
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+        "system": platform.platform(),
+        **describe_machine(),
+    }
+
+
+def keep(path: Path | None, what: str, found: dict[str, Any]) -> None:
+    """Print a result, and write it with its provenance if there is somewhere to."""
+    body = {"what": what, **found, "provenance": provenance()}
+    text = json.dumps(body, indent=1)
+    print(text)
+    if path is not None:
+        write_text(path, text + "\n")
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
