@@ -6,15 +6,16 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from vepm.protocols import RunResult, summarise
-from vepm.protocols.evaluation import Progress as RunProgress
-from vepm.training import Progress as EpochProgress
+if TYPE_CHECKING:
+    from vepm.protocols import RunResult
+    from vepm.protocols.evaluation import Progress as RunProgress
+    from vepm.training import Progress as EpochProgress
 
 out = Console()
 err = Console(stderr=True)
@@ -44,7 +45,7 @@ def print_note(text: str) -> None:
 
 
 @contextlib.contextmanager
-def epoch_bar() -> Iterator[EpochProgress | None]:
+def epoch_bar() -> Iterator["EpochProgress | None"]:
     """A bar over epochs on a terminal; nothing elsewhere."""
     if not err.file.isatty():
         yield None
@@ -64,7 +65,7 @@ def epoch_bar() -> Iterator[EpochProgress | None]:
 
 
 @contextlib.contextmanager
-def run_bar(what: str) -> Iterator[RunProgress | None]:
+def run_bar(what: str) -> Iterator["RunProgress | None"]:
     """A bar over runs on a terminal; nothing elsewhere."""
     if not err.file.isatty():
         yield None
@@ -73,7 +74,7 @@ def run_bar(what: str) -> Iterator[RunProgress | None]:
     with Progress(*columns, TimeRemainingColumn(), console=err) as bars:
         task = bars.add_task(what, total=None)
 
-        def show(done: int, total: int, result: RunResult) -> None:
+        def show(done: int, total: int, result: "RunResult") -> None:
             bars.update(task, completed=done, total=total)
 
         yield show
@@ -91,11 +92,24 @@ def print_run(metrics: Mapping[str, Any], page: Path) -> None:
     for line in (
         f"epoch: {metrics['rule']}",
         f"one run, seed {metrics['seed']}; vepm evaluate tells how far seeds differ",
-        f"cost:  {metrics['seconds']:.1f} s in {metrics['epochs']} epochs, at most "
-        f"{metrics['peak_memory_mib']:,.0f} MiB of memory",
+        f"cost:  {_cost(metrics)}",
         f"look:  {page}",
     ):
         print_line(line)
+
+
+def print_communities(metrics: Mapping[str, Any], folder: Path, page: Path) -> None:
+    """Where communities were written to, and at what cost."""
+    print_line(f"memberships.csv and edges.csv in {folder}")
+    print_line(f"cost: {_cost(metrics)}")
+    print_line(f"look: {page}")
+
+
+def _cost(metrics: Mapping[str, Any]) -> str:
+    return (
+        f"{metrics['seconds']:.1f} s in {metrics['epochs']} epochs, at most "
+        f"{metrics['peak_memory_mib']:,.0f} MiB of memory"
+    )
 
 
 def print_line(text: str) -> None:
@@ -108,8 +122,10 @@ def print_json(value: Any) -> None:
     print(json.dumps(value))
 
 
-def print_evaluation(results: list[RunResult], rules: Sequence[str], as_json: bool) -> None:
+def print_evaluation(results: "list[RunResult]", rules: Sequence[str], as_json: bool) -> None:
     """Mean, spread and rule of many runs, as a table or as JSON."""
+    from vepm.protocols import summarise
+
     summaries = [summarise(results, rule) for rule in rules]
     main = summaries[0]
     if as_json:
@@ -138,3 +154,4 @@ def print_evaluation(results: list[RunResult], rules: Sequence[str], as_json: bo
         numbers = (summary.mean, summary.std, summary.standard_error)
         table.add_row(summary.rule, *(f"{100 * n:.2f}" for n in numbers), summary.description)
     out.print(table)
+    print_line(f"cost: {sum(r.seconds for r in results):.1f} s of training in {main.n} runs")

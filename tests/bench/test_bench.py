@@ -1,7 +1,6 @@
 """The benchmark itself: what it measures, writes and refuses."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def test_options_reach_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             "slopes": {},
         }
 
-    monkeypatch.setattr(sys.modules["vepm.cli.bench"], "run", note)
+    monkeypatch.setattr("vepm.bench.runner.run", note)
     command = ["bench", "--sizes", "2000,1e4", "--repeats", "7", "--device", "cpu", "--json"]
     result = CliRunner().invoke(app, [*command, "--output", str(tmp_path)])
     assert json.loads(result.output)["rows"][0]["edges"] == 2000

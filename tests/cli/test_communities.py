@@ -1,5 +1,7 @@
 """``vepm communities``: memberships and edges split, with labels or without."""
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,14 @@ def test_edges_alone_are_enough() -> None:
     rows = read_rows(Path("found/memberships.csv"))
     assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
     assert columns(rows, "strength_").shape == (4, 2)
+
+
+@pytest.mark.usefixtures("no_page")
+def test_scripts_get_json_and_people_the_cost(pets: Path) -> None:
+    printed = json.loads(succeed("communities", pets, "-o", "one", "--json", *SHORT).out)
+    assert printed == read_json(Path("one/metrics.json"))
+    cost = succeed("communities", pets, "-o", "two", *SHORT).out.splitlines()[1]
+    assert re.fullmatch(r"cost: [\d.]+ s in 10 epochs, at most [\d,]+ MiB of memory", cost)
 
 
 @pytest.mark.usefixtures("no_page")

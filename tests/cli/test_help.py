@@ -1,7 +1,11 @@
 """What a stranger types first: help, version, the list of datasets, the page of a run."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,6 +38,47 @@ def test_help_lists_the_commands() -> None:
 
 def test_version() -> None:
     assert succeed("--version").out == f"vepm {__version__}\n"
+
+
+START = """
+import sys
+from vepm_command import main
+sys.argv[0] = "vepm"
+try:
+    main()
+finally:
+    print(*sorted({"torch", "numpy", "sklearn"} & set(sys.modules)), file=sys.stderr)
+"""
+"""The command as installed, which says at its end which slow packages it has loaded."""
+
+
+def started(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", START, *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("tune", "--help")])
+def test_help_and_version_wait_for_nothing(words: tuple[str, ...]) -> None:
+    done = started(*words)
+    assert (done.returncode, done.stderr) == (0, "\n")
+    assert "vepm" in done.stdout
+
+
+def test_completion_waits_for_nothing() -> None:
+    done = started(_VEPM_COMPLETE="complete_bash", COMP_WORDS="vepm t", COMP_CWORD="1")
+    assert (done.returncode, done.stderr) == (0, "\n")
+    assert done.stdout.split() == ["train", "tune"]
+
+
+def test_the_command_starts_outside_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"vepm": "vepm_command:main"}
+    assert started("datasets", "--json").stderr == "numpy sklearn torch\n"
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def interrupt(*_: object, **__: object) -> None:
 def test_stopped_before_the_first_epoch(
     pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vepm.cli.models.fit", interrupt)
+    monkeypatch.setattr("vepm.cli.work.fit", interrupt)
     outcome = vepm("train", pets, "-o", "run")
     assert (outcome.code, outcome.out) == (130, "")
     assert "nothing is kept" in outcome.err
@@ -131,7 +131,7 @@ def test_stopped_before_the_first_epoch(
 
 
 def test_stopped_while_the_page_is_drawn(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.cli.models.write_report", interrupt)
+    monkeypatch.setattr("vepm.cli.work.write_report", interrupt)
     outcome = vepm("train", pets, "-o", "run", *QUICK)
     assert outcome.code == 130
     assert "the run is finished" in outcome.err

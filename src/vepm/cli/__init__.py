@@ -1,4 +1,7 @@
-"""The command line: each command a few lines on top of the package."""
+"""The command line: each command a few lines on top of the package.
+
+What a command needs is imported when it runs: help and completion do not wait for it.
+"""
 
 import sys
 from collections.abc import Callable

@@ -7,13 +7,9 @@ from typing import Annotated
 import typer
 
 from vepm import console
-from vepm.bench.figure import draw_scaling
-from vepm.bench.runner import Plan, run
-from vepm.bench.table import as_table
 from vepm.cli.options import AsJson, DataDir, Device
 from vepm.errors import InputError
 from vepm.files import write_text
-from vepm.training.fitting import pick_device
 
 QUICK_EDGES = (4000, 16_000)
 
@@ -44,6 +40,11 @@ def bench(
 
         vepm bench --sizes 100000,1000000,10000000 --output runs/bench
     """
+    from vepm.bench.figure import draw_scaling
+    from vepm.bench.runner import Plan, run
+    from vepm.bench.table import as_table
+    from vepm.training import pick_device
+
     plan = Plan(
         device=pick_device(device).type,
         datasets=() if quick else ("Cora", "PubMed"),

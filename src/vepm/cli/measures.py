@@ -1,14 +1,12 @@
 """Commands that measure and show: evaluate, report, datasets."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.inputs import check_model, chosen_baseline, open_data, protocol_splits
-from vepm.cli.inputs import settings as settings_from
 from vepm.cli.options import (
     LARGEST_SEED,
     MACHINE_PANEL,
@@ -20,11 +18,12 @@ from vepm.cli.options import (
     Preset,
     Settings,
 )
-from vepm.data import Dataset, datasets, require_labels
 from vepm.errors import InputError
-from vepm.protocols import Method, VEPMMethod, evaluate_in_parallel
-from vepm.report import write_report
-from vepm.training import Config
+
+if TYPE_CHECKING:
+    from vepm.data import Dataset
+    from vepm.protocols import Method
+    from vepm.training import Config
 
 PROTOCOL_PANEL = "Protocol"
 
@@ -75,6 +74,11 @@ def evaluate(
 
         vepm evaluate MUTAG --protocol gin --json
     """
+    from vepm.cli.inputs import open_data, protocol_splits
+    from vepm.cli.inputs import settings as settings_from
+    from vepm.data import require_labels
+    from vepm.protocols import evaluate_in_parallel
+
     data = open_data(dataset, data_dir)
     require_labels(data)
     splits, rules = protocol_splits(data, protocol, folds)
@@ -92,7 +96,10 @@ def evaluate(
     console.print_evaluation(results, rules, as_json)
 
 
-def _runner(method: str, data: Dataset, chosen: Config, device: str) -> Method:
+def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":
+    from vepm.cli.inputs import check_model, chosen_baseline
+    from vepm.protocols import VEPMMethod
+
     if method != "vepm":
         return chosen_baseline(method, data, device)
     check_model(data, chosen, device)
@@ -108,6 +115,8 @@ def report(
 
         vepm report runs/digits-0
     """
+    from vepm.report import write_report
+
     console.print_line(f"look: {write_report(run)}")
 
 
@@ -118,6 +127,8 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
         vepm datasets --data-dir data
     """
+    from vepm.data import datasets
+
     found = datasets(data_dir)
     if as_json:
         console.print_json([vars(info) for info in found])

@@ -1,55 +1,31 @@
 """Commands that train a model or use one: train, predict, communities."""
 
-from collections import Counter
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vepm import console
-from vepm.cli.folders import command_line, run_folder
-from vepm.cli.inputs import (
-    check_model,
-    chosen_baseline,
-    listed,
-    open_data,
-    own_split,
-    roles,
-)
-from vepm.cli.inputs import settings as settings_from
 from vepm.cli.options import (
     RESULT_PANEL,
     SETTINGS_PANEL,
     AsJson,
+    Baselines,
     ConfigFile,
     DataDir,
     Device,
+    Input,
+    Log,
     Overwrite,
+    OwnData,
     Preset,
     Seed,
     Settings,
 )
-from vepm.cli.tables import write_communities, write_predictions
-from vepm.data import require_labels
-from vepm.errors import InputError
-from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
-from vepm.report import write_report
-from vepm.training import fit, load_model
-from vepm.training.fitting import NONE
-from vepm.training.runs import write_run
-from vepm.training.tracking import both, check_log, logging_to
 
 
 def train(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
-            "edges.csv and nodes.csv, a .graphml or a .npz file."
-        ),
-    ] = "digits",
+    dataset: OwnData = "digits",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -60,21 +36,8 @@ def train(
         ),
     ] = None,
     overwrite: Overwrite = False,
-    baselines: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,NAME",
-            help="Baselines to run on the same labels.",
-            rich_help_panel=RESULT_PANEL,
-        ),
-    ] = "",
-    log: Annotated[
-        str | None,
-        typer.Option(
-            help="tensorboard: every term and figure, for `tensorboard --logdir`.",
-            rich_help_panel=RESULT_PANEL,
-        ),
-    ] = None,
+    baselines: Baselines = "",
+    log: Log = None,
     as_json: AsJson = False,
     preset: Preset = "tuned",
     config: ConfigFile = None,
@@ -95,34 +58,12 @@ def train(
 
         vepm train my-graph/ --output runs/mine --baselines gcn,label-propagation
     """
-    check_log(log)
-    data = open_data(dataset, data_dir)
-    require_labels(data)
-    parts = roles(data)
-    chosen = settings_from(data, preset, config, settings)
-    check_model(data, chosen, device)
-    methods = [chosen_baseline(name, data, device) for name in listed(baselines)]
-    peer_runs = {m.name: partial(m, data, own_split(data, parts), seed) for m in methods}
-    folder = output or Path("runs") / f"{data.name}-{seed}"
-    with run_folder(folder, overwrite) as checkpoint, logging_to(log, folder) as board:
-        with console.epoch_bar() as progress:
-            fitted = fit(
-                data,
-                chosen,
-                train_on=parts["train"],
-                validate_on=parts["val"],
-                seed=seed,
-                device=device,
-                progress=both(progress, board),
-                checkpoint=checkpoint,
-            )
-        peers = {name: {"test_accuracy": run().test_accuracy} for name, run in peer_runs.items()}
-        extra = {"baselines": peers, "command": command_line()}
-        metrics = write_run(folder, data, fitted, parts, extra)
-        checkpoint.unlink(missing_ok=True)
-        page = write_report(folder)
-        if board is not None:
-            board.add_figures(folder / "figures")
+    from vepm.cli import work
+
+    job = work.classification(dataset, data_dir, preset, config, settings, seed, device)
+    peers = work.peers(job, baselines)
+    folder = output or Path("runs") / f"{job.data.name}-{seed}"
+    metrics, page = work.train(job, folder, overwrite, peers, log)
     if as_json:
         console.print_json(metrics)
     else:
@@ -131,7 +72,7 @@ def train(
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
-    data: Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")],
+    data: Input,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="CSV to write.", rich_help_panel=RESULT_PANEL),
@@ -155,31 +96,17 @@ def predict(
 
         vepm predict runs/digits-0 digits -o predictions.csv
     """
-    _, card = load_model(run / "model.safetensors")
-    kind = NodeClassifier if card.task == "node" else GraphClassifier
-    model = kind.load(run, device)
-    dataset = open_data(data, data_dir, card.class_names)
-    if dataset.task != card.task:
-        raise InputError(f"{data}: labels {dataset.task}s, the model in {run} labels {card.task}s")
-    probabilities = model.predict_proba(dataset, samples)
-    write_predictions(output, dataset, card.class_names, probabilities)
+    from vepm.cli import work
+
+    found = work.predict(run, data, data_dir, samples, device, output)
     if as_json:
-        found = Counter(card.class_names[i] for i in probabilities.argmax(1))
-        console.print_json(
-            {
-                "output": str(output),
-                "task": card.task,
-                "n": len(probabilities),
-                "predicted": {name: found[name] for name in card.class_names},
-                "mean_confidence": float(probabilities.max(1).mean()),
-            }
-        )
+        console.print_json(found)
     else:
-        console.print_line(f"{len(probabilities)} predictions in {output}")
+        console.print_line(f"{found['n']} predictions in {output}")
 
 
 def communities(
-    data: Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")],
+    data: Input,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -190,6 +117,7 @@ def communities(
         ),
     ] = None,
     overwrite: Overwrite = False,
+    as_json: AsJson = False,
     num_communities: Annotated[
         int | None,
         typer.Option(
@@ -223,35 +151,13 @@ def communities(
 
         vepm communities KarateClub -c 4 -k 4
     """
-    dataset = open_data(data, data_dir)
-    if dataset.task != "node":
-        raise InputError(
-            f"{data}: holds many graphs, and communities are found in one; `vepm train` shows "
-            "those inside labelled graphs"
-        )
-    # A model that has seen no label has no classes, and must not pass for one that has.
-    unlabelled = replace(dataset, num_classes=0, class_names=())
-    detector = CommunityDetector(
-        config=settings_from(dataset, preset, config, settings),
-        num_communities=num_communities,
-        num_metacommunities=num_metacommunities or num_communities,
-    )
-    chosen = detector.settings()
-    check_model(unlabelled, chosen, device)
-    folder = output or Path("runs") / f"{dataset.name}-communities"
-    with run_folder(folder, overwrite) as checkpoint:
-        with console.epoch_bar() as progress:
-            fitted = fit(
-                unlabelled,
-                chosen,
-                seed=seed,
-                device=device,
-                progress=progress,
-                checkpoint=checkpoint,
-            )
-        nobody = {"train": NONE, "val": NONE, "test": NONE}
-        write_run(folder, dataset, fitted, nobody, {"command": command_line()})
-        write_communities(folder, dataset, CommunityDetector.load(folder, device))
-        checkpoint.unlink(missing_ok=True)
-        page = write_report(folder)
-    console.print_line(f"memberships.csv and edges.csv in {folder}\nlook: {page}")
+    from vepm.cli import work
+
+    sizes = (num_communities, num_metacommunities or num_communities)
+    job = work.detection(data, data_dir, preset, config, settings, seed, device, sizes)
+    folder = output or Path("runs") / f"{job.data.name}-communities"
+    metrics, page = work.find_communities(job, folder, overwrite)
+    if as_json:
+        console.print_json(metrics)
+    else:
+        console.print_communities(metrics, folder, page)

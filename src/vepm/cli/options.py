@@ -10,6 +10,29 @@ RESULT_PANEL = "Result"
 MACHINE_PANEL = "Where to find things and where to compute"
 LARGEST_SEED = 2**32 - 1
 
+OwnData = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
+        "edges.csv and nodes.csv, a .graphml or a .npz file."
+    ),
+]
+Input = Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")]
+Baselines = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,NAME",
+        help="Baselines to run on the same labels.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
+Log = Annotated[
+    str | None,
+    typer.Option(
+        help="tensorboard: every term and figure, for `tensorboard --logdir`.",
+        rich_help_panel=RESULT_PANEL,
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(

@@ -4,7 +4,7 @@ import contextlib
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,29 +13,10 @@ from rich.table import Table
 from vepm import console
 from vepm.cli.options import DataDir, Device
 from vepm.errors import InputError
-from vepm.experiments import (
-    Ended,
-    Experiment,
-    Options,
-    Selection,
-    catalogue,
-    check_selection,
-    gather,
-    rank_and_world,
-    run,
-    select,
-    squares,
-)
-from vepm.experiments.catalogue import FOLDER
-from vepm.experiments.runner import Progress as CellProgress
-from vepm.report.reproduction import (
-    draw_figures,
-    footnotes,
-    heading,
-    terminal_tables,
-    write_index,
-    write_tables,
-)
+
+if TYPE_CHECKING:
+    from vepm.experiments import Ended, Experiment, Selection
+    from vepm.experiments.runner import Progress as CellProgress
 
 
 def reproduce(
@@ -62,8 +43,8 @@ def reproduce(
         Path, typer.Option("--output", "-o", help="Folder of cells, tables and figures.")
     ] = Path("results"),
     experiments: Annotated[
-        Path, typer.Option(help="Folder of TOML files to take instead of the paper's.")
-    ] = FOLDER,
+        Path | None, typer.Option(help="Folder of TOML files to take instead of the paper's.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=0, help="Cells at a time; 0 for one per core.")] = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -81,7 +62,12 @@ def reproduce(
 
         vepm reproduce --all --quick
     """
-    known = catalogue(experiments)
+    from vepm.experiments import Options, Selection, check_selection, run, select, squares
+    from vepm.experiments.catalogue import FOLDER, catalogue
+    from vepm.experiments.ranks import rank_and_world
+    from vepm.report.reproduction import write_index
+
+    known = catalogue(experiments or FOLDER)
     if list_them:
         _print_list(known)
         return
@@ -101,7 +87,9 @@ def reproduce(
         _conclude(ended, folder, any(s.cells for s in planned))
 
 
-def _choose(known: dict[str, Experiment], names: list[str], everything: bool) -> list[Experiment]:
+def _choose(
+    known: "dict[str, Experiment]", names: list[str], everything: bool
+) -> "list[Experiment]":
     if everything:
         return list(known.values())
     if not names:
@@ -114,7 +102,7 @@ def _choose(known: dict[str, Experiment], names: list[str], everything: bool) ->
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def _print_list(known: dict[str, Experiment]) -> None:
+def _print_list(known: "dict[str, Experiment]") -> None:
     table = Table("name", "what it shows", box=None)
     for name, experiment in known.items():
         table.add_row(name, f"{experiment.title}. {experiment.description}")
@@ -122,9 +110,18 @@ def _print_list(known: dict[str, Experiment]) -> None:
 
 
 def _show(
-    chosen: list[Experiment], selection: Selection, folder: Path, ended: Ended, quick: bool
+    chosen: "list[Experiment]", selection: "Selection", folder: Path, ended: "Ended", quick: bool
 ) -> None:
     """Print what was selected; write what is known of the whole experiment."""
+    from vepm.experiments import gather, select, squares
+    from vepm.report.reproduction import (
+        draw_figures,
+        footnotes,
+        heading,
+        terminal_tables,
+        write_tables,
+    )
+
     for experiment in chosen:
         # More seeds than the experiment asks for are shown; fewer are a part of it.
         own = squares(experiment, quick)
@@ -145,7 +142,7 @@ def _show(
         console.print_line("files: " + " ".join(str(path) for path in paths) + "\n")
 
 
-def _conclude(ended: Ended, folder: Path, expected: bool) -> None:
+def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
     for reason in ended.missing.values():
         console.print_note(f"data not here: {reason}")
     for reason in dict.fromkeys(ended.failed.values()):
@@ -173,8 +170,10 @@ def _saying_how_to_go_on() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _cell_bar() -> Iterator[CellProgress | None]:
+def _cell_bar() -> Iterator["CellProgress | None"]:
     """A bar over cells on a terminal; nothing elsewhere."""
+    from vepm.experiments import rank_and_world
+
     if not console.err.is_terminal or rank_and_world()[0]:
         yield None
         return

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -13,8 +13,6 @@ from rich.table import Table
 
 from vepm import console
 from vepm.cli.folders import command_line
-from vepm.cli.inputs import check_model, open_data, roles
-from vepm.cli.inputs import settings as chosen_settings
 from vepm.cli.options import (
     RESULT_PANEL,
     SETTINGS_PANEL,
@@ -27,13 +25,11 @@ from vepm.cli.options import (
     Seed,
     Settings,
 )
-from vepm.data import require_labels
 from vepm.files import only_writer
-from vepm.tuning import Findings, Problem, Record, best_of, default_space, read_space
-from vepm.tuning import tune as search
-from vepm.tuning.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
-from vepm.tuning.search import TRIALS_FILE, Told
-from vepm.tuning.study import require_optuna
+
+if TYPE_CHECKING:
+    from vepm.tuning import Findings, Record
+    from vepm.tuning.search import Told
 
 
 def tune(
@@ -83,6 +79,13 @@ def tune(
 
         vepm train Cora --config runs/tune-Cora/best.toml
     """
+    from vepm.cli.inputs import check_model, open_data, roles
+    from vepm.cli.inputs import settings as chosen_settings
+    from vepm.data import require_labels
+    from vepm.tuning import Problem, default_space, read_space
+    from vepm.tuning import tune as search
+    from vepm.tuning.study import require_optuna
+
     require_optuna()
     data = open_data(dataset, data_dir)
     require_labels(data)
@@ -115,6 +118,9 @@ def tune(
 
 def _clear(folder: Path) -> None:
     """Remove what a search wrote, and nothing else."""
+    from vepm.tuning.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
+    from vepm.tuning.search import TRIALS_FILE
+
     for name in (TRIALS_FILE, f"{TRIALS_FILE}-journal", BEST_FILE, TABLE_FILE, SUMMARY_FILE):
         (folder / name).unlink(missing_ok=True)
 
@@ -131,8 +137,10 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _trial_bar(name: str, trials: int) -> Iterator[Told | None]:
+def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
     """A bar over trials on a terminal; nothing elsewhere."""
+    from vepm.tuning import best_of
+
     if not console.err.is_terminal:
         yield None
         return
@@ -141,7 +149,7 @@ def _trial_bar(name: str, trials: int) -> Iterator[Told | None]:
     with Progress(*columns, MofNCompleteColumn(), note, console=console.err) as bars:
         task = bars.add_task(f"trials on {name}", total=trials, note="")
 
-        def show(records: list[Record]) -> None:
+        def show(records: "list[Record]") -> None:
             best = best_of(records)
             text = f"best validation {best.val_accuracy:.4f}" if best else ""
             bars.update(task, completed=len(records), note=text)
@@ -149,7 +157,10 @@ def _trial_bar(name: str, trials: int) -> Iterator[Told | None]:
         yield show
 
 
-def _print_findings(found: Findings, folder: Path, dataset: str) -> None:
+def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
+    from vepm.training.runs import peak_memory
+    from vepm.tuning.results import BEST_FILE
+
     summary = found.summary()
     table = Table("settings", "trial", "validation accuracy", "validation loss")
     for name in ("default", "best"):
@@ -165,7 +176,8 @@ def _print_findings(found: Findings, folder: Path, dataset: str) -> None:
         "the same labels flatters itself",
         f"rule: {summary['rule']}",
         f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
-        f"stopped early, {counts['refused']} impossible",
+        f"stopped early, {counts['refused']} impossible; at most "
+        f"{peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
         f"next: {following}",
     ):
         console.print_line(line)

@@ -1,0 +1,170 @@
+"""What the commands that train a model or use one do, once their options are read."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vepm import console
+from vepm.baselines import Baseline
+from vepm.cli.folders import command_line, run_folder
+from vepm.cli.inputs import check_model, chosen_baseline, listed, open_data, own_split, roles
+from vepm.cli.inputs import settings as settings_from
+from vepm.cli.tables import write_communities, write_predictions
+from vepm.data import Dataset, require_labels
+from vepm.errors import InputError
+from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
+from vepm.report import write_report
+from vepm.training import Config, Fitted, Progress, fit, load_model
+from vepm.training.fitting import NONE
+from vepm.training.runs import write_run
+from vepm.training.tracking import both, check_log, logging_to
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A training that has passed every check."""
+
+    data: Dataset
+    parts: Mapping[str, Tensor]
+    """Numbers of the nodes or graphs that train, validate and test."""
+    config: Config
+    seed: int
+    device: str
+
+    def fit(self, checkpoint: Path, board: Progress | None = None) -> Fitted:
+        """Train, or go on from the checkpoint."""
+        with console.epoch_bar() as progress:
+            return fit(
+                self.data,
+                self.config,
+                train_on=self.parts["train"],
+                validate_on=self.parts["val"],
+                seed=self.seed,
+                device=self.device,
+                progress=both(progress, board),
+                checkpoint=checkpoint,
+            )
+
+
+def classification(
+    name: str,
+    data_dir: Path | None,
+    preset: str,
+    file: Path | None,
+    pairs: list[str] | None,
+    seed: int,
+    device: str,
+) -> Job:
+    """The training of a classifier, checked."""
+    data = open_data(name, data_dir)
+    require_labels(data)
+    parts = roles(data)
+    config = settings_from(data, preset, file, pairs)
+    check_model(data, config, device)
+    return Job(data, parts, config, seed, device)
+
+
+def peers(job: Job, names: str) -> list[Baseline]:
+    """The baselines to run on the same labels, checked."""
+    found = [chosen_baseline(name, job.data, job.device) for name in listed(names)]
+    if found:
+        own_split(job.data, job.parts)
+    return found
+
+
+def train(
+    job: Job, folder: Path, overwrite: bool, peers: list[Baseline], log: str | None
+) -> tuple[dict[str, Any], Path]:
+    """Train and write the run folder; gives its metrics and its page."""
+    check_log(log)
+    with run_folder(folder, overwrite) as checkpoint, logging_to(log, folder) as board:
+        fitted = job.fit(checkpoint, board)
+        extra = {"baselines": _peer_scores(job, peers), "command": command_line()}
+        metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
+        checkpoint.unlink(missing_ok=True)
+        page = write_report(folder)
+        if board is not None:
+            board.add_figures(folder / "figures")
+    return metrics, page
+
+
+def _peer_scores(job: Job, peers: list[Baseline]) -> dict[str, dict[str, float]]:
+    if not peers:
+        return {}
+    split = own_split(job.data, job.parts)
+    return {m.name: {"test_accuracy": m(job.data, split, job.seed).test_accuracy} for m in peers}
+
+
+def predict(
+    run: Path,
+    name: str,
+    data_dir: Path | None,
+    samples: int | None,
+    device: str,
+    output: Path,
+) -> dict[str, Any]:
+    """Write predictions as CSV; gives what there is to say about them."""
+    _, card = load_model(run / "model.safetensors")
+    kind = NodeClassifier if card.task == "node" else GraphClassifier
+    model = kind.load(run, device)
+    data = open_data(name, data_dir, card.class_names)
+    if data.task != card.task:
+        raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
+    probabilities = model.predict_proba(data, samples)
+    write_predictions(output, data, card.class_names, probabilities)
+    found = Counter(card.class_names[i] for i in probabilities.argmax(1))
+    return {
+        "output": str(output),
+        "task": card.task,
+        "n": len(probabilities),
+        "predicted": {name: found[name] for name in card.class_names},
+        "mean_confidence": float(probabilities.max(1).mean()),
+    }
+
+
+def detection(
+    name: str,
+    data_dir: Path | None,
+    preset: str,
+    file: Path | None,
+    pairs: list[str] | None,
+    seed: int,
+    device: str,
+    sizes: tuple[int | None, int | None],
+) -> Job:
+    """The search for communities, checked; sizes are how many, and in how many groups."""
+    data = open_data(name, data_dir)
+    if data.task != "node":
+        raise InputError(
+            f"{name}: holds many graphs, and communities are found in one; `vepm train` shows "
+            "those inside labelled graphs"
+        )
+    detector = CommunityDetector(
+        config=settings_from(data, preset, file, pairs),
+        num_communities=sizes[0],
+        num_metacommunities=sizes[1],
+    )
+    config = detector.settings()
+    check_model(_unlabelled(data), config, device)
+    return Job(data, dict.fromkeys(("train", "val", "test"), NONE), config, seed, device)
+
+
+def find_communities(job: Job, folder: Path, overwrite: bool) -> tuple[dict[str, Any], Path]:
+    """Train without labels and write the run folder; gives its metrics and its page."""
+    with run_folder(folder, overwrite) as checkpoint:
+        fitted = replace(job, data=_unlabelled(job.data)).fit(checkpoint)
+        extra = {"command": command_line()}
+        metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
+        write_communities(folder, job.data, CommunityDetector.load(folder, job.device))
+        checkpoint.unlink(missing_ok=True)
+        page = write_report(folder)
+    return metrics, page
+
+
+def _unlabelled(data: Dataset) -> Dataset:
+    """A model that has seen no label has no classes, and must not pass for one that has."""
+    return replace(data, num_classes=0, class_names=())
