@@ -82,8 +82,8 @@ def edge_log_likelihood(
     if not balanced:
         return on_edges - off_edges
 
-    nodes = torch.bincount(batch, minlength=num_graphs).to(z.dtype)
-    edges = torch.bincount(edge_graph, minlength=num_graphs).to(z.dtype) / 2
+    nodes = _count_by(batch, num_graphs, z)
+    edges = _count_by(edge_graph, num_graphs, z) / 2
     non_edges = nodes * (nodes - 1) / 2 - edges
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
 
@@ -184,7 +184,14 @@ def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
 
 
 def _sum_by(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    return values.new_zeros(num_groups, *values.shape[1:]).index_add(0, group, values)
+    if num_groups == 1:
+        return values.sum(0, keepdim=True)
+    index = group.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+    return values.new_zeros(num_groups, *values.shape[1:]).scatter_add(0, index, values)
+
+
+def _count_by(group: Tensor, num_groups: int, like: Tensor) -> Tensor:
+    return _sum_by(like.new_ones(group.numel()), group, num_groups)
 
 
 def _pair_rates(z: Tensor, activation: Tensor, batch: Tensor, num_graphs: int) -> Tensor:

@@ -25,7 +25,9 @@ def test_examples_hold(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", ["vepm.estimators", "vepm.training.config", "vepm.training.loop"])
+@pytest.mark.parametrize(
+    "name", ["vepm.estimators", "vepm.training.config", "vepm.training.schedule"]
+)
 def test_main_modules_have_examples(name: str) -> None:
     tests = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name))
     assert any(test.examples for test in tests)

@@ -11,7 +11,6 @@ from training.toys import SMALL, TASKS, run, toy
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
 from vepm.training import fit
-from vepm.training.loop import _watch_convergence
 from vepm.training.state import TrainingState
 
 NONE = torch.empty(0, dtype=torch.long)
@@ -43,7 +42,7 @@ def test_convergence_by_hand() -> None:
     state = TrainingState.start(run("node").model, config)
     found = []
     for loss in (2.0, 2.0, 0.0, 0.0, 10.0):
-        _watch_convergence(state, loss, config)
+        state.watch_convergence(loss, config)
         found.append((round(state.smoothed, 6), state.stale))
     # The first counts as better; 2 is no better; 1.8 is not below 2 by a tenth; 1.62 is.
     assert found == [(2.0, 0), (2.0, 1), (1.8, 2), (1.62, 0), (2.458, 1)]
@@ -53,7 +52,7 @@ def test_a_better_negative_loss_counts_too() -> None:
     config = SMALL["node"].replace(pretrain_tolerance=0.1).training
     state = TrainingState.start(run("node").model, config)
     for loss in (-1.0, -3.0):
-        _watch_convergence(state, loss, config)
+        state.watch_convergence(loss, config)
     assert (round(state.smoothed, 6), state.stale) == (-1.2, 0)
 
 

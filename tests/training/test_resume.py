@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from training.toys import SCHEMES, SMALL, TASKS, roles, run, same_run, toy
 from vepm.errors import InputError
 from vepm.training import Config, Fitted, fitting, loop
 from vepm.training.checkpoint import _open
+from vepm.training.schedule import descend
 
 
 class StopError(Exception):
@@ -133,17 +135,17 @@ def test_ctrl_c_in_mid_epoch_leaves_a_file_that_resumes_exactly(
 ) -> None:
     """Weights have moved in the unfinished epoch; the file must not know."""
     reference, path = uninterrupted(task, "joint"), tmp_path / "state.safetensors"
-    steps, step = 0, loop._step
+    steps = 0
 
-    def interrupted(terms: Any, *optimizers: Any) -> None:
+    def interrupted(loss: Tensor, *optimizers: Any) -> None:
         nonlocal steps
-        step(terms, *optimizers)
+        descend(loss, *optimizers)
         steps += 1
         if steps == (5 if task == "node" else 14):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_step", interrupted)
+        patch.setattr(loop, "descend", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(task, settings(task, "joint"), checkpoint=path)
     assert path.is_file()

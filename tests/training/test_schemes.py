@@ -21,7 +21,7 @@ from training.toys import (
 )
 from vepm.errors import InputError
 from vepm.training import Config, Examples, ModelCard, TrainingState, scores, train
-from vepm.training.loop import schedule_factor, scheme_steps
+from vepm.training.schedule import schedule_factor, scheme_steps
 
 
 def start(task: str, config: Config) -> TrainingState:

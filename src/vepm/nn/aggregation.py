@@ -104,6 +104,24 @@ class Adjacency:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
         return _SumAtTarget.apply(values, self)  # type: ignore[no-untyped-call]
 
+    def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """What :func:`aggregate` returns for features and weights of one type."""
+        return _Aggregate.apply(  # type: ignore[no-untyped-call]
+            x.contiguous(), weight, self
+        )
+
+    def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
+        """What :func:`edge_dot` returns."""
+        return _EdgeDot.apply(  # type: ignore[no-untyped-call]
+            target.contiguous(), source.contiguous(), self
+        )
+
+    def share_ends(self, target: Tensor, source: Tensor, sharpness: float) -> Tensor:
+        """What :func:`edge_shares` returns."""
+        return _EdgeShares.apply(  # type: ignore[no-untyped-call]
+            target.contiguous(), source.contiguous(), self, sharpness
+        )
+
     def to(self, device: torch.device | str) -> "Adjacency":
         """The same edges on another device."""
         return Adjacency(self.edge_index.to(device), self.num_nodes)
@@ -237,7 +255,7 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> T
     if edge_weight is not None:
         kind = torch.promote_types(x.dtype, edge_weight.dtype)
         x, edge_weight = x.to(kind), edge_weight.to(kind)
-    return _Aggregate.apply(x.contiguous(), edge_weight, edges)  # type: ignore[no-untyped-call]
+    return edges.sum_neighbours(x, edge_weight)
 
 
 def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
@@ -256,9 +274,7 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
         Products [E, K].
     """
     edges = as_adjacency(edge_index, target.size(0))
-    return _EdgeDot.apply(  # type: ignore[no-untyped-call]
-        target.contiguous(), source.contiguous(), edges
-    )
+    return edges.dot_ends(target, source)
 
 
 def edge_shares(
@@ -281,6 +297,4 @@ def edge_shares(
         Shares [E, K]; those of an edge sum to one.
     """
     edges = as_adjacency(edge_index, target.size(0))
-    return _EdgeShares.apply(  # type: ignore[no-untyped-call]
-        target.contiguous(), source.contiguous(), edges, 1 / temperature
-    )
+    return edges.share_ends(target, source, 1 / temperature)

@@ -36,13 +36,10 @@ class Examples:
     """Numbers of the graphs to pretrain on; by default all of them."""
 
 
-@dataclass
-class TrainingState:
-    """All that is needed, beside the data, to go on as if never stopped."""
+@dataclass(kw_only=True)
+class Course:
+    """How far a run has come, in numbers: what decides when it stops and which epoch it keeps."""
 
-    model: VEPM
-    predictor_optimizer: torch.optim.Adam
-    encoder_optimizer: torch.optim.Adam
     phase: str = "pretrain"
     epoch: int = 0
     """Epochs completed in this phase."""
@@ -55,6 +52,47 @@ class TrainingState:
     best_epoch: int = -1
     best_score: tuple[float, float] = (-math.inf, -math.inf)
     """Validation accuracy and minus validation loss of the best epoch."""
+
+    def enter(self, phase: str) -> None:
+        """Begin the next phase."""
+        self.phase, self.epoch, self.stale = phase, 0, 0
+
+    def stopped(self, config: TrainingConfig) -> bool:
+        """Whether patience with the phase has run out."""
+        patience = config.pretrain_patience if self.phase == "pretrain" else config.patience
+        return patience > 0 and self.stale >= patience
+
+    def watch_convergence(self, loss: float, config: TrainingConfig) -> None:
+        """Take note of an epoch's pretraining loss."""
+        # Affiliations are drawn anew in every epoch: the smoothed loss tells progress from luck.
+        first = math.isinf(self.smoothed)
+        self.smoothed = loss if first else 0.9 * self.smoothed + 0.1 * loss
+        margin = config.pretrain_tolerance * abs(self.converging)
+        if first or self.smoothed < self.converging - margin:
+            self.converging, self.stale = self.smoothed, 0
+        else:
+            self.stale += 1
+
+    def judge(self, row: Row) -> bool:
+        """Whether an epoch of finetuning is the best so far; without validation the last counts."""
+        if "val_accuracy" not in row:
+            self.best_epoch = self.epoch
+            return False
+        score = (row["val_accuracy"], -row["val_loss"])
+        self.stale += 1
+        better = score > self.best_score
+        if better:
+            self.best_score, self.best_epoch, self.stale = score, self.epoch, 0
+        return better
+
+
+@dataclass
+class TrainingState(Course):
+    """All that is needed, beside the data, to go on as if never stopped."""
+
+    model: VEPM
+    predictor_optimizer: torch.optim.Adam
+    encoder_optimizer: torch.optim.Adam
     best_weights: dict[str, Tensor] | None = None
     held: tuple[int, Held] | None = None
     """Affiliations of the cycle they were drawn for; a resumed run draws the same again."""
@@ -67,11 +105,16 @@ class TrainingState:
             torch.optim.Adam(model.predictor_parameters(), weight_decay=config.weight_decay),
             torch.optim.Adam(model.encoder_parameters()),
         )
-        if config.scheme == "scratch" or config.pretrain_epochs == 0:
+        if not pretrains(config):
             state.enter("finetune")
         return state
 
     def enter(self, phase: str) -> None:
         """Begin the next phase, forgetting the encoder's momentum of the last."""
-        self.phase, self.epoch, self.stale = phase, 0, 0
+        super().enter(phase)
         self.encoder_optimizer.state.clear()
+
+
+def pretrains(config: TrainingConfig) -> bool:
+    """Whether there is a phase of pretraining."""
+    return config.scheme != "scratch" and config.pretrain_epochs > 0

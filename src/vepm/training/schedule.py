@@ -1,0 +1,59 @@
+"""What moves when, how far, and by which random numbers."""
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor
+
+
+def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
+    """What moves in a step of finetuning: the predictor, the encoder, or both at once.
+
+    Example:
+        >>> [scheme_steps("alternating", 2, step) for step in range(2)]
+        [('predictor',), ('predictor', 'encoder')]
+    """
+    if scheme == "predictor":
+        return ("predictor",)
+    if scheme in ("joint", "scratch"):
+        return ("both",)
+    return ("predictor", "encoder") if (step + 1) % interval == 0 else ("predictor",)
+
+
+def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
+    """Learning rate of an epoch relative to the first.
+
+    Example:
+        >>> [schedule_factor("halving", epoch, 300) for epoch in (0, 49, 50, 100)]
+        [1.0, 1.0, 0.5, 0.25]
+    """
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * epoch / epochs)) / 2
+    return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give an optimizer its learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def descend(loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
+    """Step down the gradient of a loss with the parameters of the optimizers, and no others."""
+    for optimizer in optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    parameters = [p for o in optimizers for group in o.param_groups for p in group["params"]]
+    # Only what is to move needs a gradient: the rest of the backward pass is left out.
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    for optimizer in optimizers:
+        optimizer.step()
+
+
+def seed_draws(*purpose: str | int) -> None:
+    """Draw from here on what belongs to a seed and a purpose, whatever was drawn before."""
+    text = "/".join(map(str, purpose))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    torch.manual_seed(int.from_bytes(digest, "little"))

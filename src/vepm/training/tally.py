@@ -1,0 +1,53 @@
+"""Means of an epoch's terms, left on the device until it has ended."""
+
+import math
+
+from torch import Tensor, stack
+
+from vepm.errors import InputError
+from vepm.training.losses import Terms
+from vepm.training.state import Course, Row
+
+
+class Tally:
+    """Collects the terms of an epoch's steps."""
+
+    def __init__(self) -> None:
+        self.steps: list[Terms] = []
+        self.labels = 0
+
+    def add(self, terms: Terms, labels: int = 0) -> None:
+        """Count a step that saw so many labels."""
+        self.steps.append(Terms._make(t if t is None else t.detach() for t in terms))
+        self.labels += labels
+
+    def means(self) -> dict[str, Tensor]:
+        """Mean of each term over the steps that had it."""
+        columns = zip(Terms._fields, zip(*self.steps, strict=True), strict=True)
+        present = {name: [v for v in column if v is not None] for name, column in columns}
+        return {name: stack(values).double().mean(0) for name, values in present.items() if values}
+
+    def row(self, course: Course) -> Row:
+        """The epoch's entries of the history."""
+        names, values = zip(*self.means().items(), strict=True)
+        row = dict(zip(names, stack(values).tolist(), strict=True))
+        check_finite(row, course)
+        return count_correct(row, len(self.steps), self.labels)
+
+
+def check_finite(row: Row, course: Course) -> None:
+    """Refuse to go on with numbers that have left all bounds."""
+    # The loss stands first, but a term it is made of says more about the cause.
+    for name in reversed(row):
+        if not math.isfinite(row[name]):
+            raise InputError(
+                f"training diverged: {name} is {row[name]} in epoch {course.epoch} of "
+                f"{course.phase}; lower the learning rate or check the features' scale"
+            )
+
+
+def count_correct(row: Row, steps: int, labels: int) -> Row:
+    """Turn the mean number of correct labels per step into the share of all labels."""
+    if "correct" in row:
+        row["train_accuracy"] = row.pop("correct") * steps / max(labels, 1)
+    return row
