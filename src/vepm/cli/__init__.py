@@ -14,6 +14,7 @@ from vepm.cli.bench import bench
 from vepm.cli.measures import evaluate, list_datasets, report
 from vepm.cli.models import communities, predict, train
 from vepm.cli.reproduce import reproduce
+from vepm.cli.sweep import sweep
 from vepm.cli.tune import tune
 from vepm.errors import InputError
 
@@ -34,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "communities": communities,
     "evaluate": evaluate,
     "tune": tune,
+    "sweep": sweep,
     "reproduce": reproduce,
     "report": report,
     "bench": bench,

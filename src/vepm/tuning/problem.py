@@ -85,16 +85,22 @@ class Problem:
         }
 
 
-def keep_labels_of(dataset: Dataset, rows: Tensor) -> Dataset:
-    """The dataset without the labels of any other node or graph."""
+def keep_labels_of(dataset: Dataset, rows: Tensor, others: int = -1) -> Dataset:
+    """The dataset without the labels of any other node or graph.
+
+    Args:
+        dataset: the graphs.
+        rows: numbers of the nodes or graphs that keep their labels.
+        others: what stands where a label was; -1 is unknown.
+    """
     if dataset.task == "node":
         graph = dataset.graphs[0]
-        y = torch.full_like(graph.y, -1)
+        y = torch.full_like(graph.y, others)
         y[rows] = graph.y[rows]
         return replace(dataset, graphs=[_with_labels(graph, y)])
     kept = set(rows.tolist())
     graphs = [
-        _with_labels(graph, graph.y if i in kept else torch.full_like(graph.y, -1))
+        _with_labels(graph, graph.y if i in kept else torch.full_like(graph.y, others))
         for i, graph in enumerate(dataset.graphs)
     ]
     return replace(dataset, graphs=graphs)

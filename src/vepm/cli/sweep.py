@@ -1,0 +1,94 @@
+"""The command that searches settings of any method over datasets: sweep."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vepm import console
+from vepm.cli.options import MACHINE_PANEL, DataDir, Device
+
+if TYPE_CHECKING:
+    from vepm.experiments.sweeping import Progress, Standing
+
+SHOWN = 10
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML that says what to try.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File of results; by default beside the TOML, ending in .jsonl."),
+    ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(min=0, help="Runs at a time; 0: one per core.", rich_help_panel=MACHINE_PANEL),
+    ] = 0,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0, help="Begin no run after so long.", rich_help_panel=MACHINE_PANEL),
+    ] = math.inf,
+    data_dir: DataDir = None,
+    device: Device = "auto",
+) -> None:
+    """Try settings drawn at random, over datasets and seeds, judged on validation alone.
+
+    Unlike `tune`, which improves one run on one graph, a sweep compares the same settings of any
+    method across datasets, splits and seeds; presets and baselines are chosen with it. Test labels
+    are removed before anything is trained. Runs that are done are kept: give the same command
+    again to go on.
+
+    Examples:
+
+        vepm sweep results/search/disengcn.toml --jobs 2
+
+        vepm sweep mine.toml --device cuda --minutes 10
+    """
+    from vepm.experiments.sweeping import RULE, run_sweep, standings
+    from vepm.experiments.sweeps import Sweep
+
+    chosen = Sweep.read(file)
+    path = output or file.with_suffix(".jsonl")
+    with _bar() as progress:
+        rows = run_sweep(
+            chosen,
+            path,
+            root=data_dir,
+            device=device,
+            jobs=jobs,
+            minutes=minutes,
+            progress=progress,
+        )
+    found = standings(rows)
+    _show(found, list(chosen.datasets))
+    console.print_line(f"Rule: {RULE}.")
+    console.print_line(f"{len(rows)} of {len(chosen.trials())} runs are in {path}")
+
+
+def _show(found: "list[Standing]", datasets: list[str]) -> None:
+    from rich.table import Table
+
+    table = Table("setting", "mean", *datasets, "changes")
+    for one in found[:SHOWN]:
+        spread = "" if math.isnan(one.spread) else f" ± {100 * one.spread:.1f}"
+        changes = ", ".join(f"{name}={value}" for name, value in one.changes.items())
+        scores = (f"{100 * one.by_dataset.get(name, math.nan):.1f}" for name in datasets)
+        mean = f"{100 * one.val_accuracy:.1f}{spread}"
+        table.add_row(str(one.number), mean, *scores, changes or "the settings to improve on")
+    console.out.print(table, highlight=False)
+
+
+@contextlib.contextmanager
+def _bar() -> "Iterator[Progress | None]":
+    """A bar over runs on a terminal; nothing elsewhere."""
+    if not console.err.is_terminal:
+        yield None
+        return
+    from rich.progress import Progress as Bars
+
+    with Bars(console=console.err) as bars:
+        task = bars.add_task("runs", total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

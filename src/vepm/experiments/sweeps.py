@@ -1,0 +1,160 @@
+"""Random search over settings of any method, judged on validation alone."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from vepm.baselines import BASELINES, baseline
+from vepm.errors import InputError
+from vepm.experiments.plan import SPLITS
+from vepm.experiments.tasks import PRESET, open_dataset, task_of
+from vepm.protocols import PROTOCOLS, Method, VEPMMethod
+from vepm.training import preset
+from vepm.tuning import keep_labels_of
+
+PROTOCOL_OF = {"node": "public", "graph": "capsgnn"}
+"""Protocols that set labels aside for choosing, by what is labelled."""
+DRAWS_PER_SETTING = 100
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to try, and on what.
+
+    Args:
+        datasets: names of datasets.
+        space: values of each setting to draw from; a value that is a table sets several at once.
+        settings: how many settings to try; the first is the one to improve on.
+        method: ``"vepm"`` or a baseline.
+        base: changes to the method's own settings that all share.
+        seeds: seeds of each setting; best kept apart from those of the record.
+        splits: how many of the protocol's splits to run.
+        sampler_seed: seed of the draws.
+
+    Example:
+        >>> sweep = Sweep(("Cora",), {"dropout": [0.5, 0.7]}, settings=2, seeds=(7,))
+        >>> [trial.changes for trial in sweep.trials()]
+        [{}, {'dropout': 0.7}]
+    """
+
+    datasets: tuple[str, ...]
+    space: Mapping[str, Sequence[Any]]
+    settings: int = 20
+    method: str = "vepm"
+    base: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = (1000,)
+    splits: int = 1
+    sampler_seed: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A sweep from TOML.
+
+        Raises:
+            InputError: if the file is none, or names what is not known.
+        """
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: no sweep can be read from it ({error})") from None
+        known = {item.name: item for item in fields(cls)}
+        unknown = sorted(set(values) - set(known))
+        lacking = sorted({"datasets", "space"} - set(values))
+        if unknown or lacking:
+            what = f"there is no '{unknown[0]}'" if unknown else f"'{lacking[0]}' is missing"
+            raise InputError(f"{path}: {what}; a sweep has {', '.join(known)}")
+        for key in {"datasets", "seeds"} & set(values):
+            values[key] = tuple(values[key])
+        sweep = cls(**values)
+        sweep.check()
+        return sweep
+
+    def check(self) -> None:
+        """Refuse what could not be run, before anything is."""
+        for name in self.datasets:
+            protocol = PROTOCOL_OF[task_of(name)]
+            if not 1 <= self.splits <= SPLITS[protocol]:
+                raise InputError(
+                    f"{name} has {SPLITS[protocol]} splits, and splits = {self.splits}"
+                )
+            self.method_for(name, {}, "cpu")
+            for setting, values in self.space.items():
+                if not isinstance(values, list) or not values:
+                    raise InputError(f"space: {setting} needs a list of values to draw from")
+                for value in values:
+                    self.method_for(name, _sets(setting, value), "cpu")
+
+    def method_for(self, dataset: str, changes: Mapping[str, Any], device: str) -> Method:
+        """The method with these changes to its settings."""
+        settings = {**self.base, **changes}
+        if self.method in BASELINES:
+            return baseline(self.method, dataset, device=device, settings=settings)
+        if self.method != "vepm":
+            raise InputError(f"no method '{self.method}'; there are vepm, {', '.join(BASELINES)}")
+        return VEPMMethod(preset(PRESET, task_of(dataset)).replace(**settings), device)
+
+    def trials(self) -> list["Trial"]:
+        """Every run there is to be, setting by setting."""
+        where = list(product(self.datasets, range(self.splits), self.seeds))
+        return [
+            Trial(number, changes, dataset, split, seed)
+            for number, changes in enumerate(self._draw())
+            for dataset, split, seed in where
+        ]
+
+    def _draw(self) -> list[dict[str, Any]]:
+        rng = np.random.default_rng(self.sampler_seed)
+        drawn: list[dict[str, Any]] = [{}]
+        for _ in range(DRAWS_PER_SETTING * self.settings):
+            if len(drawn) >= self.settings:
+                break
+            changes: dict[str, Any] = {}
+            for name, values in self.space.items():
+                changes |= _sets(name, values[rng.integers(len(values))])
+            if changes not in drawn:
+                drawn.append(changes)
+        return drawn
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep."""
+
+    number: int
+    changes: Mapping[str, Any]
+    dataset: str
+    split: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[int, str, int, int]:
+        """What tells it from the others."""
+        return self.number, self.dataset, self.split, self.seed
+
+    def run(self, sweep: Sweep, root: Path | None, device: str) -> dict[str, Any]:
+        """Train with test labels removed, and say how validation went."""
+        whole = open_dataset(self.dataset, root)
+        split = PROTOCOLS[PROTOCOL_OF[whole.task]](whole, 0)[self.split]
+        if not split.val.numel():
+            raise InputError(f"{self.dataset} has no validation part for a sweep to choose by")
+        # Methods score the test part as well: all its labels are made the first class's.
+        seen = keep_labels_of(whole, torch.cat([split.train, split.val]), others=0)
+        result = sweep.method_for(self.dataset, self.changes, device)(seen, split, self.seed)
+        return {
+            **vars(self),
+            "val_accuracy": result.val_accuracy,
+            "val_loss": result.curve["val_loss"][result.best_epoch],
+            "best_epoch": result.best_epoch,
+            "seconds": round(result.seconds, 2),
+        }
+
+
+def _sets(name: str, value: Any) -> dict[str, Any]:
+    """The settings that a value of the space decides."""
+    return value if isinstance(value, dict) else {name: value}

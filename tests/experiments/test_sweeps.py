@@ -1,0 +1,118 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vepm.cli import app
+from vepm.data import load
+from vepm.errors import InputError
+from vepm.experiments.sweeping import run_sweep, standings
+from vepm.experiments.sweeps import Sweep
+
+TINY = {"epochs": 3, "pretrain_epochs": 2, "hidden_channels": 8, "num_metacommunities": 2}
+
+
+def tiny_sweep(**changes: object) -> Sweep:
+    values: dict[str, object] = {
+        "datasets": ("digits",),
+        "space": {"dropout": [0.0, 0.5], "loss": [{"passes": 2, "consistency_weight": 1.0}]},
+        "settings": 3,
+        "base": TINY,
+        "seeds": (7, 8),
+    }
+    return Sweep(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_draws_are_distinct_and_begin_with_the_settings_to_improve_on() -> None:
+    changes = [trial.changes for trial in tiny_sweep(seeds=(0,)).trials()]
+    assert changes[0] == {}
+    assert sorted(change["dropout"] for change in changes[1:]) == [0.0, 0.5]
+    assert all(change["consistency_weight"] == 1.0 for change in changes[1:])
+    # There are no more than these, however many are asked for.
+    assert len(tiny_sweep(seeds=(0,), settings=50).trials()) == 3
+
+
+def test_a_stopped_sweep_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    sweep = tiny_sweep()
+    path = tmp_path / "sweep.jsonl"
+    rows = run_sweep(sweep, path, device="cpu", jobs=1)
+    assert len(rows) == 6
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:4]) + lines[4][:20])
+    again = run_sweep(sweep, path, device="cpu", jobs=1)
+
+    def scores(found: list[dict[str, object]]) -> dict[tuple[object, object], object]:
+        return {(row["number"], row["seed"]): row["val_accuracy"] for row in found}
+
+    assert scores(again) == scores(rows)
+    assert len(path.read_text().splitlines()) == 7
+    assert run_sweep(sweep, path, device="cpu", jobs=1, minutes=0) == again
+    with pytest.raises(InputError, match="another sweep"):
+        run_sweep(tiny_sweep(sampler_seed=1), path, device="cpu", jobs=1)
+    assert "test" not in path.read_text().replace("test labels were removed", "")
+
+
+def test_without_a_validation_part_nothing_is_chosen(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no validation part"):
+        run_sweep(tiny_sweep(datasets=("KarateClub",)), tmp_path / "s.jsonl", device="cpu", jobs=1)
+
+
+def test_test_labels_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = load("digits")
+    graph = whole.graphs[0].clone()
+    graph.y[graph.test_mask] = graph.y[graph.test_mask].roll(1)
+    sweep = tiny_sweep(settings=1, seeds=(7,))
+    scores = []
+    for number, dataset in enumerate([whole, replace(whole, graphs=[graph])]):
+        monkeypatch.setattr("vepm.experiments.sweeps.open_dataset", lambda *_, found=dataset: found)
+        rows = run_sweep(sweep, tmp_path / f"{number}.jsonl", device="cpu", jobs=1)
+        scores.append([rows[0]["val_accuracy"], rows[0]["val_loss"]])
+    assert scores[0] == scores[1]
+
+
+def test_standings_order_by_validation_accuracy_then_loss() -> None:
+    def row(number: int, seed: int, accuracy: float, loss: float) -> dict[str, object]:
+        where = {"number": number, "dataset": "Cora", "split": 0, "seed": seed, "changes": {}}
+        return where | {"val_accuracy": accuracy, "val_loss": loss}
+
+    rows = [row(0, 0, 0.7, 1.0), row(0, 1, 0.9, 1.0), row(1, 0, 0.8, 0.5), row(1, 1, 0.8, 0.5)]
+    found = standings([*rows, row(2, 0, 1.0, 0.1)])
+    assert [one.number for one in found] == [1, 0]
+    assert found[1].spread == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("datasets = [", "no sweep can be read"),
+        ("datasets = ['Cora']", "'space' is missing"),
+        ("datasets = ['Cora']\ntrials = 3\n[space]\n", "there is no 'trials'"),
+        ("datasets = ['Corra']\n[space]\n", "unknown dataset 'Corra'"),
+        ("datasets = ['Cora']\nsplits = 2\n[space]\n", "has 1 splits"),
+        ("datasets = ['Cora']\nmethod = 'svm'\n[space]\n", "no method 'svm'"),
+        ("datasets = ['Cora']\n[space]\ndropout = 0.5\n", "needs a list"),
+        ("datasets = ['Cora']\n[space]\ndropuot = [0.5]\n", "did you mean dropout"),
+        ("datasets = ['Cora']\nmethod = 'gcn'\n[space]\nheads = [2]\n", "has no setting 'heads'"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_does(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=reason):
+        Sweep.read(path)
+
+
+def test_command_shows_the_best_settings_of_any_method(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.toml"
+    text = "datasets = ['digits']\nmethod = 'mlp'\nsettings = 2\n"
+    path.write_text(text + "[base]\nepochs = 2\n[space]\ndropout = [0.2]\n")
+    shown = CliRunner().invoke(app, ["sweep", str(path), "--jobs", "1", "--device", "cpu"])
+    assert shown.exit_code == 0
+    assert "dropout=0.2" in shown.output
+    assert "2 of 2 runs" in shown.output
+    head = json.loads((tmp_path / "mlp.jsonl").read_text().splitlines()[0])
+    assert head["sweep"]["method"] == "mlp"
