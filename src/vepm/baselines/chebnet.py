@@ -67,6 +67,7 @@ class ChebNet(NodeBaseline):
     """
 
     name: str = "chebnet"
+    patience: int | None = 10
     hidden_channels: int = 16
     order: int = 3
 

@@ -115,7 +115,8 @@ def fit(
         epochs: how many at most.
         generator: of the order of mini-batches.
         scheduler: steps once an epoch.
-        patience: stop when neither validation accuracy nor loss has improved for so many epochs.
+        patience: stop when for so many epochs validation accuracy stayed below its best and the
+            loss above its lowest.
 
     Returns:
         ``train_loss``, ``val_loss``, ``val_accuracy`` and ``test_accuracy`` per epoch.
@@ -171,5 +172,4 @@ def _stalled(curve: Curve, patience: int) -> bool:
     if len(accuracy) <= patience:
         return False
     recent, before = slice(-patience, None), slice(None, -patience)
-    better_accuracy = max(accuracy[recent]) > max(accuracy[before])
-    return not better_accuracy and min(loss[recent]) >= min(loss[before])
+    return max(accuracy[recent]) < max(accuracy[before]) and min(loss[recent]) > min(loss[before])

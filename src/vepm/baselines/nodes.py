@@ -77,9 +77,10 @@ class MLP(NodeBaseline):
 
 @dataclass(frozen=True, kw_only=True)
 class GCN(NodeBaseline):
-    """Kipf and Welling (2017); weight decay on the first layer only, as they have it."""
+    """Kipf and Welling (2017), with their weight decay on the first layer and early stopping."""
 
     name: str = "gcn"
+    patience: int | None = 10
     hidden_channels: int = 16
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
