@@ -125,6 +125,10 @@ class GAT(NodeBaseline):
         )
         return TwoLayers(_OnEdges(first), _OnEdges(second), nn.ELU(), self.dropout)
 
+    def decayed(self, model: nn.Module) -> list[Parameter]:
+        """Everything but the biases, as its authors have it."""
+        return [p for name, p in model.named_parameters() if not name.endswith("bias")]
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelProp(Baseline):
