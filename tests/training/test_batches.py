@@ -8,7 +8,7 @@ from torch_geometric.data import Batch, Data
 from strategies import Graph, complete, no_edges, path, quick, simple_graphs
 from vepm.nn.features import SparseFeatures, dense
 from vepm.training import GraphStore, single_graph
-from vepm.training.batches import _ragged
+from vepm.training.batches import ragged
 
 
 def as_data(graph: Graph, label: int) -> Data:
@@ -64,7 +64,7 @@ def test_positions_of_chosen_groups(sizes: list[int], data: st.DataObject) -> No
     for size in sizes:
         groups.append(list(range(position, position + size)))
         position += size
-    found = _ragged(torch.tensor(sizes), torch.tensor(chosen, dtype=torch.long))
+    found = ragged(torch.tensor(sizes), torch.tensor(chosen, dtype=torch.long))
     assert found.tolist() == [member for i in chosen for member in groups[i]]
 
 

@@ -9,9 +9,9 @@ from training.toys import SMALL, TASKS, roles, run
 from vepm.training import (
     GraphBatch,
     GraphStore,
+    batches,
     explain,
     fitting,
-    prediction,
     probabilities,
     scores,
     set_aside,
@@ -93,7 +93,9 @@ def test_graphs_in_pieces_are_predicted_as_at_once(monkeypatch: pytest.MonkeyPat
     fitted = run("graph")
     at_once = explain(fitted.model, fitted.source)
     logits = scores(fitted.model, fitted.source)
-    monkeypatch.setattr(prediction, "GRAPHS_AT_ONCE", 2)
+    assert isinstance(fitted.source, GraphStore)
+    del fitted.source.pieces
+    monkeypatch.setattr(batches, "GRAPHS_AT_ONCE", 2)
     for found, expected in zip(explain(fitted.model, fitted.source), at_once, strict=True):
         torch.testing.assert_close(found, expected)
     torch.testing.assert_close(scores(fitted.model, fitted.source), logits)

@@ -17,6 +17,7 @@ from vepm.cli.options import (
     Device,
     Preset,
     Settings,
+    Together,
 )
 from vepm.errors import InputError
 
@@ -63,6 +64,7 @@ def evaluate(
             min=0, help="Runs at a time; 0 for one per core.", rich_help_panel=MACHINE_PANEL
         ),
     ] = 0,
+    together: Together = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -91,7 +93,7 @@ def evaluate(
     runner = _runner(method, data, chosen, device)
     with console.run_bar(f"{method} on {data.name}") as progress:
         results = evaluate_in_parallel(
-            runner, data, splits, range(first_seed, first_seed + seeds), jobs, progress
+            runner, data, splits, range(first_seed, first_seed + seeds), jobs, progress, together
         )
     console.print_evaluation(results, rules, as_json)
 

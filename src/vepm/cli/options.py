@@ -43,6 +43,15 @@ DataDir = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=MACHINE_PANEL)]
+Together = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Runs of vepm trained as one program; 0 for as many as pays: all that a GPU holds, "
+        "one on a CPU.",
+        rich_help_panel=MACHINE_PANEL,
+    ),
+]
 Preset = Annotated[
     str,
     typer.Option(help="Named settings: tuned, paper or released.", rich_help_panel=SETTINGS_PANEL),

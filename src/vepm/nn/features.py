@@ -62,7 +62,7 @@ class SparseFeatures:
 
     def with_values(self, values: Tensor) -> "SparseFeatures":
         """The same pattern with other values."""
-        other = object.__new__(SparseFeatures)
+        other = object.__new__(type(self))
         other.__dict__ |= self.__dict__ | {"values": values, "_normalised": {}}
         return other
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
@@ -16,6 +16,23 @@ class Method(Protocol):
 
     def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
         """Train on ``split.train``; score, and never look at, ``split.test``."""
+        ...
+
+
+Cell = tuple[Split, int]
+"""A split and a seed."""
+
+
+@runtime_checkable
+class Stackable(Method, Protocol):
+    """A method that can train several runs as one program."""
+
+    def bundles(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
+        """Numbers of the runs to train together, at most so many; 0 for as many as pays."""
+        ...
+
+    def together(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+        """Train the runs of one bundle."""
         ...
 
 

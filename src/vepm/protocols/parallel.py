@@ -8,7 +8,7 @@ import torch
 from joblib import Parallel, delayed
 
 from vepm.data import Dataset
-from vepm.protocols.evaluation import Method, Progress, evaluate
+from vepm.protocols.evaluation import Cell, Method, Progress, Stackable, evaluate
 from vepm.protocols.results import RunResult
 from vepm.protocols.splits import Split
 
@@ -20,10 +20,12 @@ def evaluate_in_parallel(
     seeds: Iterable[int] = (0,),
     jobs: int = 0,
     progress: Progress | None = None,
+    together: int = 0,
 ) -> list[RunResult]:
     """:func:`evaluate` with several runs at a time, one thread each.
 
-    Every run is on its own, so the results are those of running one after the other.
+    Runs on their own give the results of running one after the other; those of runs together
+    are distributed alike.
 
     Args:
         method: what to measure.
@@ -32,26 +34,34 @@ def evaluate_in_parallel(
         seeds: of the method.
         jobs: processes; 0 takes one per core, or one in all where a GPU does the work.
         progress: called after each run.
+        together: runs that a process trains as one program, where the method can; 0 takes as many
+            as pays: all on a GPU, one on a CPU.
     """
     cells = list(product(splits, seeds))
     if jobs == 0:
         jobs = 1 if torch.cuda.is_available() else len(os.sched_getaffinity(0))
+    bundles = [[i] for i in range(len(cells))]
+    if isinstance(method, Stackable):
+        bundles = method.bundles(dataset, cells, together)
     run = delayed(_one_thread)
-    found = Parallel(n_jobs=min(jobs, len(cells)), return_as="generator")(
-        run(method, dataset, split, seed) for split, seed in cells
+    found = Parallel(n_jobs=min(jobs, len(bundles)), return_as="generator")(
+        run(method, dataset, [cells[i] for i in bundle]) for bundle in bundles
     )
-    results: list[RunResult] = []
-    for result in found:
-        results.append(result)
-        if progress is not None:
-            progress(len(results), len(cells), result)
-    return results
+    results: dict[int, RunResult] = {}
+    for bundle, finished in zip(bundles, found, strict=True):
+        for i, result in zip(bundle, finished, strict=True):
+            results[i] = result
+            if progress is not None:
+                progress(len(results), len(cells), result)
+    return [results[i] for i in range(len(cells))]
 
 
-def _one_thread(method: Method, dataset: Dataset, split: Split, seed: int) -> RunResult:
+def _one_thread(method: Method, dataset: Dataset, cells: list[Cell]) -> list[RunResult]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return evaluate(method, dataset, [split], [seed])[0]
+        if isinstance(method, Stackable):
+            return method.together(dataset, cells)
+        return [evaluate(method, dataset, [split], [seed])[0] for split, seed in cells]
     finally:
         torch.set_num_threads(before)

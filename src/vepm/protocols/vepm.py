@@ -1,12 +1,15 @@
 """VEPM behind the same call as every baseline."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vepm.data import Dataset
-from vepm.protocols.results import RunResult
+from vepm.protocols.evaluation import Cell
+from vepm.protocols.results import Curve, RunResult
 from vepm.protocols.splits import Split
-from vepm.training import Config, fit
+from vepm.training import Config, Run, bundles, fit_together, most_together
 
 CURVES = {
     "val_accuracy": "val_accuracy",
@@ -32,26 +35,36 @@ class VEPMMethod:
 
     def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
         """Train on ``split.train``, choose on ``split.val``, watch ``split.test``."""
+        return self.together(dataset, [(split, seed)])[0]
+
+    def bundles(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
+        """Numbers of the runs to train together; ``most`` of 0 takes as many as pays."""
+        most = most or most_together(dataset, self.config, self.device)
+        return bundles(dataset, self.config, _runs(cells), most)
+
+    def together(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+        """Runs of one bundle as one program; each takes an equal share of the time."""
         started = time.perf_counter()
-        fitted = fit(
-            dataset,
-            self.config,
-            train_on=split.train,
-            validate_on=split.val,
-            watch=split.test,
-            seed=seed,
-            device=self.device,
-        )
-        rows = [row for row in fitted.history if row["phase"] == "finetune"]
-        curve = {
-            name: [row[column] for row in rows if column in row] for name, column in CURVES.items()
-        }
-        return RunResult.from_curve(
-            self.name,
-            dataset.name,
-            split.name,
-            seed,
-            curve,
-            seconds=time.perf_counter() - started,
-            settings=self.config.to_dict(),
-        )
+        fitted = fit_together(dataset, self.config, _runs(cells), self.device)
+        seconds = (time.perf_counter() - started) / len(cells)
+        return [
+            RunResult.from_curve(
+                self.name,
+                dataset.name,
+                split.name,
+                seed,
+                _curve(one.history),
+                seconds=seconds,
+                settings=self.config.to_dict(),
+            )
+            for (split, seed), one in zip(cells, fitted, strict=True)
+        ]
+
+
+def _runs(cells: Sequence[Cell]) -> list[Run]:
+    return [Run(split.train, split.val, split.test, seed) for split, seed in cells]
+
+
+def _curve(history: list[dict[str, Any]]) -> Curve:
+    rows = [row for row in history if row["phase"] == "finetune"]
+    return {name: [row[column] for row in rows if column in row] for name, column in CURVES.items()}

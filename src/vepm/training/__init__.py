@@ -8,6 +8,7 @@ from vepm.training.loop import train
 from vepm.training.prediction import Explanation, explain, probabilities, scores
 from vepm.training.presets import PRESETS, preset
 from vepm.training.state import Examples, Progress, TrainingState
+from vepm.training.together import Run, bundles, fit_together, most_together
 
 __all__ = [
     "PRESETS",
@@ -20,11 +21,15 @@ __all__ = [
     "ModelCard",
     "ModelConfig",
     "Progress",
+    "Run",
     "TrainingConfig",
     "TrainingState",
+    "bundles",
     "explain",
     "fit",
+    "fit_together",
     "load_model",
+    "most_together",
     "pick_device",
     "preset",
     "probabilities",

@@ -1,7 +1,8 @@
 """Graphs as the training loop sees them: on the device, joined, with their edges sorted once."""
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,6 +25,13 @@ class GraphBatch:
     batch: Tensor | None = None
     """Graph of each node [N]; nothing for a single graph."""
     num_graphs: int = 1
+    nodes_present: Tensor | None = None
+    """Which nodes are no padding [N]; nothing if none is."""
+    graphs_present: Tensor | None = None
+    """Which graphs are no padding [G]; nothing if none is."""
+
+
+GRAPHS_AT_ONCE = 512
 
 
 class GraphStore:
@@ -45,27 +53,38 @@ class GraphStore:
         self.x = torch.cat([g.x for g in graphs]).to(device)
         self.edge_index = torch.cat([g.edge_index for g in graphs], dim=1).to(device)
         self.y = torch.cat([g.y for g in graphs]).to(device)
-        self.nodes = torch.tensor([g.num_nodes for g in graphs], device=device)
-        self.edges = torch.tensor([g.edge_index.size(1) for g in graphs], device=device)
+        # Sizes stay with the processor that plans batches: asking a GPU would wait for it.
+        self.nodes = torch.tensor([g.num_nodes for g in graphs])
+        self.edges = torch.tensor([g.edge_index.size(1) for g in graphs])
 
     def __len__(self) -> int:
         return self.nodes.numel()
 
     def select(self, graphs: Tensor) -> GraphBatch:
         """Join the graphs with the given numbers [G], in that order."""
-        graphs = graphs.to(self.device)
+        graphs = graphs.cpu()
         nodes, edges = self.nodes[graphs], self.edges[graphs]
-        node = _ragged(self.nodes, graphs)
-        edge = _ragged(self.edges, graphs)
-        offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges)
-        position = torch.arange(graphs.numel(), device=self.device)
+        node = ragged(self.nodes, graphs).to(self.device)
+        edge = ragged(self.edges, graphs).to(self.device)
+        offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
         return GraphBatch(
             x=self.x[node],
             edges=Adjacency(self.edge_index[:, edge] + offset, node.numel()),
-            y=self.y[graphs],
-            batch=position.repeat_interleave(nodes),
+            y=self.y[graphs.to(self.device)],
+            batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
             num_graphs=graphs.numel(),
         )
+
+    @functools.cached_property
+    def pieces(self) -> list[GraphBatch]:
+        """All graphs in their order, in as many batches as it takes, joined once."""
+        found, first = [], 0
+        for part in torch.arange(len(self)).split(GRAPHS_AT_ONCE):
+            last = first + int(self.nodes[part].sum())
+            # The features lie in this order already.
+            found.append(replace(self.select(part), x=self.x[first:last]))
+            first = last
+        return found
 
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
@@ -74,10 +93,10 @@ def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges, y=graph.y.to(device))
 
 
-def _ragged(sizes: Tensor, chosen: Tensor) -> Tensor:
+def ragged(sizes: Tensor, chosen: Tensor) -> Tensor:
     """Positions of the members of the chosen groups, group after group."""
     begin = sizes.cumsum(0) - sizes
     size = sizes[chosen]
     shift = begin[chosen] - (size.cumsum(0) - size)
-    total = torch.arange(int(size.sum()), device=sizes.device)
+    total = torch.arange(int(size.sum()))
     return total + shift.repeat_interleave(size)

@@ -86,6 +86,13 @@ def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore
     return GraphStore(dataset.graphs, device)
 
 
+def new_model(card: ModelCard, device: torch.device) -> VEPM:
+    """A model with the starting weights of its seed, the caller's random numbers untouched."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(card.seed)
+        return card.build().to(device)
+
+
 def fit(
     dataset: Dataset,
     config: Config,
@@ -114,9 +121,7 @@ def fit(
     """
     where = pick_device(device)
     card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, int(seed))
-    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
-        torch.manual_seed(seed)
-        model = card.build().to(where)
+    model = new_model(card, where)
     examples = Examples(
         source_of(dataset, where),
         train_on,

@@ -67,8 +67,7 @@ def predictor_loss(
         ).logits
         for _ in range(config.passes)
     ]
-    task, spread, correct = _labels(passes, batch.y, rows)
-    task = task.mean()
+    task, spread, correct = _labels(passes, batch, rows)
     return Terms(
         config.consistency_weight * spread - task, task=task, disagreement=spread, correct=correct
     )
@@ -89,30 +88,50 @@ def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingCon
         ).logits
         for z in draws
     ]
-    task, spread, correct = _labels(passes, batch.y, rows)
-    task = task.mean() if config.balanced else task.sum() / draws[0].size(0)
+    task, spread, correct = _labels(passes, batch, rows)
+    if not config.balanced:
+        labels = _count(rows, _present(batch, rows))
+        task = task * labels / _count(draws[0], batch.nodes_present)
     edges, kl = _unsupervised(model, batch, posterior, draws[0], config)
     loss = config.kl_weight * kl - config.edge_weight * edges - task
     return Terms(loss + config.consistency_weight * spread, task, edges, kl, spread, correct)
 
 
-def _labels(passes: list[Tensor], y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-likelihood of each label [n], disagreement of the passes, number correct."""
+def _labels(passes: list[Tensor], batch: GraphBatch, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean log-likelihood of a label, disagreement of the passes, number correct."""
     scores = torch.stack([logits[rows] for logits in passes])
-    y = y[rows]
+    y, present = batch.y[rows], _present(batch, rows)
     task = torch.stack([label_log_likelihood(s, y) for s in scores]).mean(0)
-    correct = (scores.detach().mean(0).argmax(1) == y).sum()
-    return task, _disagreement(passes), correct
+    hits = scores.detach().mean(0).argmax(1) == y
+    correct = hits.sum() if present is None else (hits & present).sum()
+    return _mean(task, present), _disagreement(passes, batch.graphs_present), correct
 
 
-def _disagreement(passes: list[Tensor]) -> Tensor:
+def _present(batch: GraphBatch, rows: Tensor) -> Tensor | None:
+    return None if batch.graphs_present is None else batch.graphs_present[rows]
+
+
+def _count(values: Tensor, present: Tensor | None) -> Tensor | int:
+    """Number of rows that are no padding."""
+    return values.size(0) if present is None else present.sum()
+
+
+def _mean(values: Tensor, present: Tensor | None) -> Tensor:
+    """Mean over the rows that are no padding, and over all columns."""
+    if present is None:
+        return values.mean()
+    by_row = values if values.dim() == 1 else values.mean(1)
+    return torch.where(present, by_row, 0).sum() / present.sum()
+
+
+def _disagreement(passes: list[Tensor], present: Tensor | None = None) -> Tensor:
     """Squared distance of each pass's probabilities to their sharpened mean, over all rows."""
     if len(passes) == 1:
         return passes[0].new_zeros(())
     probabilities = torch.softmax(torch.stack(passes), dim=-1)
     target = probabilities.detach().mean(0).pow(1 / SHARPENING)
     target = target / target.sum(-1, keepdim=True)
-    return (probabilities - target).square().sum(-1).mean()
+    return _mean((probabilities - target).square().sum(-1).mean(0), present)
 
 
 def _unsupervised(
@@ -137,6 +156,8 @@ def _unsupervised(
             mean=posterior.mean,
             num_graphs=batch.num_graphs,
         )
+    mean_edges, mean_kl = _mean(edges, batch.graphs_present), _mean(kl, batch.nodes_present)
     if config.balanced:
-        return edges.mean(), kl.mean()
-    return edges.sum() / z.size(0), kl.sum() / z.size(0)
+        return mean_edges, mean_kl
+    graphs, nodes = _count(edges, batch.graphs_present), _count(z, batch.nodes_present)
+    return mean_edges * graphs / nodes, mean_kl * kl.size(1)

@@ -10,15 +10,9 @@ from torch import Tensor
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
 
-GRAPHS_AT_ONCE = 512
 
-
-def _pieces(source: GraphBatch | GraphStore) -> Iterator[GraphBatch]:
-    if isinstance(source, GraphBatch):
-        yield source
-        return
-    for part in torch.arange(len(source)).split(GRAPHS_AT_ONCE):
-        yield source.select(part)
+def _pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
+    return [source] if isinstance(source, GraphBatch) else source.pieces
 
 
 @contextmanager

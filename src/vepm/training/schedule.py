@@ -52,8 +52,13 @@ def descend(loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
         optimizer.step()
 
 
-def seed_draws(*purpose: str | int) -> None:
-    """Draw from here on what belongs to a seed and a purpose, whatever was drawn before."""
+def seed_of(*purpose: str | int) -> int:
+    """A seed that belongs to a purpose, unrelated to any other's."""
     text = "/".join(map(str, purpose))
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    torch.manual_seed(int.from_bytes(digest, "little"))
+    return int.from_bytes(digest, "little")
+
+
+def seed_draws(*purpose: str | int) -> None:
+    """Draw from here on what belongs to a purpose, whatever was drawn before."""
+    torch.manual_seed(seed_of(*purpose))

@@ -1,0 +1,103 @@
+"""Times runs trained together against one run alone, in one process.
+
+Run as ``python -m vepm.bench.together --data-dir data --output together.json``.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vepm.bench.measure import PeakMemory, machine, synchronize
+from vepm.data import Dataset, load
+from vepm.protocols import gin_folds, public_split
+from vepm.training import Config, Fitted, Run, fit_together, pick_device, preset
+
+WARMUP = {"pretrain_epochs": 2, "epochs": 2, "encoder_interval": 1}
+CASES = ("Cora", "MUTAG")
+
+
+def runs_of(dataset: Dataset, seeds: int, folds: int) -> list[Run]:
+    """Seeds of the public split for a graph of labelled nodes, folds for a set of graphs."""
+    if dataset.task == "node":
+        split = public_split(dataset)
+        return [Run(split.train, split.val, split.test, seed) for seed in range(seeds)]
+    return [Run(f.train, f.val, f.test, 0) for f in gin_folds(dataset, num_folds=folds)]
+
+
+def measure(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -> dict[str, Any]:
+    """Seconds of all runs together over those of one alone, both after a warm-up."""
+    brief = config.replace(**WARMUP)
+    fit_together(dataset, brief, runs[:1], device)
+    fit_together(dataset, brief, runs, device)
+    alone = [_timed(dataset, config, [run], device) for run in _ends(runs)]
+    together = _timed(dataset, config, runs, device)
+    one = statistics.median(row["seconds"] for row in alone)
+    return {
+        "dataset": dataset.name,
+        "runs": len(runs),
+        "alone": alone,
+        "together": together,
+        "ratio": together["seconds"] / one,
+        "settings": config.to_dict(),
+    }
+
+
+def _ends(runs: Sequence[Run]) -> list[Run]:
+    return [runs[0], runs[len(runs) // 2], runs[-1]]
+
+
+def _timed(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -> dict[str, Any]:
+    synchronize(device)
+    memory, started = PeakMemory(device), time.perf_counter()
+    fitted = fit_together(dataset, config, runs, device)
+    synchronize(device)
+    return {
+        "seconds": time.perf_counter() - started,
+        "peak_bytes": memory.read(),
+        "epochs": [len(one.history) for one in fitted],
+        "test_accuracy": [_accuracy(one) for one in fitted],
+    }
+
+
+def _accuracy(fitted: Fitted) -> float:
+    """Of the chosen epoch, or the last where nothing validates."""
+    accuracy: float = fitted.best["test_accuracy"]
+    return accuracy
+
+
+def main() -> None:
+    """Measure, print a line per dataset and write everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("together.json"))
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--datasets", nargs="+", default=list(CASES))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--epochs", type=int, help="of either phase, in place of the preset's")
+    arguments = parser.parse_args()
+    device = pick_device(arguments.device).type
+    report: dict[str, Any] = {"machine": machine(device), "cases": []}
+    for name in arguments.datasets:
+        dataset = load(name, arguments.data_dir)
+        config = preset("tuned", dataset.task)
+        if arguments.epochs:
+            config = config.replace(pretrain_epochs=arguments.epochs, epochs=arguments.epochs)
+        runs = runs_of(dataset, arguments.seeds, arguments.folds)
+        case = measure(dataset, config, runs, device)
+        report["cases"].append(case)
+        arguments.output.write_text(json.dumps(report, indent=1))
+        alone = statistics.median(row["seconds"] for row in case["alone"])
+        print(
+            f"{name}: {case['runs']} runs together {case['together']['seconds']:.1f} s, "
+            f"one alone {alone:.1f} s, ratio {case['ratio']:.2f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What replicas train on, step by step, and what they are measured on."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from vepm.training.batches import GraphBatch, GraphStore
+from vepm.training.schedule import seed_of
+from vepm.training.state import Examples
+from vepm.training.together.edges import SharedEdges
+from vepm.training.together.features import SharedFeatures
+from vepm.training.together.padding import pad
+from vepm.training.together.replicas import Replicas
+
+
+class StackedBatch(Protocol):
+    """A batch of every replica."""
+
+    @property
+    def parts(self) -> Any:
+        """What differs between replicas: tensors [R, ...]."""
+
+    @property
+    def labels(self) -> list[int]:
+        """Number of labels of each replica."""
+
+    def local(self, parts: Any) -> tuple[GraphBatch, Tensor]:
+        """One replica's batch and the rows of its labels, under ``vmap``."""
+
+
+def shared(batch: GraphBatch) -> GraphBatch:
+    """A batch that all replicas read."""
+    edges = SharedEdges(batch.edges.edge_index, batch.edges.num_nodes)
+    return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBatch:
+    """One graph for all replicas, of whose nodes each learns from its own."""
+
+    batch: GraphBatch
+    parts: Tensor
+    """Training nodes of each replica [R, n]."""
+    labels: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", [self.parts.size(1)] * self.parts.size(0))
+
+    def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
+        """The graph, and one replica's training nodes."""
+        return self.batch, parts
+
+
+def epoch_batches(
+    examples: Sequence[Examples], seeds: Sequence[int], phase: str, epoch: int, size: int
+) -> list[StackedBatch]:
+    """The batches of an epoch, in the order a run of its own would take them."""
+    store = examples[0].source
+    assert isinstance(store, GraphStore)
+    orders = []
+    for own, seed in zip(examples, seeds, strict=True):
+        chosen = own.pretrain if phase == "pretrain" else own.train
+        chosen = torch.arange(len(store)) if chosen is None else chosen
+        generator = torch.Generator().manual_seed(seed_of(seed, phase, epoch))
+        order = chosen[torch.randperm(chosen.numel(), generator=generator)]
+        orders.append(order.split(size or max(order.numel(), 1)))
+    return [pad(store, list(parts)) for parts in zip(*orders, strict=True)]
+
+
+class Watch:
+    """Accuracy and loss of every replica on the nodes or graphs it validates and tests on."""
+
+    def __init__(self, examples: Sequence[Examples]) -> None:
+        source = examples[0].source
+        pieces = [source] if isinstance(source, GraphBatch) else source.pieces
+        self.pieces = [shared(piece) for piece in pieces]
+        # Labels that are unknown are in no role.
+        self.y = source.y.clamp_min(0)
+        self.roles = {
+            "val": _masks([own.val for own in examples], source.y),
+            "test": _masks([own.test for own in examples], source.y),
+        }
+
+    @torch.no_grad()
+    def metrics(self, replicas: Replicas) -> dict[str, Tensor]:
+        """Numbers by name [R]; of no meaning where a replica has nothing in a role."""
+        replicas.model.eval()
+        logits = torch.cat([replicas.each(_scores(piece)) for piece in self.pieces], dim=1)
+        hits = logits.argmax(2) == self.y
+        y = self.y.expand(hits.shape)
+        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), y, reduction="none")
+        found = {}
+        for role, mask in self.roles.items():
+            count = mask.sum(1).clamp_min(1)
+            found[f"{role}_accuracy"] = (hits & mask).sum(1).double() / count
+            found[f"{role}_loss"] = losses.double().where(mask, 0).sum(1) / count
+        return found
+
+
+def _scores(piece: GraphBatch) -> Any:
+    def scores(model: Any) -> Tensor:
+        logits: Tensor = model(piece.x, piece.edges, piece.batch, piece.num_graphs).logits
+        return logits
+
+    return scores
+
+
+def _masks(rows: Sequence[Tensor | None], y: Tensor) -> Tensor:
+    masks = torch.zeros(len(rows), y.numel(), dtype=torch.bool)
+    for mask, own in zip(masks, rows, strict=True):
+        if own is not None:
+            mask[own] = True
+    return masks.to(y.device)
