@@ -1,87 +1,21 @@
 """The page in a real browser."""
 
-import json
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from vepm.report import read_run
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
-Select = pytest.importorskip("selenium.webdriver.support.ui").Select
+from .browsing import DRAWN_EDGES, Browser, Keys, Select, click_a_node, needs_browser, opened
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (Debian: chromium-driver)"
-)
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1200,900",
-]
-DRAWN_EDGES = "return vepmReport.cy.edges().filter(e => !e.hasClass('off')).length"
-
-
-class Browser:
-    """A page opened once, with what the tests ask of it."""
-
-    def __init__(self, driver: Any) -> None:
-        self.driver = driver
-
-    def open(self, folder: Path) -> None:
-        self.driver.get_log("performance")
-        self.driver.get_log("browser")
-        self.driver.get((folder / "report.html").as_uri())
-
-    def run(self, script: str, *arguments: object) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def all(self, selector: str) -> list[Any]:
-        return self.driver.find_elements("css selector", selector)
-
-    def click(self, selector: str) -> None:
-        self.run("document.querySelector(arguments[0]).click()", selector)
-
-    def requests(self) -> list[str]:
-        messages = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
-        return [
-            message["params"]["request"]["url"]
-            for message in messages
-            if message["method"] == "Network.requestWillBeSent"
-        ]
-
-    def panel_memberships(self) -> dict[int, float]:
-        rows = self.all("#panel [data-affiliation]")
-        return {
-            int(row.get_attribute("data-affiliation")): float(row.get_attribute("data-value"))
-            for row in rows
-        }
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
-        yield Browser(driver)
-        driver.quit()
+    yield from opened()
 
 
 @pytest.mark.parametrize("fixture", ["node_run", "graph_run", "unsupervised_run"])
@@ -97,34 +31,10 @@ def test_opens_quietly_and_offline(
     assert browser.run("return window.hacked") is None
 
 
-FREEST_NODE = """
-const cy = vepmReport.cy;
-const box = document.getElementById('canvas').getBoundingClientRect();
-const at = cy.nodes().map(n => [n.data('node'), n.renderedPosition()]);
-const room = ([own, p]) => Math.min(...at.map(([other, q]) =>
-  own === other ? Infinity : Math.hypot(p.x - q.x, p.y - q.y)));
-const [node, p] = at.reduce((best, next) => (room(next) > room(best) ? next : best));
-return [node, p.x + box.left, p.y + box.top];
-"""
-
-
-def _click_a_node(browser: Browser) -> int:
-    """A real mouse click on the node that no other node covers; which one it is."""
-    browser.run("document.documentElement.style.scrollBehavior = 'auto'")
-    browser.run("document.getElementById('canvas').scrollIntoView({block: 'center'})")
-    browser.run("vepmReport.cy.resize()")
-    node, x, y = browser.run(FREEST_NODE)
-    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-        event = {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}
-        browser.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
-        time.sleep(0.2)
-    return int(node)
-
-
 def test_picked_node_shows_its_true_memberships(browser: Browser, node_run: Path) -> None:
     run = read_run(node_run)
     browser.open(node_run)
-    node = _click_a_node(browser)
+    node = click_a_node(browser)
     title = browser.driver.find_element("id", "panel-title")
     assert title.text == run.node_names[node]
     shown = browser.panel_memberships()
@@ -135,6 +45,23 @@ def test_picked_node_shows_its_true_memberships(browser: Browser, node_run: Path
     panel = browser.driver.find_element("id", "panel").text
     assert run.class_names[run.prediction[node]] in panel
     assert "argue for" in panel
+
+
+def test_support_is_what_the_label_loses_without_a_community(
+    browser: Browser, node_run: Path
+) -> None:
+    run = read_run(node_run)
+    assert run.log_odds is not None
+    assert run.log_odds_without is not None
+    browser.open(node_run)
+    browser.run("vepmReport.pickNode(7)")
+    shown = {
+        int(row.get_attribute("data-support")): float(row.get_attribute("data-value"))
+        for row in browser.all("#panel [data-support]")
+    }
+    true = run.log_odds[7] - run.log_odds_without[7]
+    assert [shown[k] for k in range(len(true))] == pytest.approx(true, abs=6e-3)
+    assert list(shown.values()) == sorted(shown.values(), reverse=True)
 
 
 def test_hostile_name_is_text(browser: Browser, node_run: Path) -> None:

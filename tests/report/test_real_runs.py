@@ -1,10 +1,8 @@
-"""Pages of real runs, as the command line leaves them, in a real browser.
-
-With ``VEPM_SCREENSHOTS`` set to a folder, what is seen is kept there.
-"""
+"""Pages of real runs, as the command line leaves them, in a real browser."""
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,9 @@ from safetensors.numpy import load_file
 from cli.running import succeed
 from vepm.report import read_run
 
-from . import test_browser as page
+from .browsing import DRAWN_EDGES, Browser, click_a_node, needs_browser, opened
 
-pytestmark = page.pytestmark
-browser = page.browser
+pytestmark = needs_browser
 
 NEEDS_DATA = pytest.mark.skipif(
     not os.environ.get("VEPM_DATA"), reason="needs benchmark data; set VEPM_DATA to a PyG root"
@@ -37,6 +34,11 @@ return layers.map(layer => layer.toDataURL()).join();
 PAPER = "return getComputedStyle(document.body).backgroundColor"
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    yield from opened()
+
+
 @pytest.fixture(
     scope="module",
     params=[
@@ -52,23 +54,12 @@ def real_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return folder
 
 
-def keep_screenshot(browser: page.Browser, name: str, part: str = "body") -> None:
-    wanted = os.environ.get("VEPM_SCREENSHOTS")
-    if wanted:
-        browser.run("document.documentElement.style.scrollBehavior = 'auto'")
-        browser.run("document.querySelector(arguments[0]).scrollIntoView()", part)
-        time.sleep(0.5)
-        folder = Path(wanted)
-        folder.mkdir(parents=True, exist_ok=True)
-        browser.driver.save_screenshot(str(folder / f"{name}.png"))
-
-
-def picture(browser: page.Browser) -> str:
+def picture(browser: Browser) -> str:
     """The graph as it is painted."""
     return str(browser.run(PAINTED))
 
 
-def repainted(browser: page.Browser, before: str) -> bool:
+def repainted(browser: Browser, before: str) -> bool:
     """Whether the graph looks different, now or soon."""
     deadline = time.monotonic() + LONGEST_WAIT
     while picture(browser) == before:
@@ -86,60 +77,56 @@ def test_page_is_small(real_run: Path) -> None:
     assert (real_run / "report.html").stat().st_size < LARGEST_PAGE
 
 
-def test_page_opens_quietly_and_offline(browser: page.Browser, real_run: Path) -> None:
+def test_page_opens_quietly_and_offline(browser: Browser, real_run: Path) -> None:
     # A fresh browser is still loading a start page of its own.
     browser.driver.get("about:blank")
     browser.open(real_run)
     assert browser.run("return vepmReport.cy.nodes().length") > 0
     time.sleep(0.5)
-    keep_screenshot(browser, f"{real_run.name}-light")
     assert browser.driver.get_log("browser") == []
     asked = browser.requests()
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-def test_picked_node_shows_its_true_memberships(browser: page.Browser, real_run: Path) -> None:
+def test_picked_node_shows_its_true_memberships(browser: Browser, real_run: Path) -> None:
     memberships = load_file(real_run / "outputs.safetensors")["memberships"]
     names = list(read_run(real_run).node_names)
     assert len(set(names)) == len(names)
     browser.open(real_run)
-    page._click_a_node(browser)
+    click_a_node(browser)
     title = browser.driver.find_element("id", "panel-title")
     assert title.get_attribute("data-node") is not None
     true = memberships[names.index(title.text)]
     shown = browser.panel_memberships()
-    keep_screenshot(browser, f"{real_run.name}-picked", "#chips")
     assert sorted(shown) == list(range(len(true)))
     for affiliation, value in shown.items():
         assert value == pytest.approx(true[affiliation], rel=6e-3, abs=1e-30)
 
 
-def test_filter_changes_what_is_drawn(browser: page.Browser, real_run: Path) -> None:
+def test_filter_changes_what_is_drawn(browser: Browser, real_run: Path) -> None:
     browser.open(real_run)
-    everything, before = browser.run(page.DRAWN_EDGES), picture(browser)
+    everything, before = browser.run(DRAWN_EDGES), picture(browser)
     drawn = []
     chips = [chip.get_attribute("data-community") for chip in browser.all("#chips button")]
     for community in [name for name in chips if name != "all"]:
         browser.click(f"#chips [data-community='{community}']")
-        drawn.append(browser.run(page.DRAWN_EDGES))
+        drawn.append(browser.run(DRAWN_EDGES))
         if 0 < drawn[-1] < everything:
             break
         browser.click("#chips [data-community='all']")
     assert 0 < drawn[-1] < everything
     assert repainted(browser, before)
-    keep_screenshot(browser, f"{real_run.name}-filtered", "#chips")
     browser.click("#chips [data-community='all']")
-    assert browser.run(page.DRAWN_EDGES) == everything
+    assert browser.run(DRAWN_EDGES) == everything
 
 
-def test_dark_mode(browser: page.Browser, real_run: Path) -> None:
+def test_dark_mode(browser: Browser, real_run: Path) -> None:
     browser.open(real_run)
     light, drawn_light = browser.run(PAPER), picture(browser)
     browser.click("#theme")
     dark = browser.run(PAPER)
     assert brightness(dark) < 150 < 600 < brightness(light)
     assert repainted(browser, drawn_light)
-    keep_screenshot(browser, f"{real_run.name}-dark")
     assert browser.driver.get_log("browser") == []
     browser.click("#theme")
     assert browser.run(PAPER) == light

@@ -90,6 +90,8 @@ def _change(folder: Path, **changes: Array | None) -> None:
         ({"memberships": np.full((30, 6), np.nan)}, "not finite"),
         ({"prediction": np.zeros(4, dtype=int)}, "prediction has 4 rows for 30 nodes"),
         ({"features": np.ones((4, 2))}, "features has 4 rows"),
+        ({"log_odds": None}, "log_odds_without without log_odds"),
+        ({"label_without": np.zeros((30, 2), dtype=int)}, "does not match 3 metacommunities"),
     ],
 )
 def test_arrays_at_odds_are_named(

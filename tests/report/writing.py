@@ -48,6 +48,10 @@ def add_predictions(arrays: dict[str, Array], labels: Array, rng: np.random.Gene
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     arrays["probabilities"] = probabilities.astype(np.float32)
     arrays["prediction"] = probabilities.argmax(1)
+    arrays["log_odds"] = logits.max(1).astype(np.float32)
+    fall = rng.normal(1, 1, size=(len(labels), METACOMMUNITIES))
+    arrays["log_odds_without"] = (logits.max(1, keepdims=True) - fall).astype(np.float32)
+    arrays["label_without"] = rng.integers(CLASSES, size=fall.shape)
     arrays["y"] = labels.astype(np.int64)
     for place, split in enumerate(("train", "val", "test")):
         arrays[f"{split}_mask"] = np.arange(len(labels)) % 3 == place

@@ -1,6 +1,7 @@
 """The four boxes wired together."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -231,17 +232,52 @@ class VEPM(nn.Module):
         edges = as_adjacency(edge_index, x.size(0))
         inputs = self._inputs(normalize_rows(x, self.feature_norm), z)
         states = self.bank(inputs, edges, edge_weight)
+        logits, embeddings = self._compose(inputs, states, edges, batch, num_graphs)
+        return Prediction(logits, states[-1], embeddings)
+
+    def classify_without_each(
+        self,
+        x: Features,
+        z: Tensor,
+        edge_weight: Tensor,
+        edge_index: EdgeIndex,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Iterator[Tensor]:
+        """Class scores as in :meth:`classify`, with one metacommunity at a time having no say.
+
+        What it knows of each node is replaced by what it knows of all nodes on average, before
+        the composer sees it.
+        """
+        edges = as_adjacency(edge_index, x.size(0))
+        inputs = self._inputs(normalize_rows(x, self.feature_norm), z)
+        states = self.bank(inputs, edges, edge_weight)
+        for k in range(states[0].size(1)):
+            muted = [state.clone() for state in states]
+            for state in muted:
+                state[:, k] = state[:, k].mean(0)
+            yield self._compose(inputs, muted, edges, batch, num_graphs)[0]
+
+    def _compose(
+        self,
+        inputs: list[Features],
+        states: list[Tensor],
+        edges: Adjacency,
+        batch: Tensor | None,
+        num_graphs: int | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Class scores and composed representations from the states of the bank."""
         flat = [state.flatten(1) for state in states]
         if isinstance(self.composer, NodeComposer):
             logits = self.composer(flat[-1], edges)
-            return Prediction(logits, states[-1], logits)
+            return logits, logits
         if batch is None:
-            batch = edges.source.new_zeros(x.size(0))
+            batch = edges.source.new_zeros(flat[-1].size(0))
         if num_graphs is None:
             num_graphs = int(batch.max()) + 1 if batch.numel() else 0
         skips = [torch.cat([dense(part) for part in inputs], dim=1), *flat]
         logits, pooled = self.composer(flat[-1], edges, skips, batch, num_graphs)
-        return Prediction(logits, states[-1], pooled)
+        return logits, pooled
 
     def forward(
         self,

@@ -13,8 +13,16 @@ Arrays = Mapping[str, NDArray[Any]]
 
 REQUIRED = {"edge_index": 2, "edge_weight": 2, "memberships": 2, "activation": 1}
 PER_NODE = {"community_embeddings": 3, "features": 2, "batch": 1}
-PER_ITEM = ("prediction", "probabilities", "train_mask", "val_mask", "test_mask")
-FINITE = ("edge_weight", "memberships", "activation", "probabilities", "community_embeddings")
+ATTRIBUTION = ("log_odds", "log_odds_without", "label_without")
+PER_ITEM = ("prediction", "probabilities", *ATTRIBUTION, "train_mask", "val_mask", "test_mask")
+FINITE = (
+    "edge_weight",
+    "memberships",
+    "activation",
+    "probabilities",
+    "community_embeddings",
+    *ATTRIBUTION,
+)
 
 
 def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
@@ -23,6 +31,7 @@ def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
         _missing(outputs, task)
         or _wrong_edges(outputs)
         or _wrong_lengths(outputs, task)
+        or _wrong_attribution(outputs)
         or _not_finite(outputs)
     )
     if problem:
@@ -68,6 +77,17 @@ def _wrong_lengths(outputs: Arrays, task: str) -> str | None:
     for name in ("y", *PER_ITEM):
         if name in outputs and len(outputs[name]) != items:
             return f"{name} has {len(outputs[name])} rows for {items} {task}s"
+    return None
+
+
+def _wrong_attribution(outputs: Arrays) -> str | None:
+    given = [name for name in ATTRIBUTION if name in outputs]
+    if given and set(given) != set(ATTRIBUTION):
+        return f"{given[0]} without {', '.join(set(ATTRIBUTION) - set(given))}"
+    wanted = outputs["edge_weight"].shape[1]
+    for name in ATTRIBUTION[1:] if given else ():
+        if outputs[name].shape[1:] != (wanted,):
+            return f"{name} {outputs[name].shape} does not match {wanted} metacommunities"
     return None
 
 

@@ -56,7 +56,7 @@ def _compose(run: Run) -> str:
         svg = figures.inline_svg(path.read_text(encoding="utf-8"), drawing.name)
         svg = Markup(svg)  # noqa: S704 (our own drawing)
         drawings[drawing.name] = {"svg": svg, "description": drawing.description}
-    return _render(run, interaction, probes, drawings)
+    return _render(run, interaction, drawings)
 
 
 def _probes(run: Run) -> list[Probe]:
@@ -75,7 +75,6 @@ def _probes(run: Run) -> list[Probe]:
 def _render(
     run: Run,
     interaction: NDArray[np.float64],
-    probes: list[Probe],
     drawings: dict[str, dict[str, Any]],
 ) -> str:
     excerpt = take_excerpt(run, interaction)
@@ -97,11 +96,10 @@ def _render(
         drawings=drawings,
         excerpt=excerpt,
         places={int(node): place for place, node in enumerate(excerpt.nodes)},
-        probes=probes,
         style=Markup(_asset("report.css")),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         script_hash=_hash(script),
-        data=Markup(embed_json(build_payload(run, excerpt, interaction, probes))),  # noqa: S704
+        data=Markup(embed_json(build_payload(run, excerpt, interaction))),  # noqa: S704
     )
 
 

@@ -5,21 +5,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from vepm.report.communities import segment_starts, shares
 from vepm.report.excerpt import Excerpt, starting_node
 from vepm.report.layout import layout
 from vepm.report.palette import class_colours, community_colours
 from vepm.report.run import SPLITS, Run
-from vepm.report.scores import Probe
 
 Floats = NDArray[np.float64]
 MOST_CLASSES = 6
 
 
-def build_payload(
-    run: Run, excerpt: Excerpt, interaction: Floats, probes: list[Probe]
-) -> dict[str, Any]:
+def build_payload(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
     """Nodes, edges and items of the excerpt, rounded to what a reader can see."""
     count = run.num_metacommunities
     return {
@@ -37,7 +35,7 @@ def build_payload(
             "target": excerpt.target.tolist(),
             "share": _percent(excerpt.edge_weight),
         },
-        "items": _items(run, excerpt, probes),
+        "items": _items(run, excerpt),
     }
 
 
@@ -81,7 +79,7 @@ def _positions(run: Run, excerpt: Excerpt) -> Floats:
     return positions
 
 
-def _items(run: Run, excerpt: Excerpt, probes: list[Probe]) -> dict[str, Any]:
+def _items(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     items = excerpt.items
     content: dict[str, Any] = {"split": _split(run)[items].tolist()}
     if run.batch is not None:
@@ -92,8 +90,8 @@ def _items(run: Run, excerpt: Excerpt, probes: list[Probe]) -> dict[str, Any]:
         content["prediction"] = run.prediction[items].tolist()
     if run.probabilities is not None:
         content["probabilities"] = _likeliest(run.probabilities[items])
-    if probes and run.prediction is not None:
-        content["votes"] = _votes(probes, items, run.prediction[items])
+    if run.log_odds is not None and run.log_odds_without is not None:
+        content["support"] = _support(run, items)
     return content
 
 
@@ -116,17 +114,17 @@ def _likeliest(probabilities: Floats) -> list[list[list[float]]]:
     ]
 
 
-def _votes(
-    probes: list[Probe], items: NDArray[np.int64], prediction: NDArray[np.int64]
-) -> list[list[list[int]]]:
-    """Per item and metacommunity: its favourite class, how sure, and its word for the verdict."""
-    stacked = np.stack([probe.probabilities[items] for probe in probes], axis=1)
-    favourite = stacked.argmax(axis=2)
-    sure = stacked.max(axis=2)
-    verdict = np.take_along_axis(stacked, prediction[:, None, None], axis=2)[:, :, 0]
-    columns = [favourite, (100 * sure).round(), (100 * verdict).round()]
-    votes: list[list[list[int]]] = np.stack(columns, axis=2).astype(int).tolist()
-    return votes
+def _support(run: Run, items: NDArray[np.int64]) -> list[list[list[float]]]:
+    """Per item and metacommunity: its support in log-odds; probability and class without it."""
+    assert run.log_odds is not None
+    assert run.log_odds_without is not None
+    assert run.label_without is not None
+    without = run.log_odds_without[items]
+    support = (run.log_odds[items, None] - without).round(2)
+    percent = (100 * expit(without)).round(1)
+    columns = np.stack([support, percent, run.label_without[items]], axis=2)
+    rows: list[list[list[float]]] = columns.tolist()
+    return rows
 
 
 def _percent(share: Floats) -> list[list[int]]:

@@ -50,6 +50,12 @@ class Run:
     community_embeddings: Floats | None
     """What each metacommunity knows of each node [N, K, D]."""
     embeddings: Floats | None
+    log_odds: Floats | None
+    """Log-odds of each item's prediction at the posterior mean."""
+    log_odds_without: Floats | None
+    """The same when one metacommunity at a time has no say [items, K]."""
+    label_without: NDArray[np.int64] | None
+    """The class each item would get then [items, K]."""
     batch: NDArray[np.int64] | None
     """Graph of each node [N], for graph tasks."""
     features: Floats | None
@@ -143,10 +149,17 @@ FLOATS = {
     "probabilities": "probabilities",
     "community_embeddings": "community_embeddings",
     "embeddings": "embeddings",
+    "log_odds": "log_odds",
+    "log_odds_without": "log_odds_without",
     "features": "features",
     "typical_features": "x_top",
 }
-INTEGERS = {"edge_index": "edge_index", "labels": "y", "prediction": "prediction"}
+INTEGERS = {
+    "edge_index": "edge_index",
+    "labels": "y",
+    "prediction": "prediction",
+    "label_without": "label_without",
+}
 
 
 def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:

@@ -64,8 +64,6 @@ def accuracy_interval(accuracy: float, count: int, z: float = 1.96) -> tuple[flo
 class Probe:
     """A logistic regression on what one metacommunity alone knows."""
 
-    probabilities: Floats
-    """Its class probabilities for every item [items, classes]."""
     confusion: Ints
     """Its confusion matrix on the test items."""
     accuracy: float
@@ -110,12 +108,8 @@ def _probe(values: Floats, labels: Ints, fit: Mask, test: Mask, num_classes: int
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(values[fit], labels[fit])
-    probabilities = np.zeros((len(values), num_classes))
-    probabilities[:, model.classes_] = model.predict_proba(values)
-    guess = probabilities.argmax(axis=1)
-    right = guess[test] == labels[test]
-    return Probe(
-        probabilities,
-        confusion(labels[test], guess[test], num_classes),
-        float(right.mean()) if len(right) else math.nan,
-    )
+    if not test.any():
+        return Probe(np.zeros((num_classes, num_classes), dtype=np.int64), math.nan)
+    guess = model.predict(values[test])
+    right = guess == labels[test]
+    return Probe(confusion(labels[test], guess, num_classes), float(right.mean()))

@@ -11,12 +11,13 @@ from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
 
 
-def _pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
+def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
+    """The source as it fits through a model: a graph at once, graphs some at a time."""
     return [source] if isinstance(source, GraphBatch) else source.pieces
 
 
 @contextmanager
-def _seeded(model: VEPM, seed: int = 0) -> Iterator[None]:
+def seeded(model: VEPM, seed: int = 0) -> Iterator[None]:
     """Random numbers of our own, the caller's left as they were.
 
     Even a prediction at the posterior mean draws some where the features are random.
@@ -47,8 +48,8 @@ def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
     """Everything a user may want to look at."""
     model.eval()
     parts, edges, offset = [], [], 0
-    with _seeded(model):
-        for b in _pieces(source):
+    with seeded(model):
+        for b in pieces(source):
             parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
             edges.append(b.edges.edge_index + offset)
             offset += b.x.size(0)
@@ -65,8 +66,8 @@ def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
 def scores(model: VEPM, source: GraphBatch | GraphStore) -> Tensor:
     """Class scores [n, classes] of every node or graph at the posterior mean."""
     model.eval()
-    with _seeded(model):
-        parts = [model(b.x, b.edges, b.batch, b.num_graphs).logits for b in _pieces(source)]
+    with seeded(model):
+        parts = [model(b.x, b.edges, b.batch, b.num_graphs).logits for b in pieces(source)]
     return torch.cat(parts)
 
 
@@ -87,8 +88,8 @@ def probabilities(
     if num_samples == 0:
         return torch.softmax(scores(model, source), dim=1)
     model.eval()
-    with _seeded(model, seed):
-        return torch.cat([_sampled(model, batch, num_samples) for batch in _pieces(source)])
+    with seeded(model, seed):
+        return torch.cat([_sampled(model, batch, num_samples) for batch in pieces(source)])
 
 
 def _sampled(model: VEPM, batch: GraphBatch, num_samples: int) -> Tensor:

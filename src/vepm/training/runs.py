@@ -16,6 +16,7 @@ from vepm.data import Dataset
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import interactions
 from vepm.nn.features import dense
+from vepm.training.attribution import attribute
 from vepm.training.batches import GraphBatch
 from vepm.training.checkpoint import save_model
 from vepm.training.fitting import Fitted
@@ -131,6 +132,7 @@ def _outputs(fitted: Fitted, roles: dict[str, Tensor]) -> dict[str, Tensor]:
         samples = fitted.card.config.training.num_samples
         proba = probabilities(model, source, samples, seed=fitted.card.seed)
         outputs |= {"probabilities": proba, "prediction": proba.argmax(1)}
+        outputs |= attribute(model, source, proba.argmax(1))._asdict()
     else:
         # Bank and composer never saw a label: what they would say means nothing.
         outputs = {k: v for k, v in outputs.items() if not k.endswith("embeddings")}

@@ -70,6 +70,9 @@ function edgePasses(edge) {
 const nodeSize = (node) =>
   (cy.nodes().length > 800 ? 2 : 1) * (12 + 5 * Math.sqrt(Math.min(neighbours[node].length, 40)));
 
+/** A length that stays the same on the screen, however far the picture is zoomed. */
+const onScreen = (length) => () => length / cy.zoom();
+
 function styleSheet(detailed) {
   const pies = {};
   if (state.colour === "split") {
@@ -91,9 +94,9 @@ function styleSheet(detailed) {
       width: (e) => nodeSize(e.data("node")), height: (e) => nodeSize(e.data("node")),
       "background-color": (e) => colourOf(e.data("node")),
       "border-width": 1.5, "border-color": cssColour("--paper"),
-      "font-family": "system-ui, sans-serif", "font-size": 13, color: cssColour("--ink"),
-      "text-outline-color": cssColour("--paper"), "text-outline-width": 2.5, "text-valign": "top",
-      "text-margin-y": -3, "min-zoomed-font-size": 7, ...pies } },
+      "font-family": "system-ui, sans-serif", color: cssColour("--ink"),
+      "text-outline-color": cssColour("--card"), "text-outline-width": onScreen(2.5), "text-valign": "top",
+      "text-margin-y": onScreen(-3), ...pies } },
     { selector: "edge", style: {
       width: (e) => 1 + shareShown(e.data("edge")) / 32,
       opacity: (e) => 0.35 + shareShown(e.data("edge")) / 190,
@@ -101,10 +104,10 @@ function styleSheet(detailed) {
       "line-color": (e) => D.colours[mainOfEdge(e.data("edge"))], ...split } },
     { selector: "edge.off", style: { display: "none" } },
     { selector: "node.off", style: { opacity: 0.13 } },
-    { selector: "node.near", style: { label: (e) => D.nodes.name[e.data("node")], "font-size": 11 } },
+    { selector: "node.near", style: { label: (e) => D.nodes.name[e.data("node")], "font-size": onScreen(11), "z-index": 8 } },
     { selector: "edge.near", style: { opacity: 1, width: 4.5 } },
     { selector: "node.picked", style: {
-      label: (e) => D.nodes.name[e.data("node")], "font-size": 15, "font-weight": 600, "z-index": 9,
+      label: (e) => D.nodes.name[e.data("node")], "font-size": onScreen(14), "font-weight": 600, "z-index": 9,
       "border-width": 4, "border-color": cssColour("--ink"), opacity: 1 } },
     { selector: "edge.picked", style: { opacity: 1, width: 8 } },
   ];
@@ -121,6 +124,8 @@ const cy = cytoscape({
   textureOnViewport: false,
   userZoomingEnabled: false,
 });
+
+cy.on("zoom", () => cy.nodes(".near, .picked").updateStyle());
 
 function nodesInView() {
   if (isGraphTask) {

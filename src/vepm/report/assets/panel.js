@@ -35,19 +35,23 @@ function probabilities(item) {
     bar(className(c), `${percent} %`, percent, D.classColours[c])));
 }
 
-function communityVotes(item) {
-  if (!D.items.votes) return null;
-  const verdictName = className(D.items.prediction[item]);
-  const rows = D.items.votes[item].map((vote, k) => [k, ...vote]).sort((a, b) => b[3] - a[3]);
-  return block(`Which communities argue for “${verdictName}”`,
-    ...rows.map(([k, favourite, sure, word]) => {
-      const row = bar(D.communities[k], `${word} %`, word, D.colours[k], { "data-vote": k });
-      if (favourite !== D.items.prediction[item]) {
-        row.append(make("span", { class: "dissent" }, `says ${className(favourite)} (${sure} %)`));
+const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+
+function support(item) {
+  if (!D.items.support) return null;
+  const label = D.items.prediction[item];
+  const rows = D.items.support[item].map((row, k) => [k, ...row]).sort((a, b) => b[1] - a[1]);
+  const strongest = Math.max(...rows.map(([, value]) => Math.abs(value)), 0.05);
+  return block(`Which communities argue for “${className(label)}”`,
+    ...rows.map(([k, value, percent, other]) => {
+      const row = bar(D.communities[k], signed(value), (100 * Math.abs(value)) / strongest, D.colours[k],
+        { class: value < 0 ? "row against" : "row", "data-support": k, "data-value": value, title: `without it ${percent} %` });
+      if (other !== label) {
+        row.append(make("span", { class: "dissent" }, `without it: ${className(other)}, and ${className(label)} at ${percent} %`));
       }
       return row;
     }),
-    make("p", { class: "note" }, "By a logistic regression on each community’s embedding alone."));
+    make("p", { class: "note" }, "By how much the label’s log-odds fall when the model hears of each node only what the community says on average; +1 makes the label 2.7 times as likely as not. Pale: argues against."));
 }
 
 function memberships(node) {
@@ -93,7 +97,7 @@ function showNode(node) {
     isItem ? verdict(node) : null,
     parts(node),
     isItem ? probabilities(node) : null,
-    isItem ? communityVotes(node) : null,
+    isItem ? support(node) : null,
     memberships(node),
     neighbourList(node),
     isGraphTask ? make("button", { type: "button", onclick: () => pickNothing() }, "Back to the graph") : null,
@@ -121,7 +125,7 @@ function showGraph() {
     verdict(item),
     make("p", { class: "note" }, `${cy.nodes().length} nodes, ${cy.edges().length} edges. Pick a node for its memberships.`),
     probabilities(item),
-    communityVotes(item),
+    support(item),
   ].filter(Boolean));
 }
 

@@ -82,7 +82,10 @@ def _panel(
         steps = start + np.arange(len(rows))
         for name, label, colour in lines:
             shown_label = label if phase == phases[-1] and label else None
-            axes.plot(steps, history[name][rows], color=colour, label=shown_label)
+            # Some terms are computed in some epochs only: what lies between is not known, yet
+            # single points would not be seen.
+            known = np.isfinite(history[name][rows])
+            axes.plot(steps[known], history[name][rows][known], color=colour, label=shown_label)
         if start:
             axes.axvline(start - 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (3, 3)))
         chosen = chosen_row(history, best_epoch)

@@ -39,6 +39,7 @@ def adjacency(
     """
     count = edge_weight.shape[1]
     names = names or [f"Community {k + 1}" for k in range(count)]
+    total = edge_index.shape[1]
     edge_index, edge_weight = _sample(edge_index, edge_weight, seed)
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
@@ -50,11 +51,11 @@ def adjacency(
     all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
     size = _dot_size(len(order), columns)
     _panel(all_axes[0], row, column, np.ones(len(row)), WHOLE, len(order), size)
-    all_axes[0].set_title(f"A: all {_count(edge_index)} edges")
+    all_axes[0].set_title(_shown(edge_index.shape[1], total))
     for k, colour in enumerate(community_colours(count)):
         axes = all_axes[k + 1]
         _panel(axes, row, column, edge_weight[:, k], colour, len(order), size)
-        axes.set_title(names[k], color=colour)
+        axes.set_title(names[k])
     for axes in all_axes[:panels]:
         _rule_off(axes, order, bucket)
     for axes in all_axes[panels:]:
@@ -62,8 +63,11 @@ def adjacency(
     return figure
 
 
-def _count(edge_index: Ints) -> str:
-    return f"{edge_index.shape[1] // 2:,}"
+def _shown(drawn: int, total: int) -> str:
+    """How many of the dots, two to an edge, are drawn."""
+    if drawn == total:
+        return f"A: all {total // 2:,} edges"
+    return f"A: {drawn / total:.0%} of {total // 2:,} edges"
 
 
 def _sample(edge_index: Ints, edge_weight: Floats, seed: int) -> tuple[Ints, Floats]:

@@ -49,7 +49,7 @@ def confusion_grid(matrices: Sequence[Ints], names: Sequence[str], titles: Seque
     colours = community_colours(len(matrices))
     for axes, matrix, title, colour in zip(all_axes, matrices, titles, colours, strict=False):
         _shade(axes, matrix, colour)
-        axes.set_title(title, fontsize=8.5, color=colour)
+        axes.set_title(title, fontsize=8.5)
         axes.set_xticks([])
         axes.set_yticks([])
     if len(names) <= MOST_NUMBERED:
