@@ -68,7 +68,7 @@ def test_a_community_nobody_listens_to_supports_nothing(inputs: str) -> None:
     model, source, _ = trained("node", inputs=inputs)
     width = model.bank.out_channels // SMALL["node"].model.num_metacommunities
     with torch.no_grad():
-        model.composer.layers[0].linear.weight[:, :width] = 0
+        dict(model.named_parameters())["composer.layers.0.linear.weight"][:, :width] = 0
     labels = torch.zeros(len(source.y), dtype=torch.long)
     found = attribute(model, source, labels)
     support = found.log_odds[:, None] - found.log_odds_without

@@ -1,6 +1,8 @@
 """A run folder is consistent: its metrics are those of its outputs."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.training import Config, load_model
 from vepm.training.fitting import NONE
+from vepm.training.machine import commit, describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
-from vepm.training.runs import HISTORY, LAST, RULE, peak_memory, write_run
+from vepm.training.runs import HISTORY, LAST, RULE, write_run
 
 
 def parts(task: str) -> dict[str, Tensor]:
@@ -122,3 +125,11 @@ def test_peak_memory_only_grows() -> None:
     after = peak_memory()["peak_memory_mib"]
     assert 20 < before <= after < 2**20
     assert after >= held.numel() * 4 / 2**20
+
+
+def test_commit_is_that_of_the_source_tree() -> None:
+    found = commit()
+    assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
+    assert describe_machine()["commit"] == found
+    if (Path(__file__).parents[2] / ".git").exists() and shutil.which("git"):
+        assert found is not None

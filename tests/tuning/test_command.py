@@ -83,7 +83,8 @@ def test_killed_search_loses_no_trial(tmp_path: Path, files: list[str]) -> None:
     before = trials_in(folder)
     assert 2 <= len(before) < 4
     outcome = succeed(*SEARCH, *files, "-o", folder, "--json")
-    assert json.loads(outcome.out)["trials"]["finished"] == 4
+    counts = json.loads(outcome.out)["trials"]
+    assert (counts["finished"], counts["abandoned"]) == (4, 1)
     after = trials_in(folder)
     assert after[: len(before)] == before
     succeed(*SEARCH, *files, "-o", whole)
@@ -169,3 +170,13 @@ def test_missing_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = vepm("tune", "planted")
     assert outcome.code == 2
     assert "pip install 'vepm[tune]'" in outcome.err
+
+
+@pytest.mark.parametrize("dataset", ["planted", "digits-graphs"])
+def test_folds_that_overlap_with_the_search_are_warned_of(dataset: str, tmp_path: Path) -> None:
+    """Only graphs are tested in folds; nodes keep the test part that the search has not seen."""
+    few = tmp_path / "few.toml"
+    few.write_text("[training]\npretrain_epochs = 1\nepochs = 1\n")
+    words = ("tune", dataset, "--device", "cpu", "--trials", "1", "--config", few)
+    printed = succeed(*words, "-o", tmp_path / "out").out
+    assert ("the folds of `vepm evaluate` test on graphs" in printed) is (dataset != "planted")

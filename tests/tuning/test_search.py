@@ -204,6 +204,7 @@ def test_files_tell_the_whole_story(tmp_path: Path) -> None:
         "complete": 4,
         "pruned": 0,
         "refused": 0,
+        "abandoned": 0,
     }
     assert summary["seeds"] == [0]
     assert "test labels were removed" in summary["rule"]

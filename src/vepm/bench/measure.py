@@ -4,7 +4,6 @@ import os
 import platform
 import resource
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from vepm.training.machine import commit
 
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -111,7 +112,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -122,22 +123,3 @@ def _processor() -> str:
         return platform.processor()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def _commit() -> str | None:
-    """Commit of the source tree, with a plus if it was changed since; nothing if installed."""
-    folder = Path(__file__).parent
-    try:
-        commit, changes = (
-            subprocess.run(  # noqa: S603
-                ["git", *command],  # noqa: S607
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "-uno", "."])
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return commit + ("+" if changes else "")

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from vepm.tuning.search import Told
 
 
+_WARNING = (
+    "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
+    "the folds of `vepm evaluate` test on graphs that it has",
+)
+
+
 def tune(
     dataset: Annotated[
         str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
@@ -158,7 +164,7 @@ def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
-    from vepm.training.runs import peak_memory
+    from vepm.training.machine import peak_memory
     from vepm.tuning.results import BEST_FILE
 
     summary = found.summary()
@@ -178,6 +184,7 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
         f"stopped early, {counts['refused']} impossible; at most "
         f"{peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
+        *(_WARNING if summary["task"] == "graph" else ()),
         f"next: {following}",
     ):
         console.print_line(line)

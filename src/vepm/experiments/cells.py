@@ -3,19 +3,17 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load, save
 from torch import Tensor
 
-import vepm
 from vepm.experiments.plan import Cell
 from vepm.experiments.tasks import Outcome
 from vepm.files import write_bytes, write_text
 from vepm.protocols import RunResult
-from vepm.training.runs import describe_machine
+from vepm.training.machine import commit, describe_machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,23 +81,6 @@ def read_cell(path: Path, fingerprint: str) -> Record | None:
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
     return Record(body, arrays)
-
-
-@cache
-def commit() -> str | None:
-    """The commit of the source tree the package runs from, if it is one."""
-    git = Path(vepm.__file__).parents[2] / ".git"
-    try:
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head
-        name = head.removeprefix("ref: ")
-        if (git / name).exists():
-            return (git / name).read_text().strip()
-        packed = (git / "packed-refs").read_text().splitlines()
-        return next((line.split()[0] for line in packed if line.endswith(f" {name}")), None)
-    except OSError:
-        return None
 
 
 def _identity(cell: Cell) -> dict[str, Any]:

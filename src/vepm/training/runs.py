@@ -1,10 +1,6 @@
 """What a finished run leaves in its folder, for people and for the report."""
 
-import importlib.metadata
 import json
-import platform
-import resource
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,7 @@ from vepm.training.attribution import attribute
 from vepm.training.batches import GraphBatch
 from vepm.training.checkpoint import save_model
 from vepm.training.fitting import Fitted
+from vepm.training.machine import describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
 from vepm.training.prediction import explain, probabilities
 
@@ -43,43 +40,6 @@ HISTORY = (
 )
 LARGEST_FEATURES = 10_000_000
 """Entries of the feature matrix above which the outputs leave it out."""
-
-
-def describe_machine() -> dict[str, Any]:
-    """Versions and hardware behind a number."""
-    packages = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-        "gpu": gpu,
-        **{name: _version(name) for name in packages},
-    }
-
-
-def peak_memory() -> dict[str, float]:
-    """The most memory this process has held at once so far, in MiB, and the GPU's if there is one.
-
-    The first is all of the process: packages take a few hundred MiB before any data do.
-    """
-    # Linux counts in KiB, macOS in bytes.
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    if not torch.cuda.is_available():
-        return {"peak_memory_mib": held}
-    return {
-        "peak_memory_mib": held,
-        "peak_gpu_memory_mib": torch.cuda.max_memory_allocated() / 2**20,
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        # Run from a source tree that is not installed.
-        return None
 
 
 def write_run(

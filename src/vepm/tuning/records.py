@@ -56,6 +56,13 @@ def records_of(study: "optuna.Study") -> list[Record]:
     return [_record(number, trial) for number, trial in enumerate(over)]
 
 
+def abandoned_in(study: "optuna.Study") -> int:
+    """How many trials a stop or a kill cut short; each was begun anew."""
+    from optuna.trial import TrialState
+
+    return len(study.get_trials(deepcopy=False, states=(TrialState.FAIL,)))
+
+
 def _record(number: int, trial: "optuna.trial.FrozenTrial") -> Record:
     known = trial.user_attrs
     note = known.get("note", "")

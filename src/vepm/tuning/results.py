@@ -8,7 +8,7 @@ from typing import Any
 
 from vepm.files import write_csv, write_text
 from vepm.training import Config
-from vepm.training.runs import describe_machine
+from vepm.training.machine import describe_machine
 from vepm.tuning.problem import Problem
 from vepm.tuning.records import COMPLETE, PRUNED, REFUSED, Record, best_of
 from vepm.tuning.study import PRUNER, SAMPLER
@@ -29,6 +29,8 @@ class Findings:
     records: list[Record]
     trials: int
     """How many were asked for."""
+    abandoned: int = 0
+    """How many were cut short when the search was stopped or killed, and begun anew."""
     timeout: float | None = None
     command: str = ""
 
@@ -68,6 +70,7 @@ class Findings:
                 "asked": self.trials,
                 "finished": len(states),
                 **{state: states.count(state) for state in (COMPLETE, PRUNED, REFUSED)},
+                "abandoned": self.abandoned,
             },
             "timeout": self.timeout,
             "seconds": sum(record.seconds for record in self.records),

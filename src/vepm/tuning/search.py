@@ -10,7 +10,7 @@ import numpy as np
 from vepm.errors import InputError
 from vepm.training import Config, Progress, fit
 from vepm.tuning.problem import Problem
-from vepm.tuning.records import Record, records_of
+from vepm.tuning.records import Record, abandoned_in, records_of
 from vepm.tuning.results import Findings
 from vepm.tuning.study import next_trial, opened_study
 
@@ -60,7 +60,8 @@ def tune(
     with opened_study(folder / TRIALS_FILE, problem.identity) as study:
         while True:
             records = records_of(study)
-            findings = Findings(problem, records, trials, timeout, command)
+            stops = abandoned_in(study)
+            findings = Findings(problem, records, trials, stops, timeout, command)
             if records:
                 findings.write(folder)
             if told is not None:
