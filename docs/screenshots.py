@@ -28,7 +28,13 @@ TRAININGS = {
 }
 DESKTOP = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1.5, "mobile": True}
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
 QUALITY = 72
 SCROLL = "document.querySelector(arguments[0]).scrollIntoView({behavior: 'instant'})"
 PICK = """
@@ -38,15 +44,16 @@ const room = (node) => Math.min(...cy.nodes().map((other) => other === node ? In
 const linked = cy.nodes().filter((node) => node.degree() >= 3 && node.degree() <= 8);
 pickNode(linked.max((node) => room(node)).ele.data("node"));
 """
-FILTER = "document.querySelector('#chips [data-community=\"1\"]').click()"
+FILTER = "document.querySelector(`#chips [data-community='${arguments[0]}']`).click()"
 
 
 def train(name: str) -> Path:
     """The page of a run, which is trained if it is not there."""
     folder = RUNS / name
     if not (folder / "report.html").exists():
-        words = ["-m", "vepm", "train", *TRAININGS[name], "--output", str(folder), "--overwrite"]
-        subprocess.run([sys.executable, *words], check=True)  # noqa: S603
+        output = ["--output", str(folder.relative_to(ROOT)), "--overwrite"]
+        words = ["-m", "vepm", "train", *TRAININGS[name], *output]
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True)  # noqa: S603
     return folder / "report.html"
 
 
@@ -75,11 +82,12 @@ def photograph(driver: Any, page: Path) -> None:
         driver.get(page.as_uri())
         keep(driver, f"{name}-{look}")
         if look == "light":
-            driver.execute_script(SCROLL, "#graph")
+            driver.execute_script(SCROLL, "#chips")
+            driver.execute_script(FILTER, "1")
+            keep(driver, f"{name}-filtered")
+            driver.execute_script(FILTER, "all")
             driver.execute_script(PICK)
             keep(driver, f"{name}-picked")
-            driver.execute_script(FILTER)
-            keep(driver, f"{name}-filtered")
 
 
 def keep(driver: Any, name: str) -> None:

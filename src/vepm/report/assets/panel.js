@@ -51,7 +51,7 @@ function support(item) {
       }
       return row;
     }),
-    make("p", { class: "note" }, "By how much the label’s log-odds fall when the model hears of each node only what the community says on average; +1 makes the label 2.7 times as likely as not. Pale: argues against."));
+    make("p", { class: "note" }, "By how much the label’s log-odds fall when the model hears of each node only what the community says on average; +1 multiplies its odds by 2.7. Pale: argues against."));
 }
 
 function memberships(node) {
