@@ -78,8 +78,10 @@ def test_a_community_nobody_listens_to_supports_nothing(inputs: str) -> None:
 
 def test_graphs_in_pieces_keep_their_own_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source, labels = trained("graph")
+    assert isinstance(source, GraphStore)
     whole = attribute(model, source, labels)
-    monkeypatch.setattr("vepm.training.prediction.GRAPHS_AT_ONCE", 3)
+    del source.pieces
+    monkeypatch.setattr("vepm.training.batches.GRAPHS_AT_ONCE", 3)
     parts = attribute(model, source, labels)
     torch.testing.assert_close(parts.log_odds, whole.log_odds)
     assert parts.log_odds_without.shape == whole.log_odds_without.shape

@@ -15,10 +15,9 @@ import torch
 from joblib import Parallel, delayed
 
 from vepm.errors import InputError
-from vepm.experiments.cells import commit
 from vepm.experiments.sweeps import Sweep, Trial
 from vepm.files import write_text
-from vepm.training.runs import describe_machine
+from vepm.training.machine import commit, describe_machine
 
 RULE = (
     "highest validation accuracy (each run at its best epoch, mean over datasets, splits and "
