@@ -8,9 +8,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from vepm.bench.contenders import Turn, race, summarise
 from vepm.bench.figure import draw_scaling
 from vepm.bench.measure import PeakMemory, copy_bandwidth, time_call
-from vepm.bench.runner import Plan, generate, graphs, ratios, run, slopes
+from vepm.bench.runner import Plan, cases, generate, graphs, ratios, run, slopes
 from vepm.bench.steps import METHODS
 from vepm.bench.table import as_table
 from vepm.cli import app
@@ -19,7 +20,8 @@ from vepm.errors import InputError
 
 def row(edges: int, method: str, seconds: float, peak: int = 100) -> dict[str, Any]:
     place = {"graph": f"generated-{edges}", "edges": edges, "step": "joint", "method": method}
-    return {**place, "median": seconds, "best": seconds, "cpu": seconds, "peak_bytes": peak}
+    times = {"median": seconds, "best": seconds, "cpu": seconds, "rounds": [seconds]}
+    return {**place, **times, "peak_bytes": peak}
 
 
 def test_time_is_the_median_of_the_repeats_that_fit_the_budget() -> None:
@@ -66,26 +68,65 @@ def test_ratios_and_slopes() -> None:
 def test_a_case_has_a_process_and_a_peak_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vepm.bench.runner.METHODS", {"predict": ("ours",)})
     (found,) = run(Plan(datasets=(), edges=(2000,), repeats=1, threads=1))["rows"]
-    assert (found["step"], found["method"], found["repeats"]) == ("predict", "ours", 1)
+    assert (found["step"], found["method"], len(found["rounds"])) == ("predict", "ours", 1)
     assert found["median"] > 0
     assert found["peak_bytes"] > 0
 
 
-def test_the_literal_construction_is_left_out_where_it_cannot_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("vepm.bench.runner.MOST_LITERAL_NODES", 99)
-    report = run(Plan(datasets=(), edges=(2000,), repeats=1, isolate=False))
-    assert {r["method"] for r in report["rows"]} == {"ours", "gat"}
+def test_methods_are_left_out_where_they_cannot_end() -> None:
+    assert "literal" in cases(100, 1000)["weights"]
+    assert all("literal" not in methods for methods in cases(10**6, 1000).values())
+    assert "gat" in cases(10**6, 10**7)["predict"]
+    assert cases(10**6, 10**7)["joint"] == ["ours"]
 
 
 def test_a_failed_case_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("vepm.bench.runner.sys.executable", "false")
+    monkeypatch.setattr("vepm.bench.contenders.sys.executable", "false")
     report = run(Plan(datasets=(), edges=(2000,), repeats=1))
     assert {r["error"] for r in report["rows"]} == {"exit code 1"}
     assert as_table(report).row_count == len(report["rows"])
     draw_scaling(report, tmp_path / "empty.png")
     assert (tmp_path / "empty.png").stat().st_size > 0
+
+
+class Scripted:
+    """A contender that takes as long as it is told to, then falls out."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds = list(seconds)
+
+    def turn(self) -> Turn:
+        if not self.seconds:
+            raise RuntimeError("fell over\nand more")
+        return Turn(self.seconds.pop(0), 0.0, 1)
+
+    def close(self) -> None: ...
+
+
+def test_contenders_take_turns_until_they_fall_out() -> None:
+    results = race({"a": Scripted(1.0, 2.0, 9.0), "b": Scripted(3.0)}, rounds=2, budget=60)
+    assert results["b"] == "fell over"
+    turns = results["a"]
+    assert not isinstance(turns, str)
+    assert summarise(turns)["rounds"] == [1.0, 2.0]
+    assert summarise(turns)["median"] == 1.5
+    assert len(race({"a": Scripted(1.0, 2.0)}, rounds=2, budget=-1)["a"]) == 1
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    ours, gat = row(10, "ours", 1.0), row(10, "gat", 1.0)
+    # The machine is three times slower in the second round, for both.
+    ours["rounds"], gat["rounds"] = [1.0, 3.0, 1.0], [2.0, 6.0, 2.0]
+    (ratio,) = ratios([ours, gat])
+    assert ratio["time"] == 0.5
+
+
+def test_the_report_is_kept_after_every_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr("vepm.bench.runner.METHODS", {"predict": ("ours", "gat")})
+    plan = Plan(datasets=(), edges=(2000,), repeats=1, isolate=False)
+    run(plan, keep=lambda report: kept.append(len(report["rows"])))
+    assert kept == [1, 2]
 
 
 def test_the_command_writes_json_and_a_figure(tmp_path: Path) -> None:
@@ -105,7 +146,7 @@ def test_the_command_writes_json_and_a_figure(tmp_path: Path) -> None:
 def test_options_reach_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Plan] = []
 
-    def note(plan: Plan, progress: object) -> dict[str, Any]:
+    def note(plan: Plan, progress: object, keep: object) -> dict[str, Any]:
         plans.append(plan)
         rows = [row(2000, "ours", 1.0)]
         return {

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
 from vepm.nn.patterns import GatherPattern, SortedEdges
+from vepm.nn.shares import Shares
 from vepm.nn.triton_pattern import TritonPattern
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-5, torch.bfloat16: 2e-2}
-SHAPES = ((8, 8), (1, 64), (3, 5), (7, 33), (1, 1), (16, 1), (2, 200), (300, 1))
+SHAPES = ((8, 8), (3, 5), (1, 64), (2, 200), (300, 1))
 
 
 def relative_error(ours: Tensor, exact: Tensor) -> float:
@@ -48,7 +49,7 @@ def check_kernels() -> Iterator[dict[str, Any]]:
         "random": (random_edges(5000, 100_000), 5000),
         "sparse": (random_edges(20_000, 30_000), 20_000),
         "empty": (nothing, 10),
-        "star": (star(1_000_000), 1_000_001),
+        "star": (star(100_000), 100_001),
     }
     for (name, graph), (heads, channels) in itertools.product(graphs.items(), SHAPES):
         if name == "star" and heads * channels > 64:
@@ -77,6 +78,34 @@ def _errors(
     yield "edge sum", relative_error(ours.sum_edges(weight), exact.sum_edges(wide))
     yield "dot", relative_error(ours.dot_ends(x, y), exact.dot_ends(a, b))
     yield "share", relative_error(ours.share_ends(x, y, 0.3), exact.share_ends(a, b, 0.3))
+
+
+def check_fused() -> Iterator[dict[str, Any]]:
+    """Errors of sums and gradients when shares are never written down."""
+    graphs = {"random": (random_edges(5000, 100_000), 5000), "star": (star(30_000), 30_001)}
+    for (name, (edge_index, nodes)), (heads, segment, channels) in itertools.product(
+        graphs.items(), ((8, 8, 8), (8, 1, 16), (3, 5, 7), (1, 1, 64))
+    ):
+        sizes = (channels, segment, segment)
+        leaves = [torch.randn(nodes, heads, size, device="cuda").double() for size in sizes]
+        exact = _fused(_gathering(edge_index, nodes, heads), leaves)
+        for dtype in (torch.float32, torch.float64):
+            ours = _fused(Adjacency(edge_index, nodes), [leaf.to(dtype) for leaf in leaves])
+            for kind, our, their in zip(("sum", "x", "target", "source"), ours, exact, strict=True):
+                what = f"fused {name} {kind} K={heads} S={segment} D={channels} {dtype}"
+                yield _row(what, relative_error(our, their), dtype)
+
+
+def _fused(edges: Adjacency, leaves: list[Tensor]) -> tuple[Tensor, ...]:
+    x, target, source = leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+    shares = Shares(target, source, edges)
+    if isinstance(edges.pattern(x.size(1)), TritonPattern):
+        out, total = shares.aggregate(x), shares.sum_at_target()
+    else:
+        weight = shares.tensor()
+        out, total = aggregate(x, edges, weight), edges.sum_at_target(weight)
+    loss = out.square().mean() + total.square().mean()
+    return out.detach(), *torch.autograd.grad(loss, leaves)
 
 
 def check_gradients() -> Iterator[dict[str, Any]]:

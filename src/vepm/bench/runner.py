@@ -1,11 +1,11 @@
 """All cases of a benchmark, one after the other on the same machine, and what they say."""
 
-import json
+import functools
 import math
-import subprocess
-import sys
+import os
+import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import torch
 from torch.nn import functional
 from torch_geometric.data import Data
 
+from vepm.bench.contenders import Apart, Case, Contender, Here, first_line, race, summarise
 from vepm.bench.measure import copy_bandwidth, machine
 from vepm.bench.steps import METHODS, Sizes
-from vepm.bench.worker import Case, measure, save_graph
+from vepm.bench.worker import save_graph
 from vepm.data import datasets, load, sample_graph
 from vepm.errors import InputError
 
@@ -24,8 +25,10 @@ DEGREE = 20
 """Neighbours of a node of a generated graph."""
 FEATURES = 100
 CLASSES = 8
-MOST_LITERAL_NODES = 20_000
+MOST_NODES = {"pretrain": 20_000, "weights": 6_000, "joint": 6_000}
 """Nodes above which the literal construction, whose cost grows with their square, is left out."""
+MOST_EDGES = 5_000_000
+"""Edges above which four layers of attention would fill a usual machine's memory."""
 SMALLEST = 1000
 
 Row = dict[str, Any]
@@ -38,11 +41,12 @@ class Plan:
     device: str = "cpu"
     datasets: Sequence[str] = ("Cora", "PubMed")
     """Benchmark graphs; those that are not here are left out."""
-    edges: Sequence[int] = (100_000, 1_000_000)
+    edges: Sequence[int] = (100_000, 1_000_000, 10_000_000)
     """Sizes of generated graphs, in directed edges: twice the number of linked pairs."""
     repeats: int = 10
+    """Rounds in which every method has a turn."""
     budget: float = 20.0
-    """Seconds after which a case is not repeated any more."""
+    """Seconds after which no further round begins."""
     threads: int = 0
     """Threads of the CPU; 0 for one per core."""
     isolate: bool = True
@@ -67,7 +71,7 @@ def graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
         yield f"generated-{edges}", generate(edges // DEGREE, edges, plan.device)
 
 
-def generate(nodes: int, edges: int, device: str = "cpu") -> Data:
+def generate(nodes: int, edges: int, device: str = "cpu", features: int = FEATURES) -> Data:
     """A graph of eight communities with about so many directed edges."""
     generator = torch.Generator(device).manual_seed(0)
     y = torch.randint(CLASSES, (nodes,), generator=generator, device=device)
@@ -75,70 +79,98 @@ def generate(nodes: int, edges: int, device: str = "cpu") -> Data:
     z = functional.one_hot(y, CLASSES) * activity[:, None]
     rate = edges / float(z.sum(0).double().square().sum())
     edge_index = sample_graph(z, z.new_full((CLASSES,), rate), seed=0)
-    x = torch.randn(nodes, FEATURES, generator=generator, device=device)
+    x = torch.randn(nodes, features, generator=generator, device=device)
     return Data(x=x, edge_index=edge_index, y=y, train_mask=activity < 0.6).to("cpu")
 
 
-def run(plan: Plan, progress: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
-    """Measure every case of a plan; the report as plain values, ready for JSON."""
+def run(
+    plan: Plan,
+    progress: Callable[[str], None] = lambda what: None,
+    keep: Callable[[Row], None] = lambda report: None,
+) -> Row:
+    """Measure every case of a plan; the report as plain values, ready for JSON.
+
+    Args:
+        plan: What to measure.
+        progress: Told what is measured next.
+        keep: Given the report so far after every measurement, so that an end before the end
+            does not lose it.
+    """
     if plan.threads:
         torch.set_num_threads(plan.threads)
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, graph in graphs(plan):
-            size = {"graph": name, "nodes": graph.num_nodes, "edges": graph.num_edges}
-            path = Path(folder) / "graph.pt" if plan.isolate and plan.device == "cpu" else None
-            if path is not None:
-                save_graph(graph, path)
-                graph = Data()
-            for step, method in _cases(size["nodes"]):
-                progress(f"{name}: {step}, {method}")
-                case = Case(step, method, plan.device, plan.repeats, plan.budget, plan.threads)
-                found = _here(graph, case, plan.sizes) if path is None else _apart(path, case, plan)
-                rows.append({**size, "step": step, "method": method, **found})
-    return {
+    report: Row = {
         "machine": machine(plan.device),
         "settings": {**asdict(plan), "data_dir": None, "degree": DEGREE, "features": FEATURES},
         "copy_bandwidth": copy_bandwidth(plan.device),
-        "rows": rows,
-        "ratios": ratios(rows),
-        "slopes": slopes(rows),
+        "load": [os.getloadavg()[0]],
+        "rows": [],
     }
+    for name, graph in graphs(plan):
+        for row in races(name, graph, plan, progress):
+            report["rows"].append(row)
+            keep(conclude(report))
+    report["load"].append(os.getloadavg()[0])
+    return conclude(report)
 
 
-def _cases(nodes: int) -> Iterator[tuple[str, str]]:
+def conclude(report: Row) -> Row:
+    """A report with what follows from its rows."""
+    return report | {"ratios": ratios(report["rows"]), "slopes": slopes(report["rows"])}
+
+
+def races(
+    name: str,
+    graph: Data,
+    plan: Plan,
+    progress: Callable[[str], None] = lambda what: None,
+    methods: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[Row]:
+    """Every step on a graph, by the methods that can do it at its size or by those given."""
+    size = {"graph": name, "nodes": graph.num_nodes, "edges": graph.num_edges}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.pt" if plan.isolate and plan.device == "cpu" else None
+        if path is not None:
+            save_graph(graph, path)
+            graph = Data()
+        for step, those in (methods or cases(size["nodes"], size["edges"])).items():
+            progress(f"{name}: {step}, {' against '.join(those)}")
+            make = functools.partial(_contender, graph, path, step, plan)
+            for method, found in _race(those, make, plan).items():
+                yield {**size, "step": step, "method": method, **found}
+
+
+def cases(nodes: int, edges: int) -> dict[str, list[str]]:
+    """Every step with the methods that can do it at this size."""
+    found = {}
     for step, methods in METHODS.items():
-        for method in methods:
-            if method != "literal" or nodes <= MOST_LITERAL_NODES:
-                yield step, method
-
-
-def _apart(path: Path, case: Case, plan: Plan) -> Row:
-    """Measure in a process of its own."""
-    request = {"graph": str(path), "case": asdict(case), "sizes": asdict(plan.sizes)}
-    done = subprocess.run(
-        [sys.executable, "-m", "vepm.bench.worker"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        return {"error": last[0]}
-    found: Row = json.loads(done.stdout)
+        left_out = {"literal"} if nodes > MOST_NODES.get(step, 0) else set()
+        left_out |= {"gat"} if step == "joint" and edges > MOST_EDGES else set()
+        found[step] = [method for method in methods if method not in left_out]
     return found
 
 
-def _here(graph: Data, case: Case, sizes: Sizes) -> Row:
-    """Measure in this process; a CPU's memory then holds what earlier cases left behind."""
+def _contender(graph: Data, path: Path | None, step: str, plan: Plan, method: str) -> Contender:
+    case = Case(step, method, plan.device, plan.threads)
+    if path is None:
+        return Here(lambda: graph, case, plan.sizes)
+    return Apart(path, case, plan.sizes)
+
+
+def _race(methods: Sequence[str], make: Callable[[str], Contender], plan: Plan) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    ready: dict[str, Contender] = {}
     try:
-        found = measure(lambda: graph, case, sizes)
-        return found if case.device == "cuda" else found | {"peak_bytes": None}
-    except torch.OutOfMemoryError:
-        return {"error": "out of memory"}
+        for method in methods:
+            try:
+                ready[method] = make(method)
+            except (RuntimeError, torch.OutOfMemoryError) as error:
+                found[method] = {"error": first_line(error)}
+        for method, turns in race(ready, plan.repeats, plan.budget).items():
+            found[method] = {"error": turns} if isinstance(turns, str) else summarise(turns)
     finally:
-        if case.device == "cuda":
-            torch.cuda.empty_cache()
+        for contender in ready.values():
+            contender.close()
+    return found
 
 
 def ratios(rows: list[Row]) -> list[Row]:
@@ -149,12 +181,13 @@ def ratios(rows: list[Row]) -> list[Row]:
         ours = found[graph, step, "ours"]
         if method == "ours" or "error" in row or "error" in ours:
             continue
+        rounds = zip(ours["rounds"], row["rounds"], strict=False)
         out.append(
             {
                 "graph": graph,
                 "step": step,
                 "against": method,
-                "time": ours["median"] / row["median"],
+                "time": statistics.median(mine / theirs for mine, theirs in rounds),
                 "best_time": ours["best"] / row["best"],
                 "cpu_time": ours["cpu"] / row["cpu"],
                 "memory": ours["peak_bytes"] and ours["peak_bytes"] / row["peak_bytes"],

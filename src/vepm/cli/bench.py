@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,8 +20,8 @@ def bench(
     ] = False,
     sizes: Annotated[
         str, typer.Option(help="Directed edges of the generated graphs, with commas between.")
-    ] = "100000,1000000",
-    repeats: Annotated[int, typer.Option(min=1, help="Timed steps of each case.")] = 10,
+    ] = "100000,1000000,10000000",
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds of turns at each step.")] = 10,
     threads: Annotated[
         int, typer.Option(min=0, help="Threads of the CPU; 0 for one per core.")
     ] = 0,
@@ -38,7 +38,7 @@ def bench(
 
         vepm bench --quick
 
-        vepm bench --sizes 100000,1000000,10000000 --output runs/bench
+        vepm bench --sizes 100000,1000000 --output runs/bench
     """
     from vepm.bench.figure import draw_scaling
     from vepm.bench.runner import Plan, run
@@ -54,9 +54,13 @@ def bench(
         isolate=not quick,
         data_dir=data_dir,
     )
+
+    def keep(report: dict[str, Any]) -> None:
+        write_text(output / "bench.json", json.dumps(report, indent=1, default=str))
+
     with console.err.status("measuring") as status:
-        report = run(plan, status.update)
-    write_text(output / "bench.json", json.dumps(report, indent=1, default=str))
+        report = run(plan, status.update, keep)
+    keep(report)
     draw_scaling(report, output / "scaling.png")
     if as_json:
         print(json.dumps(report, default=str))

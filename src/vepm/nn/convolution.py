@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vepm.nn.aggregation import Adjacency, aggregate
 from vepm.nn.features import Features
+from vepm.nn.shares import Shares
 
 CONVOLUTIONS = ("gcn", "gin")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")
@@ -20,7 +21,7 @@ Inputs = Features | Sequence[Features]
 class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
-    edge: Tensor | None
+    edge: Tensor | Shares | None
     """Weight of each edge in each community [E, K]; nothing stands for ones."""
     loop: Tensor
     """Weight of each node's own features in each community [N, K]."""
@@ -36,16 +37,19 @@ class Propagation(NamedTuple):
         """
         if self.sent is not None:
             x = x * self.sent[..., None]
-        total = aggregate(x, edges, self.edge)
+        if isinstance(self.edge, Shares):
+            total = self.edge.aggregate(x)
+        else:
+            total = aggregate(x, edges, self.edge)
         return total if self.received is None else total * self.received[..., None]
 
 
-def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:
+def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) -> Propagation:
     r"""Turn shares of edges into weights of message passing.
 
     Args:
         edges: The graph.
-        edge_weight: Share of each edge in each community [E, K].
+        edge_weight: Share of each edge in each community [E, K], or the plan of it.
         normalize: ``"none"`` sums the shares as they are (GIN). ``"community"`` is GCN's
             :math:`D^{-1/2} (A + I) D^{-1/2}` of each :math:`A^{(k)}` on its own, so every
             community speaks equally loudly at every node. ``"graph"`` takes the degrees of the
@@ -53,13 +57,16 @@ def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propag
             ``"neighbours"`` is a softmax over the shares of a node's edges and its own
             loop.
     """
+    like = edge_weight.target if isinstance(edge_weight, Shares) else edge_weight
     if normalize == "graph":
-        return _over_degrees(edges.degree.to(edge_weight.dtype)[:, None], edge_weight)
+        return _over_degrees(edges.degree.to(like.dtype)[:, None], edge_weight)
     if normalize == "community":
-        return _over_degrees(edges.sum_at_target(edge_weight), edge_weight)
-    ones = edge_weight.new_ones(edges.num_nodes, edge_weight.size(1))
+        return _over_degrees(_sum_at_target(edges, edge_weight), edge_weight)
+    ones = like.new_ones(edges.num_nodes, like.size(1))
     if normalize == "none":
         return Propagation(edge_weight, ones)
+    if isinstance(edge_weight, Shares):
+        edge_weight = edge_weight.tensor()
     edge = torch.exp(edge_weight / NEIGHBOUR_TEMPERATURE)
     loop = math.exp(1 / NEIGHBOUR_TEMPERATURE) * ones
     total = loop + edges.sum_at_target(edge)
@@ -73,7 +80,13 @@ def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     return Propagation(None, like.new_ones(edges.num_nodes, 1))
 
 
-def _over_degrees(degree: Tensor, edge_weight: Tensor) -> Propagation:
+def _sum_at_target(edges: Adjacency, edge_weight: Tensor | Shares) -> Tensor:
+    if isinstance(edge_weight, Shares):
+        return edge_weight.sum_at_target()
+    return edges.sum_at_target(edge_weight)
+
+
+def _over_degrees(degree: Tensor, edge_weight: Tensor | Shares) -> Propagation:
     scale = (degree + 1).rsqrt()
     return Propagation(edge_weight, scale * scale, scale, scale)
 

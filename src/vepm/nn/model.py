@@ -15,6 +15,7 @@ from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.features import Features, dense, normalize_rows, row_mass
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
+from vepm.nn.shares import Shares
 
 TASKS = ("node", "graph")
 INPUTS = ("x", "z", "both", "random")
@@ -219,11 +220,17 @@ class VEPM(nn.Module):
         shares: Tensor = self.partitioner(z, self.activation, edge_index, batch)
         return shares
 
+    def plan_split(
+        self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None
+    ) -> Tensor | Shares:
+        """The split of the edges for :meth:`classify` alone, which may never write it down."""
+        return self.partitioner.plan(z, self.activation, edge_index, batch)
+
     def classify(
         self,
         x: Features,
         z: Tensor,
-        edge_weight: Tensor,
+        edge_weight: Tensor | Shares,
         edge_index: EdgeIndex,
         batch: Tensor | None = None,
         num_graphs: int | None = None,

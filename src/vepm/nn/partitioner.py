@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency, edge_dot, edge_shares
+from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency, edge_dot
+from vepm.nn.shares import Shares
 
 PARTITIONS = ("learned", "even", "random")
 
@@ -119,10 +120,10 @@ class EdgePartitioner(nn.Module):
         """Rate of interaction of the two ends of each edge in each metacommunity [E, K]."""
         return edge_dot(*self._ends(z, activation), as_adjacency(edge_index, z.size(0)))
 
-    def _ends(self, z: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]:
+    def _ends(self, z: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
         """What meets at the two ends of an edge, community by community [N, K, size]."""
         heads = self.num_metacommunities
-        return stack_segments(z * activation, heads), stack_segments(z, heads)
+        return stack_segments(z * factor, heads), stack_segments(z, heads)
 
     def forward(
         self,
@@ -142,6 +143,17 @@ class EdgePartitioner(nn.Module):
         Returns:
             Shares [E, K] in the order of ``edge_index``.
         """
+        shares = self.plan(z, activation, edge_index, batch)
+        return shares.tensor() if isinstance(shares, Shares) else shares
+
+    def plan(
+        self,
+        z: Tensor,
+        activation: Tensor,
+        edge_index: EdgeIndex,
+        batch: Tensor | None = None,
+    ) -> Tensor | Shares:
+        """The same split, left to whoever sums over the edges if it follows from Z."""
         edges = as_adjacency(edge_index, z.size(0))
         if self.scheme == "even":
             share = 1 / self.num_metacommunities
@@ -149,7 +161,7 @@ class EdgePartitioner(nn.Module):
         if self.scheme == "random":
             draws = _fixed_uniform(edges, batch, self.num_metacommunities).to(z.dtype)
             return torch.softmax(100 * draws / self.temperature, dim=-1)
-        return edge_shares(*self._ends(z, activation), edges, self.temperature)
+        return Shares(*self._ends(z, activation / self.temperature), edges)
 
 
 def _fixed_uniform(edges: Adjacency, batch: Tensor | None, heads: int) -> Tensor:

@@ -145,7 +145,8 @@ class BlockPattern:
     def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
         """Softmax over k of ``sharpness * dot_ends(rows, columns)``."""
         # Over the first axis neighbouring edges go through the softmax together, which is faster.
-        shares = torch.softmax(self._dot_by_head(rows, columns) * sharpness, dim=0)
+        rates = self._dot_by_head(rows, columns)
+        shares = torch.softmax(rates if sharpness == 1 else rates * sharpness, dim=0)
         return self.edges.restore(shares.t().contiguous())
 
     def _dot_by_head(self, rows: Tensor, columns: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from vepm.nn.patterns import SortedEdges
+from vepm.nn.triton_fused import share_rows
 from vepm.nn.triton_kernels import dot_rows, sum_rows
 
 LONGEST = 1024
@@ -18,6 +19,11 @@ WIDEST = 128
 """Channels of an edge that one program holds at a time."""
 MOST_SHARES = 1024
 """Communities among which one program can share an edge out."""
+
+MOST_FUSED = 1024
+"""Numbers of an edge, at either end, up to which it is shared out and summed in one program."""
+FUSED_TILE = 512
+"""Numbers of several edges that such a program holds at a time, in single precision."""
 
 
 class _Pieces(NamedTuple):
@@ -94,6 +100,78 @@ class TritonPattern:
             return torch.softmax(sharpness * self.dot_ends(rows, columns), dim=1)
         # A number given to a kernel arrives in single precision: the tensor takes it up instead.
         return self._dot(rows if sharpness == 1 else rows * sharpness, columns, softmax=True)
+
+    def fuses(self, heads: int, segment: int, channels: int) -> bool:
+        """Whether edges can be shared out and summed in one pass at these sizes."""
+        return self._numbers(heads, segment, channels) <= MOST_FUSED
+
+    def share_sums(
+        self,
+        near: Tensor,
+        far: Tensor,
+        near_value: Tensor | None,
+        far_value: Tensor | None,
+        *,
+        groups: int,
+        wanted: tuple[bool, bool],
+    ) -> list[Tensor | None]:
+        """Values summed by shares, and far ends summed by the gradient of their rates.
+
+        See :func:`vepm.nn.triton_fused.share_rows`; ``wanted`` says which of the two. Heads
+        fall into ``groups``, each of which shares edges out on its own.
+        """
+        nodes, heads, segment = near.shape
+        value = far_value if far_value is not None else near_value
+        channels = 1 if value is None else value.size(2)
+        outs = [
+            near.new_empty(nodes, heads, width) if want else None
+            for want, width in zip(wanted, (channels, segment), strict=True)
+        ]
+        inputs = (near, far, near_value, far_value, self.edges.columns)
+        pointer, sizes = self.edges.pointer, (heads // groups, segment, channels)
+        self._launch_share(outs, inputs, (pointer[:-1], pointer[1:], None), sizes)
+        if self.pieces is not None:
+            begins, ends, rows, long_rows, pointer = self.pieces
+            kind = torch.promote_types(near.dtype, torch.float32)
+            parts = [
+                out if out is None else out.new_empty(begins.numel(), *out.shape[1:], dtype=kind)
+                for out in outs
+            ]
+            self._launch_share(parts, inputs, (begins, ends, rows), sizes)
+            for out, part in zip(outs, parts, strict=True):
+                if out is not None:
+                    alone = (part, None, None, None, pointer[:-1], pointer[1:], long_rows)
+                    self._launch_sum(out, *alone, self.edges.num_edges)
+        return outs
+
+    def _launch_share(
+        self,
+        outs: list[Tensor | None],
+        inputs: tuple[Tensor | None, ...],
+        work: tuple[Tensor, Tensor, Tensor | None],
+        sizes: tuple[int, int, int],
+    ) -> None:
+        out = next(out for out in outs if out is not None)
+        if out.numel() == 0:
+            return
+        heads, segment, channels = sizes
+        tile = FUSED_TILE // 2 if out.dtype == torch.float64 else FUSED_TILE
+        with torch.cuda.device_of(out):
+            share_rows[(work[0].numel(), out.size(1) // heads)](
+                *outs, *inputs, *work, self.longest,
+                HEADS=heads, SEGMENT=segment, CHANNELS=channels,
+                TYPE=tl.float64 if out.dtype == torch.float64 else tl.float32,
+                BLOCK_E=max(1, min(tile // self._numbers(*sizes), self.most_edges)),
+                BLOCK_K=triton.next_power_of_2(heads),
+                BLOCK_S=triton.next_power_of_2(segment),
+                BLOCK_D=triton.next_power_of_2(channels),
+                num_warps=self.warps,
+            )  # fmt: skip
+
+    @staticmethod
+    def _numbers(heads: int, segment: int, channels: int) -> int:
+        widest = triton.next_power_of_2(max(segment, channels))
+        return int(triton.next_power_of_2(heads) * widest)
 
     def _sum(self, out: Tensor, x: Tensor | None, weight: Tensor | None) -> Tensor:
         pointer = self.edges.pointer

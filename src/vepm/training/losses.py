@@ -81,7 +81,7 @@ def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingCon
         model.classify(
             batch.x,
             z,
-            model.split_edges(z, batch.edges, batch.batch),
+            model.plan_split(z, batch.edges, batch.batch),
             batch.edges,
             batch.batch,
             batch.num_graphs,

@@ -1,0 +1,87 @@
+"""The GPU's kernels on one graph: seconds, and bytes moved beside what a copy moves."""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from vepm.bench.measure import time_call
+from vepm.bench.runner import Row
+from vepm.nn.patterns import GatherPattern, SortedEdges
+from vepm.nn.triton_pattern import TritonPattern
+
+HEADS, CHANNELS = 8, 8
+
+
+def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
+    """Every kernel once in the shape of a model of width 64, the fused ones first.
+
+    Args:
+        edge_index: Edges [2, E] in both directions.
+        nodes: Number of nodes.
+        limit: Bytes a second that a copy reads and writes.
+    """
+    edges = edge_index.size(1)
+    pattern = TritonPattern(SortedEdges(edge_index[1], edge_index[0], nodes))
+    x, grad = (torch.randn(nodes, HEADS, CHANNELS, device="cuda") for _ in range(2))
+    for communities in (HEADS * CHANNELS, HEADS):
+        z = torch.rand(nodes, HEADS, communities // HEADS, device="cuda")
+        count = functools.partial(least_bytes, nodes, edges)
+        ends, read, row = (z, z), (communities, 64), (communities, 64)
+        share = functools.partial(pattern.share_sums, *ends, far_value=x, groups=1)
+        calls: dict[str, tuple[Callable[[], object], int]] = {
+            "fused forward": (
+                functools.partial(share, near_value=None, wanted=(True, False)),
+                count(read, row[:1], out=(64,)),
+            ),
+            "fused gradient to targets": (
+                functools.partial(share, near_value=grad, wanted=(False, True)),
+                count(read, row, out=(communities,)),
+            ),
+            "fused gradient to sources and features": (
+                functools.partial(share, near_value=grad, wanted=(True, True)),
+                count(read, row, out=(communities, 64)),
+            ),
+            "share": (
+                functools.partial(pattern.share_ends, *ends, 1.0),
+                count((communities, HEADS), row[:1]),
+            ),
+        }
+        for name, (call, moved) in calls.items():
+            yield _row(f"{name}, C = {communities}", call, moved, limit)
+    weight = torch.rand(edges, HEADS, device="cuda")
+    yield _row(
+        "sum by given shares",
+        lambda: pattern.sum_neighbours(weight, x),
+        least_bytes(nodes, edges, read=(64, HEADS), out=(64,)),
+        limit,
+    )
+    gather = GatherPattern(edge_index[1], edge_index[0], nodes)
+    timing = time_call(lambda: gather.sum_neighbours(weight, x), "cuda", repeats=3, warmup=1)
+    yield {"what": "sum by given shares, gathered and scattered", "seconds": timing.median}
+
+
+def least_bytes(
+    nodes: int,
+    edges: int,
+    read: tuple[int, ...],
+    row: tuple[int, ...] = (),
+    out: tuple[int, ...] = (),
+) -> int:
+    """Fewest bytes that a pass over the edges moves, each number being four of them.
+
+    Args:
+        nodes: Number of nodes.
+        edges: Number of edges.
+        read: Numbers read or written for each edge, beside the column it points to.
+        row: Numbers read for each row, beside where its edges begin and end.
+        out: Numbers written for each row.
+    """
+    return 4 * (edges * (1 + sum(read)) + nodes * (2 + sum(row) + sum(out)))
+
+
+def _row(what: str, call: Callable[[], object], moved: int, limit: float) -> Row:
+    timing = time_call(call, "cuda", repeats=5, warmup=1)
+    share = moved / timing.median / limit
+    return {"what": what, "seconds": timing.median, "bytes": moved, "of_copy": share}
