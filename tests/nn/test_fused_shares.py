@@ -17,6 +17,7 @@ from vepm.nn.shares import Shares
 from vepm.training.batches import GraphBatch
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss
+from vepm.training.together.edges import SharedEdges
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":
@@ -127,22 +128,6 @@ def test_narrow_numbers(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
 
 
-def test_runs_side_by_side_are_groups_of_communities() -> None:
-    edges = with_kernels(HUB)
-    x, target = uniform(0, 5, 8, 2, 3), uniform(1, 5, 8, 2, 4)
-    source = uniform(2, 8, 2, 4)
-
-    def loss(x: Tensor, target: Tensor, source: Tensor) -> Tensor:
-        shares = Shares(target, source, edges)
-        return shares.aggregate(x).square().sum() + shares.sum_at_target().pow(3).sum()
-
-    gradient = torch.func.grad(loss, argnums=(0, 1, 2))
-    together = torch.func.vmap(gradient, in_dims=(0, 0, None))(x, target, source)
-    for run in range(5):
-        for ours, alone in zip(together, gradient(x[run], target[run], source), strict=True):
-            same(ours[run], alone)
-
-
 def test_nothing_of_the_size_of_the_edges_is_kept() -> None:
     edges = with_kernels(HUB)
     leaves = [t.requires_grad_() for t in (uniform(0, 8, 2, 3), *ends(HUB, 2, 2))]
@@ -182,6 +167,8 @@ def test_what_is_fused_and_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert many.worth_fusing(sums=1, channels=2)
     assert not many.worth_fusing(sums=2, channels=2)
     assert not Shares(*ends(HUB, 4, 2), Adjacency(*HUB)).worth_fusing(sums=1, channels=2)
+    shared = SharedEdges(*HUB, _patterns=edges._patterns)
+    assert not Shares(*ends(HUB, 4, 2), shared).worth_fusing(sums=1, channels=2)
     monkeypatch.setattr(triton_pattern, "MOST_FUSED", 7)
     assert not few.worth_fusing(sums=1, channels=2)
 

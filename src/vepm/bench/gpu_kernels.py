@@ -29,7 +29,7 @@ def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
         z = torch.rand(nodes, HEADS, communities // HEADS, device="cuda")
         count = functools.partial(least_bytes, nodes, edges)
         ends, read, row = (z, z), (communities, 64), (communities, 64)
-        share = functools.partial(pattern.share_sums, *ends, far_value=x, groups=1)
+        share = functools.partial(pattern.share_sums, *ends, far_value=x)
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "fused forward": (
                 functools.partial(share, near_value=None, wanted=(True, False)),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from vepm.nn.aggregation import Adjacency, edge_shares
 
@@ -26,7 +27,6 @@ class FusingPattern(Protocol):
         near_value: Tensor | None,
         far_value: Tensor | None,
         *,
-        groups: int,
         wanted: tuple[bool, bool],
     ) -> list[Tensor | None]:
         """Values summed by shares, and far ends summed by the gradient of their rates."""
@@ -51,14 +51,14 @@ class Shares(NamedTuple):
         """What :func:`vepm.nn.aggregate` gives with these shares as weights."""
         kind = torch.promote_types(x.dtype, self.target.dtype)
         out: Tensor = _ShareSums.apply(  # type: ignore[no-untyped-call]
-            x.to(kind).contiguous(), *self._ends(kind), self.edges, 1
+            x.to(kind).contiguous(), *self._ends(kind), self.edges
         )
         return out
 
     def sum_at_target(self) -> Tensor:
         """Sum of the shares of the edges that end in each node [N, K]."""
         ends = self._ends(self.target.dtype)
-        total: Tensor = _ShareSums.apply(None, *ends, self.edges, 1)  # type: ignore[no-untyped-call]
+        total: Tensor = _ShareSums.apply(None, *ends, self.edges)  # type: ignore[no-untyped-call]
         return total.squeeze(-1)
 
     def _ends(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -72,6 +72,9 @@ class Shares(NamedTuple):
         are themselves written and read, their gradients too, about ten times in each sum.
         """
         heads, segment = self.target.shape[1:]
+        if type(self.edges) is not Adjacency:
+            # Edges that several runs share sum in ways of their own.
+            return False
         pattern = self.edges.pattern(heads)
         if not isinstance(pattern, FusingPattern) or not pattern.fuses(heads, segment, channels):
             return False
@@ -83,83 +86,31 @@ class _ShareSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor | None, target: Tensor, source: Tensor, edges: Adjacency, groups: int
+        ctx: Any, x: Tensor | None, target: Tensor, source: Tensor, edges: Adjacency
     ) -> Tensor:
+        ctx.save_for_backward(x, target, source)
+        ctx.edges = edges
         pattern = _fusing(edges, target, transposed=False)
-        sums, _ = pattern.share_sums(target, source, None, x, groups=groups, wanted=(True, False))
+        sums, _ = pattern.share_sums(target, source, None, x, wanted=(True, False))
         assert sums is not None
         return sums
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, target, source, ctx.edges, ctx.groups = inputs
-        ctx.save_for_backward(x, target, source)
-
-    @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = _ShareSumsGradient.apply(  # type: ignore[no-untyped-call]
-            grad.contiguous(), *ctx.saved_tensors, ctx.edges, ctx.groups
+        """Gradients to x, target and source, with every share made again."""
+        x, target, source = ctx.saved_tensors
+        grad = grad.contiguous()
+        _, grad_target = _fusing(ctx.edges, target, transposed=False).share_sums(
+            target, source, grad, x, wanted=(False, True)
         )
-        grad_x = gradients[2] if ctx.needs_input_grad[0] else None
-        return grad_x, gradients[0], gradients[1], None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        """Several runs are groups of communities beside each other."""
-        size = info.batch_size
-        folded = [_fold(t, dim, size) for t, dim in zip(inputs[:3], in_dims, strict=False)]
-        out = _ShareSums.apply(*folded, inputs[3], size * inputs[4])  # type: ignore[no-untyped-call]
-        return out.unflatten(1, (size, -1)), 1
-
-
-class _ShareSumsGradient(torch.autograd.Function):
-    """Gradients to target, source and x, with every share made again."""
-
-    @staticmethod
-    def forward(
-        grad: Tensor,
-        x: Tensor | None,
-        target: Tensor,
-        source: Tensor,
-        edges: Adjacency,
-        groups: int,
-    ) -> tuple[Tensor, ...]:
-        _, grad_target = _fusing(edges, target, transposed=False).share_sums(
-            target, source, grad, x, groups=groups, wanted=(False, True)
+        grad_x, grad_source = _fusing(ctx.edges, target, transposed=True).share_sums(
+            source, target, x, grad, wanted=(x is not None, True)
         )
-        grad_x, grad_source = _fusing(edges, target, transposed=True).share_sums(
-            source, target, x, grad, groups=groups, wanted=(x is not None, True)
-        )
-        assert grad_target is not None
-        assert grad_source is not None
-        return (grad_target, grad_source) if grad_x is None else (grad_target, grad_source, grad_x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        """Nothing to keep: there is no second derivative."""
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *inputs: Any
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """Several runs are groups of communities beside each other."""
-        size = info.batch_size
-        folded = [_fold(t, dim, size) for t, dim in zip(inputs[:4], in_dims, strict=False)]
-        outs = _ShareSumsGradient.apply(  # type: ignore[no-untyped-call]
-            *folded, inputs[4], size * inputs[5]
-        )
-        return tuple(out.unflatten(1, (size, -1)) for out in outs), (1,) * len(outs)
+        return grad_x, grad_target, grad_source, None
 
 
 def _fusing(edges: Adjacency, like: Tensor, transposed: bool) -> FusingPattern:
     pattern = edges.pattern(like.size(1), transposed)
     assert isinstance(pattern, FusingPattern)
     return pattern
-
-
-def _fold(values: Tensor | None, dim: int | None, size: int) -> Tensor | None:
-    """Runs beside each other, [N, runs * K, D]."""
-    if values is None:
-        return None
-    runs = values[:, None].expand(-1, size, -1, -1) if dim is None else values.movedim(dim, 1)
-    return runs.flatten(1, 2).contiguous()

@@ -46,18 +46,17 @@ def share_rows(
     row = item.to(tl.int64) if rows is None else tl.load(rows + item).to(tl.int64)
     out_row = item.to(tl.int64)
     begin, end = tl.load(begins + item), tl.load(ends + item)
-    group, groups = tl.program_id(1), tl.num_programs(1)
     k = tl.arange(0, BLOCK_K)
     s, d = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
-    head = group * HEADS + k
-    at, value_at = head[:, None] * SEGMENT + s, head[:, None] * CHANNELS + d
+    at, value_at = k[:, None] * SEGMENT + s, k[:, None] * CHANNELS + d
     known = (k < HEADS)[:, None] & (s < SEGMENT)[None, :]
     value_known = (k < HEADS)[:, None] & (d < CHANNELS)[None, :]
-    width, value_width = groups * (HEADS * SEGMENT), groups * (HEADS * CHANNELS)
+    WIDTH: tl.constexpr = HEADS * SEGMENT
+    VALUE_WIDTH: tl.constexpr = HEADS * CHANNELS
     if end - begin <= longest:
-        here = tl.load(near + row * width + at, mask=known, other=0).to(TYPE)
+        here = tl.load(near + row * WIDTH + at, mask=known, other=0).to(TYPE)
         if near_value is not None:
-            value_begin = near_value + row * value_width + value_at
+            value_begin = near_value + row * VALUE_WIDTH + value_at
             value_here = tl.load(value_begin, mask=value_known, other=0).to(TYPE)
         total = tl.zeros((BLOCK_K, BLOCK_E, BLOCK_D), TYPE)
         slope = tl.zeros((BLOCK_K, BLOCK_E, BLOCK_S), TYPE)
@@ -65,12 +64,12 @@ def share_rows(
             e = first + tl.arange(0, BLOCK_E)
             column = tl.load(columns + e, mask=e < end, other=0).to(tl.int64)
             inside = (e < end)[None, :, None] & known[:, None, :]
-            place = far + column[None, :, None] * width + at[:, None, :]
+            place = far + column[None, :, None] * WIDTH + at[:, None, :]
             there = tl.load(place, mask=inside, other=0).to(TYPE)
             value = tl.full((BLOCK_K, BLOCK_E, BLOCK_D), 1, TYPE)
             if far_value is not None:
                 inside = (e < end)[None, :, None] & value_known[:, None, :]
-                value_place = column[None, :, None] * value_width + value_at[:, None, :]
+                value_place = column[None, :, None] * VALUE_WIDTH + value_at[:, None, :]
                 value = tl.load(far_value + value_place, mask=inside, other=0).to(TYPE)
             rate = tl.sum(here[:, None, :] * there, axis=2)
             rate = tl.where((k < HEADS)[:, None], rate, float("-inf"))
@@ -86,7 +85,7 @@ def share_rows(
                 pull -= share * tl.sum(pull, axis=0)[None, :]
                 slope += pull[:, :, None] * there
         if sums is not None:
-            place_out = sums + out_row * value_width + value_at
+            place_out = sums + out_row * VALUE_WIDTH + value_at
             tl.store(place_out, tl.sum(total, axis=1), mask=value_known)
         if rates is not None:
-            tl.store(rates + out_row * width + at, tl.sum(slope, axis=1), mask=known)
+            tl.store(rates + out_row * WIDTH + at, tl.sum(slope, axis=1), mask=known)

@@ -112,13 +112,11 @@ class TritonPattern:
         near_value: Tensor | None,
         far_value: Tensor | None,
         *,
-        groups: int,
         wanted: tuple[bool, bool],
     ) -> list[Tensor | None]:
         """Values summed by shares, and far ends summed by the gradient of their rates.
 
-        See :func:`vepm.nn.triton_fused.share_rows`; ``wanted`` says which of the two. Heads
-        fall into ``groups``, each of which shares edges out on its own.
+        See :func:`vepm.nn.triton_fused.share_rows`; ``wanted`` says which of the two.
         """
         nodes, heads, segment = near.shape
         value = far_value if far_value is not None else near_value
@@ -128,7 +126,7 @@ class TritonPattern:
             for want, width in zip(wanted, (channels, segment), strict=True)
         ]
         inputs = (near, far, near_value, far_value, self.edges.columns)
-        pointer, sizes = self.edges.pointer, (heads // groups, segment, channels)
+        pointer, sizes = self.edges.pointer, (heads, segment, channels)
         self._launch_share(outs, inputs, (pointer[:-1], pointer[1:], None), sizes)
         if self.pieces is not None:
             begins, ends, rows, long_rows, pointer = self.pieces
@@ -157,7 +155,7 @@ class TritonPattern:
         heads, segment, channels = sizes
         tile = FUSED_TILE // 2 if out.dtype == torch.float64 else FUSED_TILE
         with torch.cuda.device_of(out):
-            share_rows[(work[0].numel(), out.size(1) // heads)](
+            share_rows[(work[0].numel(),)](
                 *outs, *inputs, *work, self.longest,
                 HEADS=heads, SEGMENT=segment, CHANNELS=channels,
                 TYPE=tl.float64 if out.dtype == torch.float64 else tl.float32,
