@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs results clean
+.PHONY: help demo test lint format docs screenshots results clean
 
 help:  ## Show what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ format: $(VENV)/.installed  ## Format the code
 
 docs: $(VENV)/.installed  ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
+
+screenshots: $(VENV)/.installed  ## Take pictures of three pages for the documentation; needs Chromium
+	$(BIN)/python docs/screenshots.py
 
 results: $(VENV)/.installed  ## Put the tables of results/ into the README
 	$(BIN)/python docs/tools/readme.py

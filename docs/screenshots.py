@@ -44,7 +44,17 @@ const room = (node) => Math.min(...cy.nodes().map((other) => other === node ? In
 const linked = cy.nodes().filter((node) => node.degree() >= 3 && node.degree() <= 8);
 pickNode(linked.max((node) => room(node)).ele.data("node"));
 """
-FILTER = "document.querySelector(`#chips [data-community='${arguments[0]}']`).click()"
+FILTER = """
+const {cy, data} = vepmReport;
+const drawn = data.communities.map(() => 0);
+cy.edges().forEach((edge) => {
+  const share = data.edges.share[edge.data("edge")];
+  drawn[share.indexOf(Math.max(...share))] += 1;
+});
+const most = drawn.indexOf(Math.max(...drawn));
+document.querySelector(`#chips [data-community='${most}']`).click();
+"""
+UNFILTER = "document.querySelector('#chips [data-community=all]').click()"
 
 
 def train(name: str) -> Path:
@@ -83,9 +93,9 @@ def photograph(driver: Any, page: Path) -> None:
         keep(driver, f"{name}-{look}")
         if look == "light":
             driver.execute_script(SCROLL, "#chips")
-            driver.execute_script(FILTER, "1")
+            driver.execute_script(FILTER)
             keep(driver, f"{name}-filtered")
-            driver.execute_script(FILTER, "all")
+            driver.execute_script(UNFILTER)
             driver.execute_script(PICK)
             keep(driver, f"{name}-picked")
 

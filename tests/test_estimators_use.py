@@ -104,6 +104,27 @@ def test_a_seed_from_numpy_can_be_saved(tmp_path: Path) -> None:
     assert NodeClassifier.load(tmp_path, device="cpu").random_state == 3
 
 
+def test_no_seed_draws_one_for_every_fit(tmp_path: Path) -> None:
+    clf = estimator("node", random_state=None).fit(node_data())
+    first = clf.predict_proba(node_data())
+    np.testing.assert_array_equal(clf.predict_proba(node_data()), first)
+    clf.save(tmp_path)
+    again = NodeClassifier.load(tmp_path, device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(node_data()), first)
+    assert clf.random_state is None
+    assert clf.fit(node_data()).card_.seed != again.card_.seed
+
+
+def test_a_random_state_gives_seed_after_seed() -> None:
+    def two(state: np.random.RandomState) -> list[int]:
+        clf = estimator("node", random_state=state)
+        return [clf.fit(node_data()).card_.seed for _ in range(2)]
+
+    seeds = two(np.random.RandomState(5))
+    assert seeds == two(np.random.RandomState(5))
+    assert seeds[0] != seeds[1]
+
+
 def test_models_for_something_else_are_refused(tmp_path: Path) -> None:
     fitted("graph").save(tmp_path / "graph")
     for kind in (NodeClassifier, CommunityDetector):

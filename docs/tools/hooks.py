@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE))
 
 import notebook  # noqa: E402
 import results  # noqa: E402
+import searches  # noqa: E402
 import tables  # noqa: E402
 
 from vepm.report.figures.style import inline_svg  # noqa: E402
@@ -51,6 +52,7 @@ def _expand(found: re.Match[str]) -> str:
         return notebook.as_markdown(DOCS / argument)
     makers = {
         "results": results.tables,
+        "search": searches.summary,
         "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,
         "presets": lambda _: tables.presets(),

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
 
 from vepm.data import Dataset, as_dataset, require_labels
 from vepm.data.dataset import Task
@@ -71,7 +72,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         hidden_channels: int | None = None,
         config: Config | None = None,
         device: str = "auto",
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         progress: Progress | None = None,
     ) -> None:
         self.preset = preset
@@ -122,13 +123,20 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         estimator = cls(config=card.config, device=device, random_state=card.seed)
         return estimator._adopt(model, card)
 
-    def _fit(self, dataset: Dataset, train: torch.Tensor, val: torch.Tensor) -> Fitted:
+    def _seed(self) -> int:
+        """The seed of a fit, as scikit-learn reads ``random_state``."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        drawn = check_random_state(self.random_state).randint(2**32, dtype=np.uint32)
+        return int(drawn)
+
+    def _fit(self, dataset: Dataset, train: torch.Tensor, val: torch.Tensor, seed: int) -> Fitted:
         fitted = fit(
             dataset,
             self.settings(),
             train_on=train,
             validate_on=val,
-            seed=self.random_state,
+            seed=seed,
             device=self.device,
             progress=self.progress,
         )
@@ -206,7 +214,7 @@ class _Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         draws = default if num_samples is None else num_samples
         if draws < 0:
             raise InputError(f"num_samples must be at least 0, got {draws}")
-        found = probabilities(self._model(), self._source(data), draws, seed=self.random_state)
+        found = probabilities(self._model(), self._source(data), draws, seed=self._card().seed)
         return found.cpu().numpy()
 
     def predict(self, data: Any) -> Array:
@@ -239,7 +247,7 @@ class NodeClassifier(_Classifier):
         hidden_channels: Total width of the community-specific GNNs.
         config: Complete settings instead of a preset.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        random_state: Seed.
+        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
         progress: Called after every epoch.
 
     ``fit`` takes a PyG ``Data``, a NetworkX graph, ``(X, A, y)`` with a SciPy sparse A, or a
@@ -265,9 +273,10 @@ class NodeClassifier(_Classifier):
         train = graph.train_mask.nonzero().flatten()
         val = graph.val_mask.nonzero().flatten()
         _require_any(train, dataset)
+        seed = self._seed()
         if val.numel() == 0:
-            train, val = set_aside(train, graph.y, self.random_state)
-        self._fit(dataset, train, val)
+            train, val = set_aside(train, graph.y, seed)
+        self._fit(dataset, train, val, seed)
         return self
 
     def score(self, data: Any, y: None = None, sample_weight: None = None) -> float:
@@ -290,7 +299,7 @@ class GraphClassifier(_Classifier):
         hidden_channels: Total width of the community-specific GNNs.
         config: Complete settings instead of a preset.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        random_state: Seed.
+        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
         progress: Called after every epoch.
 
     ``fit`` takes a list of PyG ``Data``, a PyG dataset, a list of NetworkX graphs or a
@@ -316,9 +325,10 @@ class GraphClassifier(_Classifier):
         else:
             train, val = (labels >= 0).nonzero().flatten(), torch.empty(0, dtype=torch.long)
         _require_any(train, dataset)
+        seed = self._seed()
         if val.numel() == 0:
-            train, val = set_aside(train, labels, self.random_state)
-        self._fit(dataset, train, val)
+            train, val = set_aside(train, labels, seed)
+        self._fit(dataset, train, val, seed)
         return self
 
     def score(self, data: Any, y: None = None, sample_weight: None = None) -> float:
@@ -340,7 +350,7 @@ class CommunityDetector(ClusterMixin, _Estimator):  # type: ignore[misc]
         hidden_channels: Not used without labels.
         config: Complete settings instead of a preset.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        random_state: Seed.
+        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
         progress: Called after every epoch.
 
     Example:
@@ -359,7 +369,7 @@ class CommunityDetector(ClusterMixin, _Estimator):  # type: ignore[misc]
         # A model that has seen no label has no classes, and must not pass for one that has.
         dataset = replace(as_dataset(data, task="node"), num_classes=0, class_names=())
         nothing = torch.empty(0, dtype=torch.long)
-        self._fit(dataset, nothing, nothing)
+        self._fit(dataset, nothing, nothing, self._seed())
         self.labels_ = self.communities(dataset).hard
         return self
 

@@ -17,6 +17,7 @@ from docs.pages import DOCS, ROOT
 from vepm.training.config import FIELDS
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+PICTURE = re.compile(r"!\[([^\]]+)\]\(screenshots/([\w.-]+)\)")
 FIGURE = re.compile(r"<!-- figure: ([\w-]+) \|")
 
 builds = pytest.mark.skipif(
@@ -156,6 +157,17 @@ def test_every_figure_is_drawn_shown_and_small() -> None:
     }
     assert drawn == shown == set(re.findall(r'^    "(\w+)": \w+,$', script, re.M))
     assert all(path.stat().st_size < 300_000 for path in (DOCS / "figures").glob("*.svg"))
+
+
+def test_every_screenshot_is_taken_shown_described_and_small() -> None:
+    taken = list((DOCS / "screenshots").glob("*"))
+    shown = PICTURE.findall((DOCS / "page.md").read_text("utf-8"))
+    assert {name for _, name in shown} == {path.name for path in taken}
+    looks = ("light", "dark", "phone", "picked", "filtered")
+    runs = ("digits", "cora", "mutag")
+    assert {path.name for path in taken} == {f"{run}-{look}.webp" for run in runs for look in looks}
+    assert all(len(words) > 20 for words, _ in shown)
+    assert all(path.stat().st_size < 150_000 for path in taken)
 
 
 def test_notebook_is_small_and_has_outputs() -> None:

@@ -8,6 +8,7 @@ from vepm.data.folders import read_edges, read_folder
 from vepm.data.graphml import read_graphml
 from vepm.data.npz import read_npz
 from vepm.data.positions import with_positions
+from vepm.data.scales import note_scales
 from vepm.errors import InputError
 
 _READERS: dict[str, Callable[..., Dataset]] = {".graphml": read_graphml, ".npz": read_npz}
@@ -49,7 +50,10 @@ def read(
     path = Path(path).expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; give {_ACCEPTED}")
-    return with_positions(_read(path, class_names, strict))
+    dataset = _read(path, class_names, strict)
+    if class_names is None:
+        note_scales(dataset)
+    return with_positions(dataset)
 
 
 def _read(path: Path, class_names: Sequence[str] | None, strict: bool) -> Dataset:
