@@ -35,6 +35,14 @@ def test_mean_and_spread_of_seeds(pets: Path) -> None:
     assert "nothing was chosen on test data" in result["rules"]["validation"]["description"]
 
 
+def test_seeds_trained_together(pets: Path) -> None:
+    words = (pets, "--seeds", "3", *SHORT)
+    together, alone = (evaluated(*words, "--together", count) for count in ("3", "1"))
+    assert [run["seed"] for run in together["runs"]] == [run["seed"] for run in alone["runs"]]
+    assert together["runs"][0].keys() == alone["runs"][0].keys()
+    assert together["runs"] != alone["runs"]
+
+
 def test_without_validation_the_last_epoch_counts() -> None:
     result = evaluated("KarateClub", "--seeds", "2", *SHORT)
     assert result["rule"] == "last"

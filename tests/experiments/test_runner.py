@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from experiments.toys import write_toys
+from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.experiments import (
     Options,
@@ -19,6 +21,10 @@ from vepm.experiments import (
     select,
     squares,
 )
+from vepm.experiments.bundles import perform_together
+from vepm.experiments.tasks import Outcome, Task
+from vepm.protocols import Cell as RunOf
+from vepm.protocols import RunResult, VEPMMethod
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +146,41 @@ def test_a_failing_cell_stops_nothing(
     value = results.at("VEPM (toy)", "planted")
     assert value is not None
     assert "out of luck" in value.reason
+
+
+def test_cells_of_one_setting_train_together(
+    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundles: list[list[Task]] = []
+
+    def noting(tasks: list[Task], root: Path | None, device: str) -> list[Outcome]:
+        bundles.append(tasks)
+        return perform_together(tasks, root, device)
+
+    monkeypatch.setattr("vepm.experiments.runner.perform_together", noting)
+    ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu", jobs=1, together=2))
+    assert ended.ran == 6
+    seeds = [(tasks[0].method, [task.seed for task in tasks]) for tasks in bundles]
+    assert seeds == [("gcn", [0]), ("gcn", [1]), ("gcn", [2]), ("vepm", [0, 1]), ("vepm", [2])]
+    path = tmp_path / "table-1/cells/vepm-toy/planted/public-0-seed-1.json"
+    body = json.loads(path.read_text())
+    assert body["result"]["seed"] == body["task"]["seed"] == 1
+    assert len(body["result"]["curve"]["test_accuracy"]) == 3
+
+
+def test_one_run_does_not_take_the_others_of_its_bundle_along(
+    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = VEPMMethod.together
+
+    def unlucky(self: VEPMMethod, data: Dataset, cells: Sequence[RunOf]) -> list[RunResult]:
+        if any(seed == 1 for _, seed in cells):
+            raise RuntimeError("out of luck")
+        return together(self, data, cells)
+
+    monkeypatch.setattr(VEPMMethod, "together", unlucky)
+    ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu", jobs=1, together=3))
+    assert (ended.ran, len(ended.failed)) == (5, 1)
 
 
 def test_ranks_share_the_cells(

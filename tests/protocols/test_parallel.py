@@ -45,6 +45,44 @@ def test_results_are_those_of_one_after_the_other(task: str, jobs: int) -> None:
     assert seen == [(i + 1, count, result) for i, result in enumerate(found)]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_runs_together_are_told_and_ordered_as_ever(task: str, jobs: int) -> None:
+    dataset = toy(task)
+    splits = [public_split(dataset)] if task == "node" else gin_folds(dataset, num_folds=3)
+    config = SMALL[task].replace(epochs=2, pretrain_epochs=0, sampling=False, dropout=0.0)
+    method = VEPMMethod(config, "cpu")
+    seen: list[tuple[int, int, RunResult]] = []
+
+    def progress(done: int, total: int, result: RunResult) -> None:
+        seen.append((done, total, result))
+
+    found = evaluate_in_parallel(method, dataset, splits, [3, 1], jobs, progress, together=4)
+    alone = evaluate(method, dataset, splits, [3, 1])
+    assert seen == [(i + 1, len(found), result) for i, result in enumerate(found)]
+    for ours, theirs in zip(found, alone, strict=True):
+        assert (ours.split, ours.seed, ours.settings) == (
+            theirs.split,
+            theirs.seed,
+            theirs.settings,
+        )
+        # Rounding grows from step to step: the first is where they must still agree.
+        first, other = ours.curve["train_loss"][0], theirs.curve["train_loss"][0]
+        assert first == pytest.approx(other, rel=1e-4)
+    shared = {result.seconds for result in found}
+    assert len(shared) == (1 if task == "node" else 2)
+
+
+def test_noise_tells_runs_together_from_runs_alone() -> None:
+    dataset, splits = toy("node"), [public_split(toy("node"))]
+    method = VEPMMethod(SMALL["node"].replace(epochs=1), "cpu")
+    curves = [
+        [r.curve for r in evaluate_in_parallel(method, dataset, splits, range(2), 1, None, n)]
+        for n in (0, 1, 2)
+    ]
+    assert curves[0] == curves[1] != curves[2]
+
+
 def test_baselines_too() -> None:
     dataset = planted_graph(60, 2, seed=0)
     method: Method = baseline("gcn", epochs=5)

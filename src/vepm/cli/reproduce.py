@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.options import DataDir, Device
+from vepm.cli.options import DataDir, Device, Together
 from vepm.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def reproduce(
         Path | None, typer.Option(help="Folder of TOML files to take instead of the paper's.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=0, help="Cells at a time; 0 for one per core.")] = 0,
+    together: Together = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -76,7 +77,7 @@ def reproduce(
     selection = Selection(wanted, tuple(rows or ()), seeds)
     check_selection(chosen, selection)
     folder = output / "quick" if quick else output
-    options = Options(folder, data_dir, device, jobs)
+    options = Options(folder, data_dir, device, jobs, together)
     planned = [s for e in chosen for s in select(squares(e, quick, seeds), selection)]
     elsewhere = [s for e in known.values() for s in squares(e, quick, seeds)]
     with _saying_how_to_go_on(), _cell_bar() as progress:

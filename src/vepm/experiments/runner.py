@@ -12,13 +12,16 @@ from joblib import Parallel, delayed
 
 from vepm.data import datasets
 from vepm.errors import InputError
+from vepm.experiments.bundles import bundle, perform_together
 from vepm.experiments.cells import copy_cell, read_cell, write_cell
 from vepm.experiments.plan import Cell, Square
 from vepm.experiments.ranks import all_ranks, from_all_ranks, own_device, rank_and_world
-from vepm.experiments.tasks import open_dataset, perform
+from vepm.experiments.tasks import open_dataset
 
 Progress = Callable[[int, int, str], None]
 """Told how many cells are done, how many there are, and which was last."""
+FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)
+"""What may go wrong in a run without its being a mistake of ours."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,14 @@ class Options:
         root: PyG root of the data; the default one if None.
         device: where to compute.
         jobs: cells at a time; 0 for one per core, or one in all where a GPU does the work.
+        together: runs of one setting that train as one program; 0 for as many as pays.
     """
 
     folder: Path
     root: Path | None = None
     device: str = "auto"
     jobs: int = 0
+    together: int = 0
 
 
 @dataclass
@@ -146,14 +151,16 @@ def _compute(
     if jobs == 0:
         alone = rank_and_world()[1] > 1 or (torch.cuda.is_available() and device != "cpu")
         jobs = 1 if alone else len(os.sched_getaffinity(0))
-    pool = Parallel(n_jobs=min(jobs, len(todo)), return_as="generator_unordered", batch_size=1)
+    bundles = _bundle(todo, options, device)
+    pool = Parallel(n_jobs=min(jobs, len(bundles)), return_as="generator_unordered", batch_size=1)
     with warnings.catch_warnings():
         # Processes that have grown are replaced by fresh ones; nothing is lost.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
         work = pool(
-            delayed(_run_group)(group, options.folder, options.root, device) for group in todo
+            delayed(_run_bundle)(bundle, options.folder, options.root, device) for bundle in bundles
         )
-        for done, (group, reason) in enumerate(work, start=1):
+        finished = (end for ends in work for end in ends)
+        for done, (group, reason) in enumerate(finished, start=1):
             cell = group[0]
             if reason is None:
                 ended.ran += len(group)
@@ -163,19 +170,36 @@ def _compute(
                 progress(done, len(todo), f"{cell.experiment} {cell.row} {cell.column}")
 
 
-def _run_group(
-    group: list[Cell], folder: Path, root: Path | None, device: str
-) -> tuple[list[Cell], str | None]:
-    """Compute one task in a process of its own; a failure is told, and stops nothing else."""
+def _bundle(todo: list[list[Cell]], options: Options, device: str) -> list[list[list[Cell]]]:
+    """Groups that are computed together."""
+    tasks = [group[0].task for group in todo]
+    try:
+        numbers = bundle(tasks, options.root, device, options.together)
+    except FAILURES:
+        # Whichever is to blame says so when its turn comes.
+        return [[group] for group in todo]
+    return [[todo[i] for i in part] for part in numbers]
+
+
+def _run_bundle(
+    bundle: list[list[Cell]], folder: Path, root: Path | None, device: str
+) -> list[tuple[list[Cell], str | None]]:
+    """Compute tasks in a process of its own; a failure is told, and stops nothing else."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     started = time.perf_counter()
     try:
-        outcome = perform(group[0].task, root, device)
-        for cell in group:
-            write_cell(folder, cell, outcome, time.perf_counter() - started)
-    except (ValueError, RuntimeError, ArithmeticError, LookupError) as error:
-        return group, f"{type(error).__name__}: {error}"
+        outcomes = perform_together([group[0].task for group in bundle], root, device)
+        seconds = (time.perf_counter() - started) / len(bundle)
+        for group, outcome in zip(bundle, outcomes, strict=True):
+            for cell in group:
+                write_cell(folder, cell, outcome, seconds)
+    except FAILURES as error:
+        if len(bundle) > 1:
+            # One run must not take the others along.
+            alone = (_run_bundle([group], folder, root, device) for group in bundle)
+            return [end for ends in alone for end in ends]
+        return [(bundle[0], f"{type(error).__name__}: {error}")]
     finally:
         torch.set_num_threads(before)
-    return group, None
+    return [(group, None) for group in bundle]

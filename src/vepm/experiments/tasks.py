@@ -119,13 +119,19 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
     return config.to_dict()
 
 
-def perform(task: Task, root: Path | None, device: str) -> Outcome:
-    """Carry a task out."""
+def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:
+    """The data of a task and who trains, validates and tests."""
     shrink = task.quick and task.method not in WHOLE
     dataset = open_dataset(task.dataset, root, QUICK_GRAPHS if shrink else 0)
     split = PROTOCOLS[task.protocol](dataset, 0)[task.split]
     if task.keep < 1:
         split = keep_labels(split, labels_of(dataset), task.keep, task.seed)
+    return dataset, split
+
+
+def perform(task: Task, root: Path | None, device: str) -> Outcome:
+    """Carry a task out."""
+    dataset, split = prepare(task, root)
     if task.method in BASELINES:
         return Outcome(_run_baseline(task, dataset, split, device))
     config = Config.from_dict(dict(task.settings))

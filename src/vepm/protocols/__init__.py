@@ -1,6 +1,6 @@
 """How a number is measured: splits, folds, seeds and selection rules."""
 
-from vepm.protocols.evaluation import Method, evaluate, summarise
+from vepm.protocols.evaluation import Cell, Method, evaluate, summarise
 from vepm.protocols.parallel import evaluate_in_parallel
 from vepm.protocols.results import Curve, RunResult, choose_epoch
 from vepm.protocols.rules import DESCRIPTIONS, RULES, Rule, Summary
@@ -21,6 +21,7 @@ __all__ = [
     "DESCRIPTIONS",
     "PROTOCOLS",
     "RULES",
+    "Cell",
     "Curve",
     "Method",
     "Rule",

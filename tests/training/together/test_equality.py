@@ -58,6 +58,22 @@ def test_settings(task: str, settings: dict[str, Any]) -> None:
     check(task, **settings)
 
 
+def test_random_splits_of_one_graph() -> None:
+    check("node", partition="random")
+
+
+def test_nodes_of_their_own_to_learn_from() -> None:
+    config, runs = quiet("node"), runs_of("node")
+    pool = torch.cat([runs[0].train_on, runs[0].validate_on])
+    own = [
+        run._replace(train_on=pool[i::4][:5], validate_on=pool[3::4][: 2 + i], watch=None)
+        for i, run in enumerate(runs)
+    ]
+    own[1] = own[1]._replace(validate_on=pool[:0], watch=pool[:4])
+    found = fit_together(EXACT_TOYS["node"], config, own, device="cpu")
+    assert_same_runs(found, separately(EXACT_TOYS["node"], config, own))
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_runs_that_stop_at_different_epochs(task: str) -> None:
     settings = {

@@ -16,6 +16,7 @@ class _PublicWay(torch.autograd.Function):
 
     @staticmethod
     def forward(rule: Rule, *tensors: Tensor) -> Tensor:
+        # What is the same for all replicas: no weights are, so nothing here has a gradient.
         out, axis = rule(1, (None,) * len(tensors), *tensors)
         return out.select(axis, 0)
 
@@ -40,8 +41,7 @@ def quickly_across(rule: Rule, *tensors: Tensor) -> Tensor:
     levels = [_functorch.maybe_get_level(tensor) for tensor in tensors]
     level = max(levels)
     if level < 0:
-        out, axis = rule(1, (None,) * len(tensors), *tensors)
-        return out.select(axis, 0)
+        return publicly_across(rule, *tensors)
     inside = [found == level for found in levels]
     dims = [
         _functorch.maybe_get_bdim(t) if i else None for t, i in zip(tensors, inside, strict=True)

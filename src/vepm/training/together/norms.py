@@ -55,7 +55,7 @@ class PaddedNorm(CommunityNorm):
     ) -> tuple[Tensor, int]:
         x, present = (t.movedim(d or 0, 0) for t, d in zip((x, present), dims, strict=False))
         count = present.sum(1)[:, None, None]
-        share = (present[..., None] / count).to(x.dtype)
+        share = present[..., None].to(x.dtype) / count
         weight, bias, running_mean, running_var = (w[:, None] for w in weights)
         y, mean, variance = _MaskedNorm.apply(  # type: ignore[no-untyped-call]
             x, share, weight, bias, self.norm.eps
@@ -63,7 +63,7 @@ class PaddedNorm(CommunityNorm):
         with torch.no_grad():
             momentum = self.norm.momentum or 0.0
             running_mean.lerp_(mean, momentum)
-            running_var.lerp_(variance * (count / (count - 1)).to(x.dtype), momentum)
+            running_var.lerp_(variance * count / (count - 1), momentum)
         return y, 0
 
 
