@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from vepm.escaping import for_terminal, on_one_line
+from vepm.files import FULL
 
 if TYPE_CHECKING:
     from vepm.protocols import RunResult
@@ -24,10 +28,15 @@ err = Console(stderr=True)
 def show_messages() -> None:
     """Send what the package has to say about its input to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_OneLine("%(message)s"))
     logger = logging.getLogger("vepm")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return on_one_line(super().format(record))
 
 
 def print_error(error: Exception) -> None:
@@ -35,13 +44,15 @@ def print_error(error: Exception) -> None:
     text = str(error)
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
-    line = " ".join(text.split())
+    if isinstance(error, OSError) and error.errno in FULL:
+        text += "; what was written before is whole: make room and give the command again"
+    line = on_one_line(text)
     err.print(f"error: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_note(text: str) -> None:
     """A line for people beside the results, on standard error."""
-    err.print(text, markup=False, highlight=False, soft_wrap=True)
+    err.print(for_terminal(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -114,7 +125,7 @@ def _cost(metrics: Mapping[str, Any]) -> str:
 
 def print_line(text: str) -> None:
     """A result in words."""
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
+    out.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -146,9 +157,8 @@ def print_evaluation(results: "list[RunResult]", rules: Sequence[str], as_json: 
         )
         return
     seeds = sorted({result.seed for result in results})
-    title = (
-        f"{results[0].method} on {results[0].dataset}: {main.n} runs, seeds {seeds[0]}-{seeds[-1]}"
-    )
+    name = escape(on_one_line(results[0].dataset))
+    title = f"{results[0].method} on {name}: {main.n} runs, seeds {seeds[0]}-{seeds[-1]}"
     table = Table("rule", "mean", "std", "std. error", "how the epoch was chosen", title=title)
     for summary in summaries:
         numbers = (summary.mean, summary.std, summary.standard_error)

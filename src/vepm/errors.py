@@ -1,4 +1,4 @@
-"""The one exception for everything a user can put right."""
+"""The exception for everything a user can put right."""
 
 
 class InputError(ValueError):
@@ -13,3 +13,7 @@ class InputError(ValueError):
         ...
         vepm.errors.InputError: edges.csv, row 3: node 'z9' is not in nodes.csv; add it there
     """
+
+
+class DivergedError(InputError):
+    """A loss or weight is no longer a finite number; nothing of it was saved."""

@@ -92,7 +92,8 @@ def check_resumed(pets: Path, whole_run: Path) -> None:
     assert lasting(Path("run")) == lasting(whole_run)
     for name in ("model.safetensors", "outputs.safetensors"):
         assert same_tensors(Path("run", name), whole_run / name)
-    assert names_in(Path("run")) == names_in(whole_run)
+    assert names_in(Path("run")) - {"figures"} == names_in(whole_run)
+    assert not list(Path("run").rglob(".*"))
 
 
 def test_an_interrupted_run_goes_on(
@@ -112,7 +113,19 @@ def test_a_killed_run_goes_on(running: subprocess.Popen[str], pets: Path, whole_
     time.sleep(random.random())
     code, _, _ = stop(running, signal.SIGKILL)
     assert code == -signal.SIGKILL
-    Path("run/.checkpoint.safetensors.half").write_bytes(b"cut sh")
+    Path("run/.checkpoint.safetensors.x.half").write_bytes(b"cut sh")
+    Path("run/figures").mkdir()
+    Path("run/figures/.history.png.y.half").write_bytes(b"cut sh")
+    check_resumed(pets, whole_run)
+
+
+def test_a_run_told_to_end_goes_on(
+    running: subprocess.Popen[str], pets: Path, whole_run: Path
+) -> None:
+    code, out, err = stop(running, signal.SIGTERM)
+    assert (code, out) == (128 + signal.SIGTERM, "")
+    assert err.startswith("stopped; to go on from run: vepm train")
+    assert names_in(Path("run")) == {"checkpoint.safetensors"}
     check_resumed(pets, whole_run)
 
 

@@ -11,6 +11,8 @@ from torch_geometric.data import Data
 import vepm.training
 
 MODULES = [
+    "vepm.errors",
+    "vepm.escaping",
     "vepm.estimators",
     "vepm.files",
     "vepm.training",

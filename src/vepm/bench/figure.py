@@ -1,11 +1,14 @@
 """Time and memory against the number of edges, both axes logarithmic."""
 
+import io
 import math
 from pathlib import Path
 from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from vepm.files import write_bytes
 
 STYLES = {"ours": "o-", "gat": "s--", "literal": "^:"}
 NAMES = {"ours": "ours", "gat": "PyG GAT", "literal": "literal"}
@@ -36,4 +39,6 @@ def draw_scaling(report: dict[str, Any], path: Path) -> None:
     if rows:
         panels[0].legend(fontsize="x-small")
     figure.suptitle(report["machine"]["device"], fontsize="small")
-    figure.savefig(path)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    write_bytes(path, drawn.getvalue())

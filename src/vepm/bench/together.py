@@ -90,7 +90,7 @@ def main() -> None:
         runs = runs_of(dataset, arguments.seeds, arguments.folds)
         case = measure(dataset, config, runs, device)
         report["cases"].append(case)
-        arguments.output.write_text(json.dumps(report, indent=1))
+        write_text(arguments.output, json.dumps(report, indent=1))
         alone = statistics.median(row["seconds"] for row in case["alone"])
         print(
             f"{name}: {case['runs']} runs together {case['together']['seconds']:.1f} s, "

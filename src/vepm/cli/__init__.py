@@ -3,8 +3,12 @@
 What a command needs is imported when it runs: help and completion do not wait for it.
 """
 
+import contextlib
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -55,10 +59,35 @@ def _start(
     console.show_messages()
 
 
+@contextlib.contextmanager
+def _ending_when_told() -> Iterator[None]:
+    """Heed the system's word to end as a user's Ctrl-C, but for the exit code."""
+    told = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if told:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main() -> None:
     """Run the command line; errors a user can mend take one line and exit code 2."""
     try:
-        app()
+        with _ending_when_told():
+            app()
     except InputError as error:
         console.print_error(error)
         sys.exit(2)
@@ -66,4 +95,4 @@ def main() -> None:
         console.print_error(error)
         sys.exit(2 if isinstance(error, UNUSABLE_PATH) else 1)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(128 + signal.SIGINT)

@@ -45,7 +45,6 @@ def run_folder(folder: Path, overwrite: bool) -> Iterator[Path]:
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         with only_writer(folder), _saying_how_to_go_on(folder):
-            _remove_halves(folder)
             if overwrite:
                 _clear(folder)
             elif (folder / METRICS).exists():
@@ -58,13 +57,6 @@ def run_folder(folder: Path, overwrite: bool) -> Iterator[Path]:
         for place in made:
             with contextlib.suppress(OSError):
                 place.rmdir()
-
-
-def _remove_halves(folder: Path) -> None:
-    """Remove what a killed process left of files it had not finished."""
-    for name in RUN_FILES:
-        for half in folder.glob(f".{name}.*"):
-            half.unlink()
 
 
 def _clear(folder: Path) -> None:

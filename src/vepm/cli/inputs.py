@@ -11,6 +11,7 @@ from torch import Tensor
 from vepm.baselines import Baseline, baseline
 from vepm.data import Dataset, datasets, load, read
 from vepm.errors import InputError
+from vepm.files import read_toml
 from vepm.protocols import Split, labels_of, splits_for
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
@@ -20,14 +21,19 @@ SPLIT_SEED = 0
 
 
 def open_data(
-    name: str, data_dir: Path | None, class_names: tuple[str, ...] | None = None
+    name: str,
+    data_dir: Path | None,
+    class_names: tuple[str, ...] | None = None,
+    *,
+    strict: bool = False,
 ) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
     path = Path(name)
-    if os.sep in name or path.suffix:
-        return read(path, class_names=class_names)
-    if path.exists() and name.lower() not in {info.name.lower() for info in datasets(data_dir)}:
-        return read(path, class_names=class_names)
+    own = os.sep in name or bool(path.suffix)
+    if not own and path.exists():
+        own = name.lower() not in {info.name.lower() for info in datasets(data_dir)}
+    if own:
+        return read(path, class_names=class_names, strict=strict)
     return load(name, data_dir)
 
 
@@ -35,18 +41,14 @@ def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] 
     """A preset, changed by a TOML file, changed by ``name=value`` pairs."""
     config = preset_settings(preset, dataset.task)
     if file is not None:
-        try:
-            config = config.updated(tomllib.loads(file.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise InputError(f"{file}: not a readable TOML file ({reason})") from None
+        config = config.updated(read_toml(file))
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"--set {pair}: write it as name=value")
         try:
             parsed = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             parsed = value
         config = config.replace(**{name.strip(): parsed})
     return config

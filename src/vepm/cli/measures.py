@@ -17,9 +17,11 @@ from vepm.cli.options import (
     Device,
     Preset,
     Settings,
+    Strict,
     Together,
 )
 from vepm.errors import InputError
+from vepm.files import only_writer
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
@@ -65,6 +67,7 @@ def evaluate(
         ),
     ] = 0,
     together: Together = 0,
+    strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -81,7 +84,7 @@ def evaluate(
     from vepm.data import require_labels
     from vepm.protocols import evaluate_in_parallel
 
-    data = open_data(dataset, data_dir)
+    data = open_data(dataset, data_dir, strict=strict)
     require_labels(data)
     splits, rules = protocol_splits(data, protocol, folds)
     chosen = settings_from(data, preset, config, settings)
@@ -119,7 +122,11 @@ def report(
     """
     from vepm.report import write_report
 
-    console.print_line(f"look: {write_report(run)}")
+    if not run.is_dir():
+        raise InputError(f"{run}: no such run folder; `vepm train` writes one")
+    with only_writer(run):
+        page = write_report(run)
+    console.print_line(f"look: {page}")
 
 
 def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:

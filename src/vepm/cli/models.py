@@ -21,6 +21,7 @@ from vepm.cli.options import (
     Preset,
     Seed,
     Settings,
+    Strict,
 )
 
 
@@ -43,6 +44,7 @@ def train(
     config: ConfigFile = None,
     settings: Settings = None,
     seed: Seed = 0,
+    strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -60,7 +62,7 @@ def train(
     """
     from vepm.cli import work
 
-    job = work.classification(dataset, data_dir, preset, config, settings, seed, device)
+    job = work.classification(dataset, data_dir, preset, config, settings, seed, device, strict)
     peers = work.peers(job, baselines)
     folder = output or Path("runs") / f"{job.data.name}-{seed}"
     metrics, page = work.train(job, folder, overwrite, peers, log)
@@ -87,6 +89,7 @@ def predict(
             rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
+    strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -98,7 +101,7 @@ def predict(
     """
     from vepm.cli import work
 
-    found = work.predict(run, data, data_dir, samples, device, output)
+    found = work.predict(run, data, data_dir, samples, device, output, strict)
     if as_json:
         console.print_json(found)
     else:
@@ -142,6 +145,7 @@ def communities(
     config: ConfigFile = None,
     settings: Settings = None,
     seed: Seed = 0,
+    strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -154,7 +158,7 @@ def communities(
     from vepm.cli import work
 
     sizes = (num_communities, num_metacommunities or num_communities)
-    job = work.detection(data, data_dir, preset, config, settings, seed, device, sizes)
+    job = work.detection(data, data_dir, preset, config, settings, seed, device, sizes, strict)
     folder = output or Path("runs") / f"{job.data.name}-communities"
     metrics, page = work.find_communities(job, folder, overwrite)
     if as_json:

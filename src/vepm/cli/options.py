@@ -90,6 +90,14 @@ Overwrite = Annotated[
         rich_help_panel=RESULT_PANEL,
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse own graphs with self-loops, duplicate or one-way edges; do not mend them.",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=RESULT_PANEL),

@@ -13,6 +13,7 @@ from rich.table import Table
 from vepm import console
 from vepm.cli.options import DataDir, Device, Together
 from vepm.errors import InputError
+from vepm.files import only_writer
 
 if TYPE_CHECKING:
     from vepm.experiments import Ended, Experiment, Selection
@@ -80,12 +81,25 @@ def reproduce(
     options = Options(folder, data_dir, device, jobs, together)
     planned = [s for e in chosen for s in select(squares(e, quick, seeds), selection)]
     elsewhere = [s for e in known.values() for s in squares(e, quick, seeds)]
-    with _saying_how_to_go_on(), _cell_bar() as progress:
-        ended = run(planned, options, elsewhere, progress)
-    if rank_and_world()[0] == 0:
-        _show(chosen, selection, folder, ended, quick)
-        write_index(folder, [(n, e.title) for n, e in known.items() if (folder / n).exists()])
-        _conclude(ended, folder, any(s.cells for s in planned))
+    with _only_writer(folder, chosen), _saying_how_to_go_on():
+        with _cell_bar() as progress:
+            ended = run(planned, options, elsewhere, progress)
+        if rank_and_world()[0] == 0:
+            _show(chosen, selection, folder, ended, quick)
+            write_index(folder, [(n, e.title) for n, e in known.items() if (folder / n).exists()])
+            _conclude(ended, folder, any(s.cells for s in planned))
+
+
+@contextlib.contextmanager
+def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
+    """Hold the folders of the experiments; under torchrun the first process does it for all."""
+    from vepm.experiments.ranks import rank_and_world
+
+    with contextlib.ExitStack() as held:
+        if rank_and_world()[0] == 0:
+            for experiment in chosen:
+                held.enter_context(only_writer(folder / experiment.name))
+        yield
 
 
 def _choose(

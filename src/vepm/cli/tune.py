@@ -24,6 +24,7 @@ from vepm.cli.options import (
     Preset,
     Seed,
     Settings,
+    Strict,
 )
 from vepm.files import only_writer
 
@@ -68,6 +69,7 @@ def tune(
     config: ConfigFile = None,
     settings: Settings = None,
     seed: Seed = 0,
+    strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
@@ -93,7 +95,7 @@ def tune(
     from vepm.tuning.study import require_optuna
 
     require_optuna()
-    data = open_data(dataset, data_dir)
+    data = open_data(dataset, data_dir, strict=strict)
     require_labels(data)
     base = chosen_settings(data, preset, config, settings)
     check_model(data, base, device)

@@ -58,9 +58,10 @@ def classification(
     pairs: list[str] | None,
     seed: int,
     device: str,
+    strict: bool = False,
 ) -> Job:
     """The training of a classifier, checked."""
-    data = open_data(name, data_dir)
+    data = open_data(name, data_dir, strict=strict)
     require_labels(data)
     parts = roles(data)
     config = settings_from(data, preset, file, pairs)
@@ -106,12 +107,13 @@ def predict(
     samples: int | None,
     device: str,
     output: Path,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
     _, card = load_model(run / "model.safetensors")
     kind = NodeClassifier if card.task == "node" else GraphClassifier
     model = kind.load(run, device)
-    data = open_data(name, data_dir, card.class_names)
+    data = open_data(name, data_dir, card.class_names, strict=strict)
     if data.task != card.task:
         raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
     probabilities = model.predict_proba(data, samples)
@@ -135,9 +137,10 @@ def detection(
     seed: int,
     device: str,
     sizes: tuple[int | None, int | None],
+    strict: bool = False,
 ) -> Job:
     """The search for communities, checked; sizes are how many, and in how many groups."""
-    data = open_data(name, data_dir)
+    data = open_data(name, data_dir, strict=strict)
     if data.task != "node":
         raise InputError(
             f"{name}: holds many graphs, and communities are found in one; `vepm train` shows "

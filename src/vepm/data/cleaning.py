@@ -94,7 +94,9 @@ def report(
         return
     line = f"{source}: {', '.join(found)}"
     if strict:
-        raise InputError(f"{line}; mend the edges, or read them with strict=False")
+        raise InputError(
+            f"{line}; mend the edges, or read them with strict=False (without --strict)"
+        )
     logger.info(line)
     if messages is not None:
         messages.append(line)

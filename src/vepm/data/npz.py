@@ -1,9 +1,10 @@
 """Graphs as .npz archives of a sparse adjacency matrix."""
 
 import io
+import math
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ from vepm.errors import InputError
 
 _PARTS = ("data", "indices", "indptr", "shape")
 _REMEDY = "write it again with numpy.savez"
+_LARGEST = 2**34
+_HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def read_npz(path: Path, *, strict: bool, class_names: Sequence[str] | None) -> Dataset:
@@ -57,9 +63,8 @@ class _Archive:
         self.path = path
         # In memory, because arrays are read one by one and no file should stay open.
         content = io.BytesIO(path.read_bytes())
+        self._guard(lambda: _check_sizes(content))
         self._arrays = self._guard(lambda: np.load(content, allow_pickle=False))
-        if not isinstance(self._arrays, np.lib.npyio.NpzFile):
-            raise InputError(f"{path}: holds one array, not an archive; {_REMEDY}")
         self.names = list(self._arrays.files)
 
     def get(self, name: str) -> Any:
@@ -81,6 +86,7 @@ class _Archive:
 
         def build() -> Any:
             rows, columns = (int(size) for size in shape)
+            _check_positions(indices, indptr, rows, columns)
             matrix = sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
             matrix.check_format(full_check=True)
             return matrix
@@ -90,8 +96,41 @@ class _Archive:
     def _guard(self, action: Any) -> Any:
         try:
             return action()
-        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+            # A RuntimeError is an archive that is encrypted or packed in an unknown way.
             raise InputError(f"{self.path}: truncated or corrupt ({error}); {_REMEDY}") from None
         except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
             line = " ".join(str(error).split())
             raise InputError(f"{self.path}: cannot be used ({line}); {_REMEDY}") from None
+
+
+def _check_positions(indices: Any, indptr: Any, rows: int, columns: int) -> None:
+    """Refuse positions outside the matrix.
+
+    SciPy checks them by differences, which wrap around for numbers near the largest, and then
+    writes where they point.
+    """
+    for part in (indices, indptr):
+        if part.dtype.kind not in "iu" or part.ndim != 1:
+            raise ValueError(f"positions are {part.ndim}-dimensional {part.dtype}")
+    if len(indptr) != rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
+        raise ValueError("row pointers do not add up")
+    if (indptr[1:] < indptr[:-1]).any() or ((indices < 0) | (indices >= columns)).any():
+        raise ValueError("positions are outside the matrix")
+
+
+def _check_sizes(content: io.BytesIO) -> None:
+    """Refuse arrays that claim more than their entry holds, or unpack to more than memory may."""
+    if not zipfile.is_zipfile(content):
+        raise ValueError("not an archive of arrays")
+    with zipfile.ZipFile(content) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > _LARGEST:
+            raise ValueError(f"unpacks to more than {_LARGEST} bytes")
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                version = np.lib.format.read_magic(file)
+                shape, _, dtype = _HEADERS[version](file)
+                claimed = math.prod(shape) * dtype.itemsize
+                if not dtype.hasobject and claimed > entry.file_size:
+                    raise ValueError(f"{entry.filename} claims {claimed} bytes and has fewer")
+    content.seek(0)

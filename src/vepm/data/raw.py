@@ -1,8 +1,7 @@
 """Raw benchmark files: where they lie, and how missing ones are fetched."""
 
+import io
 import os
-import shutil
-import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Sequence
@@ -10,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vepm.errors import InputError
+from vepm.files import write_bytes
 
 _TIMEOUT_SECONDS = 30
+# Several times the largest dataset known here, and little enough for a machine's memory.
+_LARGEST = 2**30
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,13 @@ class RawFiles:
         return root / self.folder / "raw"
 
     def _fetch(self, raw: Path) -> None:
-        raw.mkdir(parents=True, exist_ok=True)
-        # Beside the target, so that the moves below are atomic: half a file is never seen.
-        with tempfile.TemporaryDirectory(dir=raw.parent) as folder:
-            for url in self.urls:
-                _download(url, Path(folder))
-            for path in sorted(Path(folder).rglob("*")):
-                if path.name in self.names or path.name == "README.txt":
-                    path.replace(raw / path.name)
+        wanted = {*self.names, "README.txt"}
+        for url in self.urls:
+            content = _download(url)
+            name = url.rpartition("/")[2]
+            found = _unpack(content, wanted) if name.endswith(".zip") else {name: content}
+            for file, inside in found.items():
+                write_bytes(raw / file, inside)
 
     def _explain(self, missing: Sequence[Path], why: str) -> str:
         listed = ", ".join(path.name for path in missing)
@@ -65,15 +66,28 @@ class RawFiles:
         )
 
 
-def _download(url: str, folder: Path) -> None:
-    path = folder / url.rpartition("/")[2]
+def _download(url: str) -> bytes:
     if not url.startswith("https://"):
         raise InputError(f"{url}: only https is fetched from; put the files in place by hand")
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply, path.open("wb") as file:  # noqa: S310
-        shutil.copyfileobj(reply, file)
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            archive.extractall(folder)
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
+        content: bytes = reply.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise InputError(f"{url}: larger than any dataset here; put the files in place by hand")
+    return content
+
+
+def _unpack(content: bytes, wanted: set[str]) -> dict[str, bytes]:
+    """The wanted files of an archive by name, whatever folders it claims they belong in."""
+    found: dict[str, bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.replace("\\", "/").rpartition("/")[2]
+            if name not in wanted:
+                continue
+            if entry.file_size > _LARGEST:
+                raise zipfile.BadZipFile(f"{name} claims {entry.file_size} bytes")
+            found[name] = archive.read(entry)
+    return found
 
 
 def default_root() -> Path:

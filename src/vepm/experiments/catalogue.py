@@ -1,13 +1,13 @@
 """Experiments in and out of their TOML files; an unknown key is an error."""
 
 import re
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from vepm.errors import InputError
 from vepm.experiments.specification import CHOICES, Choice, Experiment, Line, Printed, check
+from vepm.files import read_toml
 
 FOLDER = Path(__file__).parent
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
@@ -37,11 +37,10 @@ def read_experiment(path: Path) -> Experiment:
     Raises:
         InputError: if the file is no TOML, has an unknown key, or leaves something open.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not a readable TOML file ({error})") from None
+    values = read_toml(path)
     where = path.stem
+    if not re.fullmatch(r"\w[\w.-]*", where):
+        raise InputError(f"{path}: an experiment is named after its file; use letters and digits")
     _known(where, values, _HEAD | CHOICES)
     missing = sorted({"title", "description", "rows", "columns"} - set(values))
     if missing:
@@ -119,4 +118,6 @@ def _printed(where: str, value: Any) -> Printed:
         if len(value) != 2 or not all(isinstance(item, int | float) for item in value):
             raise InputError(f"{where}: {value} is not a mean and a spread")
         return Printed(float(value[0]), float(value[1]))
+    if not isinstance(value, str | int | float):
+        raise InputError(f"{where}: {value!r} is nothing that a paper prints")
     return Printed(value if isinstance(value, str) else float(value))

@@ -112,7 +112,8 @@ def slug(name: str) -> str:
         >>> slug("VEPM (even partition)")
         'vepm-even-partition'
     """
-    return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-").lower()
+    # Without dots at its ends, lest it mean the folder above.
+    return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.").lower()
 
 
 def check(experiment: Experiment) -> Experiment:
@@ -124,7 +125,7 @@ def check(experiment: Experiment) -> Experiment:
     where = experiment.name
     for lines in (experiment.rows, experiment.columns):
         names = [slug(line.name) for line in lines]
-        if not names or len(set(names)) != len(names):
+        if not all(names) or not names or len(set(names)) != len(names):
             raise InputError(f"{where}: needs rows and columns, each of a name of its own")
     for row in experiment.rows:
         _check_paper(where, row, experiment.columns)

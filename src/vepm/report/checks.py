@@ -71,7 +71,9 @@ def _wrong_lengths(outputs: Arrays, task: str) -> str | None:
     if task == "node":
         items = nodes
     else:
-        items = len(outputs["y"]) if "y" in outputs else int(outputs["batch"].max()) + 1
+        # Without labels the batch alone says how many graphs there are: at most one a node.
+        graphs = min(int(outputs["batch"].max()) + 1, nodes)
+        items = len(outputs["y"]) if "y" in outputs else graphs
         if outputs["batch"].min() < 0 or outputs["batch"].max() >= items:
             return f"batch points outside the {items} graphs"
     for name in ("y", *PER_ITEM):

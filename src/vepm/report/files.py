@@ -2,7 +2,6 @@
 
 import csv
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +23,11 @@ def read_json(path: Path, *, required: bool) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected a JSON object")
     return content
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The settings of a TOML file."""
-    try:
-        return tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not TOML ({error})") from None
 
 
 def _read_text(path: Path) -> str:
@@ -62,8 +53,11 @@ def read_outputs(path: Path) -> dict[str, Array]:
 def read_history(path: Path) -> dict[str, Array]:
     """Columns of the training history: ``phase`` as text, the rest as numbers."""
     reader = csv.DictReader(_read_text(path).splitlines())
-    rows = list(reader)
-    columns = list(reader.fieldnames or [])
+    try:
+        rows = list(reader)
+        columns = list(reader.fieldnames or [])
+    except csv.Error as error:
+        raise InputError(f"{path}: not CSV ({error})") from None
     for column in HISTORY_COLUMNS:
         if column not in columns:
             raise InputError(f"{path}: no column {column!r}")

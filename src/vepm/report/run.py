@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vepm.errors import InputError
-from vepm.report.checks import check_outputs
+from vepm.files import read_toml
+from vepm.report.checks import MOST_CLASSES, check_outputs
 from vepm.report.communities import members
-from vepm.report.files import read_history, read_json, read_outputs, read_toml
+from vepm.report.files import read_history, read_json, read_outputs
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -181,6 +182,9 @@ def _check_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
             raise InputError(f"{path}: no {key!r}; train again to rewrite it")
     if metrics["task"] not in ("node", "graph"):
         raise InputError(f"{path}: task is {metrics['task']!r}, neither 'node' nor 'graph'")
+    classes = metrics.get("num_classes") or 0
+    if type(classes) is not int or not 0 <= classes <= MOST_CLASSES:
+        raise InputError(f"{path}: num_classes is {classes!r}; train again to rewrite it")
 
 
 def _optional(outputs: Mapping[str, Array], name: str, dtype: type) -> Any:

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.errors import InputError
+from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import ModelCard, load_state, save_state
@@ -136,7 +136,12 @@ def fit(
         if checkpoint.exists():
             load_state(checkpoint, state, fingerprint)
         on_epoch = _saver(checkpoint, fingerprint)
-    train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
+    try:
+        train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
+    except DivergedError as error:
+        if checkpoint is None or not checkpoint.exists():
+            raise
+        raise DivergedError(f"{error}; the last good state is kept in {checkpoint}") from None
     return Fitted(model, card, examples.source, state.history, state.best_epoch)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.config import TrainingConfig
+from vepm.training.divergence import check_weights
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
 from vepm.training.prediction import scores
 from vepm.training.schedule import (
@@ -54,6 +55,7 @@ def train(
                 started = time.perf_counter()
                 row = {"phase": phase, "epoch": state.epoch}
                 row |= run(state, examples, config, seed)
+                check_weights(state)
                 row["seconds"] = time.perf_counter() - started
                 state.history.append(row)
                 state.epoch += 1

@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor, stack
 
-from vepm.errors import InputError
+from vepm.training.divergence import diverged, diverged_term
 from vepm.training.losses import Terms
 from vepm.training.state import Course, Row
 
@@ -31,7 +31,8 @@ class Tally:
         """The epoch's entries of the history."""
         names, values = zip(*self.means().items(), strict=True)
         row = dict(zip(names, stack(values).tolist(), strict=True))
-        check_finite(row, course)
+        if not all(map(math.isfinite, row.values())):
+            raise diverged_term(self.steps, course)
         return count_correct(row, len(self.steps), self.labels)
 
 
@@ -40,10 +41,7 @@ def check_finite(row: Row, course: Course) -> None:
     # The loss stands first, but a term it is made of says more about the cause.
     for name in reversed(row):
         if not math.isfinite(row[name]):
-            raise InputError(
-                f"training diverged: {name} is {row[name]} in epoch {course.epoch} of "
-                f"{course.phase}; lower the learning rate or check the features' scale"
-            )
+            raise diverged(f"{name} is {row[name]}", "a step", course)
 
 
 def count_correct(row: Row, steps: int, labels: int) -> Row:

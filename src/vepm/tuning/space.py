@@ -1,12 +1,12 @@
 """Which settings are searched, and over which values: data, not code."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vepm.errors import InputError
+from vepm.files import read_toml
 from vepm.training import Config
 from vepm.training.config import FIELDS
 
@@ -82,12 +82,7 @@ def default_space(task: str) -> Space:
 
 def read_space(path: Path) -> Space:
     """A space from a TOML file with one table per setting."""
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not a readable TOML file ({error})") from None
+    entries = read_toml(path)
     try:
         return Space.from_dict(entries)
     except InputError as error:

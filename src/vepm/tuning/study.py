@@ -1,8 +1,11 @@
 """Optuna's part: trials kept in a file, suggestions that depend on finished trials alone."""
 
+import contextlib
+import errno
 import hashlib
 import json
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,8 +101,13 @@ def _storage(path: Path) -> Iterator["optuna.storages.RDBStorage"]:
         ) from None
     try:
         yield storage
+    except (SQLAlchemyError, StorageInternalError) as error:
+        reason = str(getattr(error, "orig", None) or error.__cause__ or error)
+        kind = errno.ENOSPC if "full" in reason else errno.EIO
+        raise OSError(kind, os.strerror(kind) + f" ({reason.splitlines()[0]})", str(path)) from None
     finally:
-        storage.remove_session()
+        with contextlib.suppress(SQLAlchemyError):
+            storage.remove_session()
         storage.engine.dispose()
 
 

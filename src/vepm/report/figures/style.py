@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from vepm.files import write_bytes, write_text
 from vepm.report.palette import INK, MUTED
 
 FONTS = ["Inter", "Helvetica Neue", "Helvetica", "Arial", "DejaVu Sans"]
@@ -91,12 +92,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write ``name.png`` and ``name.svg`` on white paper."""
-    folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+    raster = io.BytesIO()
     with look():
-        figure.savefig(png, dpi=RASTER_DPI, facecolor="white")
+        figure.savefig(raster, format="png", dpi=RASTER_DPI, facecolor="white")
+    write_bytes(png, raster.getvalue())
     drawn = draw_svg(figure, name)
-    svg.write_text(re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", drawn, count=1), encoding="utf-8")
+    write_text(svg, re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", drawn, count=1))
     return png, svg
 
 

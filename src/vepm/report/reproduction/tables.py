@@ -1,6 +1,5 @@
 """Tables for terminals, Markdown, spreadsheets and LaTeX."""
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from vepm.escaping import for_latex, for_markdown, for_terminal
 from vepm.experiments import Results, Value
 from vepm.files import write_csv, write_text
 from vepm.report.reproduction.words import footnotes, heading, number, ours, spread, theirs
@@ -43,11 +43,15 @@ def terminal_tables(results: Results, width: int) -> list[Table]:
 def _terminal_table(results: Results, columns: list[str]) -> Table:
     table = Table(show_lines=True)
     for name in ("", *columns):
-        table.add_column(escape(name))
+        table.add_column(_shown(name))
     for row in results.rows:
         values = [results.at(row, column) for column in columns]
-        table.add_row(escape(row), *(escape("\n".join(_lines(value))) for value in values))
+        table.add_row(_shown(row), *(_shown("\n".join(_lines(value))) for value in values))
     return table
+
+
+def _shown(text: str) -> str:
+    return escape(for_terminal(text))
 
 
 def _width(results: Results, column: str) -> int:
@@ -75,13 +79,17 @@ def markdown(results: Results) -> str:
     """The table, what to know about it, and every number by every rule."""
     experiment = results.experiment
     rows = [
-        [row, *("<br>".join(_lines(value)) for value in _across(results, row))]
+        [for_markdown(row), *(_markdown_cell(value) for value in _across(results, row))]
         for row in results.rows
     ]
     parts = [f"# {heading(results)}", experiment.description + "."]
-    parts.append(_markdown_table(["", *results.columns], rows))
+    parts.append(_markdown_table(["", *map(for_markdown, results.columns)], rows))
     parts.append("\n".join(f"- {line}" for line in footnotes(results)))
-    every = [[v.row, v.column, *_rule_cells(v)] for v in results.values if len(v.summaries) > 1]
+    every = [
+        [for_markdown(v.row), for_markdown(v.column), *_rule_cells(v)]
+        for v in results.values
+        if len(v.summaries) > 1
+    ]
     if every:
         rules = [summary.rule for value in results.values for summary in value.summaries]
         parts += ["## By every rule", _markdown_table(["", "", *dict.fromkeys(rules)], every)]
@@ -91,7 +99,8 @@ def markdown(results: Results) -> str:
 def latex(results: Results) -> str:
     """A booktabs table: a line of ours and a line of the paper's for every row."""
     count = len(results.columns)
-    lines = [f"% {line}" for line in footnotes(results)]
+    # A line end would end the comment.
+    lines = [f"% {' '.join(line.split())}" for line in footnotes(results)]
     lines += [rf"\begin{{tabular}}{{l{'c' * count}}}", r"\toprule"]
     lines += [_latex_row("", results.columns), r"\midrule"]
     for row in results.rows:
@@ -114,6 +123,10 @@ def _lines(value: Value | None) -> list[str]:
     return [line for line in (ours(value), spread(value), *paper) if line]
 
 
+def _markdown_cell(value: Value | None) -> str:
+    return "<br>".join(for_markdown(line) for line in _lines(value))
+
+
 def _paper(value: Value | None) -> str:
     return "" if value is None else theirs(value.printed)
 
@@ -128,9 +141,7 @@ def _rule_cells(value: Value) -> list[str]:
 
 def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(
-        "| " + " | ".join(c.replace("|", r"\|") for c in line) + " |" for line in lines
-    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _records(results: Results) -> Iterator[list[Any]]:
@@ -157,13 +168,4 @@ def _records(results: Results) -> Iterator[list[Any]]:
 
 
 def _latex_row(first: str, cells: Iterable[str]) -> str:
-    return " & ".join(_escape(cell) for cell in (first, *cells)) + r" \\"
-
-
-def _escape(text: str) -> str:
-    text = re.sub(r"([&%$#_{}])", r"\\\1", text)
-    for plain, written in (
-        ("±", r"$\pm$"), ("▲", r"$\uparrow$"), ("▼", r"$\downarrow$"), ("≠", r"$\neq$"),
-    ):  # fmt: skip
-        text = text.replace(plain, written)
-    return text
+    return " & ".join(for_latex(cell) for cell in (first, *cells)) + r" \\"

@@ -1,0 +1,75 @@
+"""Text from users' data on its way out: harmless in a terminal, a spreadsheet, LaTeX, Markdown."""
+
+import html
+import re
+from typing import Any
+
+LONGEST_LINE = 1000
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "±": r"$\pm$",
+    "▲": r"$\uparrow$",
+    "▼": r"$\downarrow$",
+    "≠": r"$\neq$",
+}
+
+
+def for_terminal(text: str) -> str:
+    r"""Text whose control characters are spelled out; line ends stay.
+
+    A terminal obeys control characters: it would clear the screen, or hide what was said.
+
+    Example:
+        >>> for_terminal("name\x1b[2J")
+        'name\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def on_one_line(text: str) -> str:
+    """Text for a terminal on a single line, its middle left out where it is very long."""
+    line = for_terminal(" ".join(text.split()))
+    if len(line) <= LONGEST_LINE:
+        return line
+    half = LONGEST_LINE // 2
+    return f"{line[:half]} ... {line[-half:]}"
+
+
+def for_spreadsheet(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula; numbers stay as they are.
+
+    Example:
+        >>> for_spreadsheet("=HYPERLINK(1)"), for_spreadsheet("-1.5")
+        ("'=HYPERLINK(1)", '-1.5')
+    """
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        try:
+            float(cell)
+        except ValueError:
+            return "'" + cell
+    return cell
+
+
+def for_latex(text: str) -> str:
+    r"""Text that LaTeX prints and does not run.
+
+    Example:
+        >>> print(for_latex("50 % \\input{x}"))
+        50 \% \textbackslash{}input\{x\}
+    """
+    line = " ".join(text.split())
+    return re.sub("|".join(map(re.escape, _LATEX)), lambda found: _LATEX[found[0]], line)
+
+
+def for_markdown(text: str) -> str:
+    r"""Text for one cell of a Markdown table: no tags, no further cells.
+
+    Example:
+        >>> print(for_markdown("a | <b>"))
+        a \| &lt;b&gt;
+    """
+    return html.escape(" ".join(text.split()), quote=False).replace("|", r"\|")

@@ -1,0 +1,63 @@
+"""Text from users' data obeys nobody: not terminals, spreadsheets, LaTeX or Markdown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import quick
+from vepm.escaping import (
+    LONGEST_LINE,
+    for_latex,
+    for_markdown,
+    for_spreadsheet,
+    for_terminal,
+    on_one_line,
+)
+
+
+@quick
+@given(st.text())
+def test_terminals_get_printable_text(text: str) -> None:
+    assert all(c.isprintable() or c == "\n" for c in for_terminal(text))
+    line = on_one_line(text)
+    assert line.isprintable()
+    assert len(line) <= LONGEST_LINE + len(" ... ")
+
+
+def test_what_is_printable_stays_as_it_is() -> None:
+    assert for_terminal("naïve γ ≥ 0\n'quoted' [b]") == "naïve γ ≥ 0\n'quoted' [b]"
+    assert on_one_line("a\nb  c") == "a b c"
+
+
+def test_long_lines_keep_both_ends() -> None:
+    line = on_one_line("start " + "x" * 10_000 + " end")
+    assert line.startswith("start x")
+    assert line.endswith("x end")
+    assert " ... " in line
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("\\input{/etc/passwd}", r"\textbackslash{}input\{/etc/passwd\}"),
+        ("a_b & 5 % #1 $x^2$ ~", r"a\_b \& 5 \% \#1 \$x\textasciicircum{}2\$ \textasciitilde{}"),
+        ("80.1 ± 0.2 ▲", r"80.1 $\pm$ 0.2 $\uparrow$"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_latex_prints_what_it_is_given(given: str, wanted: str) -> None:
+    assert for_latex(given) == wanted
+
+
+def test_markdown_cells_hold_no_tags_and_no_further_cells() -> None:
+    assert for_markdown("<script>|\n</script>") == r"&lt;script&gt;\| &lt;/script&gt;"
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+cmd|x", "-x", "@SUM(1)", "\t=1", "\r=1"])
+def test_formulas_become_text(cell: str) -> None:
+    assert for_spreadsheet(cell) == "'" + cell
+
+
+@pytest.mark.parametrize("cell", ["-1.5", "+3", "1e-3", "", "plain", 2, None, -0.5])
+def test_numbers_and_plain_text_stay(cell: object) -> None:
+    assert for_spreadsheet(cell) == cell

@@ -1,0 +1,112 @@
+"""Numbers that stop being finite stop the run, by name, and are never saved."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from training.toys import SMALL, TASKS, run
+from vepm.errors import DivergedError
+from vepm.training import TrainingState, fitting, loop
+from vepm.training.checkpoint import load_state
+from vepm.training.losses import Terms, bound_loss, predictor_loss, pretraining_loss
+
+LOSSES: dict[str, Any] = {
+    "pretraining_loss": pretraining_loss,
+    "predictor_loss": predictor_loss,
+    "bound_loss": bound_loss,
+}
+
+
+def spoiling(name: str, term: str, call: int, value: float) -> Any:
+    """A loss whose term is not finite from one call on."""
+    calls = 0
+
+    def spoiled(*given: Any) -> Terms:
+        nonlocal calls
+        calls += 1
+        terms = LOSSES[name](*given)
+        factor = value if calls >= call else 1.0
+        return terms._replace(**{term: getattr(terms, term) * factor}, loss=terms.loss * factor)
+
+    return spoiled
+
+
+@pytest.mark.parametrize(
+    ("name", "term", "phase"),
+    [
+        ("pretraining_loss", "edges", "pretrain"),
+        ("pretraining_loss", "kl", "pretrain"),
+        ("predictor_loss", "task", "finetune"),
+    ],
+)
+@pytest.mark.parametrize("task", TASKS)
+def test_the_step_the_term_and_the_remedy_are_named(
+    name: str, term: str, phase: str, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SMALL[task].replace(batch_size=2 if task == "graph" else 0)
+    monkeypatch.setattr(loop, name, spoiling(name, term, 3, math.nan))
+    with pytest.raises(DivergedError) as caught:
+        run(task, config)
+    step, epoch = (2, 0) if task == "graph" else (0, 2)
+    assert f"{term} is nan in step {step} of epoch {epoch} of {phase}" in str(caught.value)
+    assert "lower the learning rate" in str(caught.value)
+
+
+def test_the_last_good_state_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", 0.0)
+    path = tmp_path / "checkpoint.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "predictor_loss", spoiling("predictor_loss", "task", 3, math.inf))
+        with pytest.raises(DivergedError, match=f"the last good state is kept in {path}"):
+            run("node", checkpoint=path)
+    resumed = run("node", checkpoint=path)
+    whole = run("node")
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(
+            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_weights_that_are_not_finite_are_never_saved(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is finite to the last, but the last gradient is not."""
+    monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", 0.0)
+    config = SMALL[task].replace(scheme="joint")
+    path, epochs = tmp_path / "checkpoint.safetensors", config.training.epochs
+    step = loop._step
+
+    def spoiled(terms: Terms, *optimizers: Any) -> None:
+        step(terms, *optimizers)
+        if state_of.get("epoch") == epochs - 1:
+            optimizers[0].param_groups[0]["params"][0].data.fill_(math.nan)
+
+    state_of: dict[str, int] = {}
+    finetune = loop._finetune_epoch
+
+    def watched(state: TrainingState, *rest: Any) -> Any:
+        state_of["epoch"] = state.epoch
+        return finetune(state, *rest)
+
+    monkeypatch.setattr(loop, "_step", spoiled)
+    monkeypatch.setattr(loop, "_finetune_epoch", watched)
+    with pytest.raises(DivergedError, match="a gradient is not finite in the last step"):
+        run(task, config, checkpoint=path)
+    saved: dict[str, TrainingState] = {}
+
+    def keep(path: Path, state: TrainingState, fingerprint: Any) -> None:
+        load_state(path, state, fingerprint)
+        saved["state"] = state
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting, "load_state", keep)
+    with pytest.raises(KeyboardInterrupt):
+        run(task, config, checkpoint=path)
+    assert saved["state"].epoch == epochs - 1
+    assert all(bool(weight.isfinite().all()) for weight in saved["state"].model.parameters())
