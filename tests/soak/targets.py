@@ -1,0 +1,158 @@
+"""What is fuzzed: small files that are in order, ways to spoil them, and who reads them."""
+
+import functools
+import io
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import networkx as nx
+import numpy as np
+
+from cli.writing import write_graphs, write_nodes
+from experiments.toys import NODES
+from soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json, spoil_tensors
+from training.toys import SMALL, run, toy
+from vepm.cli.inputs import check_model, settings
+from vepm.data import read
+from vepm.experiments import squares
+from vepm.experiments.catalogue import read_experiment
+from vepm.report.run import read_run
+from vepm.training import ModelCard, TrainingState, load_model
+from vepm.training.checkpoint import load_state, save_model, save_state
+from vepm.training.runs import write_run
+from vepm.tuning import default_space, read_space
+
+Reader = Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files by name, which of them are spoiled and how, and what reads the folder they lie in."""
+
+    files: Mapping[str, bytes]
+    spoiled: tuple[str, ...]
+    ways: tuple[Mutation, ...]
+    read: Reader
+
+    def spoil(self, draw: Random) -> tuple[str, bytes]:
+        """One of the files, no longer in order."""
+        name = draw.choice(self.spoiled)
+        return name, draw.choice(self.ways)(self.files[name], draw)
+
+
+@functools.cache
+def targets() -> dict[str, Target]:
+    """Every format by name."""
+    plain = (spoil_bytes,)
+    return {
+        "csv of nodes": Target(_csv(write_nodes), ("nodes.csv", "edges.csv"), plain, read),
+        "csv of graphs": Target(
+            _csv(write_graphs), ("graphs.csv", "nodes.csv", "edges.csv"), plain, read
+        ),
+        "graphml": _single("graph.graphml", _graphml(), plain, read),
+        "npz": _single("graph.npz", _npz(), (spoil_bytes, spoil_arrays), read),
+        "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), plain, _settings),
+        "search space": _single("space.toml", _space(), plain, read_space),
+        "experiment": _single("table-1.toml", NODES.encode(), plain, _experiment),
+        "model": _single("model.safetensors", _model(), (spoil_bytes, spoil_tensors), load_model),
+        "checkpoint": _single(
+            "checkpoint.safetensors", _checkpoint(), (spoil_bytes, spoil_tensors), _resume
+        ),
+        "run": _run_folder(),
+    }
+
+
+def _single(name: str, content: bytes, ways: tuple[Mutation, ...], reader: Reader) -> Target:
+    return Target({name: content}, (name,), ways, lambda folder: reader(folder / name))
+
+
+def _csv(write: Callable[[Path], Path]) -> dict[str, bytes]:
+    with TemporaryDirectory() as name:
+        return {path.name: path.read_bytes() for path in write(Path(name)).iterdir()}
+
+
+def _graphml() -> bytes:
+    graph = nx.karate_club_graph()
+    for node in graph:
+        graph.nodes[node].update(label=graph.nodes[node].pop("club"), f0=node / 3, split="train")
+    return "\n".join(nx.generate_graphml(graph)).encode()
+
+
+def _npz() -> bytes:
+    graph = nx.to_scipy_sparse_array(nx.path_graph(24), format="csr")
+    stored = io.BytesIO()
+    np.savez(
+        stored,
+        adj_data=graph.data,
+        adj_indices=graph.indices,
+        adj_indptr=graph.indptr,
+        adj_shape=graph.shape,
+        attr_matrix=np.eye(24),
+        labels=np.arange(24) % 3,
+    )
+    return stored.getvalue()
+
+
+def _space() -> bytes:
+    lines = []
+    for name, entry in default_space("node").to_dict().items():
+        inside = ", ".join(f"{key} = {str(value).lower()}" for key, value in entry.items())
+        lines.append(f"{name} = {{{inside}}}")
+    text = "\n".join(lines).replace("'", '"')
+    tomllib.loads(text)
+    return text.encode()
+
+
+def _settings(path: Path) -> None:
+    check_model(toy("node"), settings(toy("node"), "tuned", path, None), "cpu")
+
+
+def _experiment(path: Path) -> None:
+    squares(read_experiment(path))
+
+
+def _model() -> bytes:
+    fitted = run("node")
+    return _written("model.safetensors", lambda path: save_model(path, fitted.model, fitted.card))
+
+
+def _checkpoint() -> bytes:
+    state = TrainingState.start(run("node").model, SMALL["node"].training)
+    state.history = [{"phase": "pretrain", "epoch": 0, "loss": 0.5}]
+    return _written("state.safetensors", lambda path: save_state(path, state, {"seed": 0}))
+
+
+def _resume(path: Path) -> None:
+    card = ModelCard("node", toy("node").num_features, SMALL["node"], toy("node").class_names)
+    load_state(path, TrainingState.start(card.build(), SMALL["node"].training), {"seed": 0})
+
+
+def _run_folder() -> Target:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = {part: toy("node").graphs[0][f"{part}_mask"] for part in ("train", "val", "test")}
+        parts = {part: mask.nonzero().flatten() for part, mask in rows.items()}
+        write_run(folder, toy("node"), run("node"), parts, {"baselines": {}})
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    names = ("metrics.json", "names.json", "history.csv", "config.toml")
+    return Target(files, (*names, "outputs.safetensors"), (_spoil_run_file,), read_run)
+
+
+def _spoil_run_file(content: bytes, draw: Random) -> bytes:
+    if content[8:9] == b"{" and draw.random() < 0.7:
+        return spoil_tensors(content, draw)
+    if content[:1] == b"{" and draw.random() < 0.7:
+        return json.dumps(spoil_json(json.loads(content), draw)).encode()
+    return spoil_bytes(content, draw)
+
+
+def _written(name: str, write: Callable[[Path], object]) -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        write(path)
+        return path.read_bytes()
