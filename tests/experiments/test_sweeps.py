@@ -86,7 +86,7 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("datasets = [", "no sweep can be read"),
+        ("datasets = [", "not a readable TOML file"),
         ("datasets = ['Cora']", "'space' is missing"),
         ("datasets = ['Cora']\ntrials = 3\n[space]\n", "there is no 'trials'"),
         ("datasets = ['Corra']\n[space]\n", "unknown dataset 'Corra'"),

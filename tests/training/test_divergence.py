@@ -80,10 +80,10 @@ def test_weights_that_are_not_finite_are_never_saved(
     monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", 0.0)
     config = SMALL[task].replace(scheme="joint")
     path, epochs = tmp_path / "checkpoint.safetensors", config.training.epochs
-    step = loop._step
+    step = loop.descend  # type: ignore[attr-defined]
 
-    def spoiled(terms: Terms, *optimizers: Any) -> None:
-        step(terms, *optimizers)
+    def spoiled(loss: Any, *optimizers: Any) -> None:
+        step(loss, *optimizers)
         if state_of.get("epoch") == epochs - 1:
             optimizers[0].param_groups[0]["params"][0].data.fill_(math.nan)
 
@@ -94,7 +94,7 @@ def test_weights_that_are_not_finite_are_never_saved(
         state_of["epoch"] = state.epoch
         return finetune(state, *rest)
 
-    monkeypatch.setattr(loop, "_step", spoiled)
+    monkeypatch.setattr(loop, "descend", spoiled)
     monkeypatch.setattr(loop, "_finetune_epoch", watched)
     with pytest.raises(DivergedError, match="a gradient is not finite in the last step"):
         run(task, config, checkpoint=path)

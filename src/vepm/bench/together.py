@@ -13,6 +13,7 @@ from typing import Any
 
 from vepm.bench.measure import PeakMemory, machine, synchronize
 from vepm.data import Dataset, load
+from vepm.files import write_text
 from vepm.protocols import gin_folds, public_split
 from vepm.training import Config, Fitted, Run, fit_together, pick_device, preset
 

@@ -1,6 +1,5 @@
 """Random search over settings of any method, judged on validation alone."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
@@ -14,6 +13,7 @@ from vepm.baselines import BASELINES, baseline
 from vepm.errors import InputError
 from vepm.experiments.plan import SPLITS
 from vepm.experiments.tasks import PRESET, open_dataset, task_of
+from vepm.files import read_toml
 from vepm.protocols import PROTOCOLS, Method, VEPMMethod
 from vepm.training import preset
 from vepm.tuning import keep_labels_of
@@ -59,10 +59,7 @@ class Sweep:
         Raises:
             InputError: if the file is none, or names what is not known.
         """
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: no sweep can be read from it ({error})") from None
+        values = read_toml(path)
         known = {item.name: item for item in fields(cls)}
         unknown = sorted(set(values) - set(known))
         lacking = sorted({"datasets", "space"} - set(values))
@@ -116,7 +113,7 @@ class Sweep:
                 break
             changes: dict[str, Any] = {}
             for name, values in self.space.items():
-                changes |= _sets(name, values[rng.integers(len(values))])
+                changes |= _sets(name, values[int(rng.integers(len(values)))])
             if changes not in drawn:
                 drawn.append(changes)
         return drawn

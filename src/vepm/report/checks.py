@@ -15,6 +15,7 @@ REQUIRED = {"edge_index": 2, "edge_weight": 2, "memberships": 2, "activation": 1
 PER_NODE = {"community_embeddings": 3, "features": 2, "batch": 1}
 ATTRIBUTION = ("log_odds", "log_odds_without", "label_without")
 PER_ITEM = ("prediction", "probabilities", *ATTRIBUTION, "train_mask", "val_mask", "test_mask")
+MOST_CLASSES = 2**20
 FINITE = (
     "edge_weight",
     "memberships",
@@ -32,6 +33,7 @@ def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
         or _wrong_edges(outputs)
         or _wrong_lengths(outputs, task)
         or _wrong_attribution(outputs)
+        or _wrong_classes(outputs)
         or _not_finite(outputs)
     )
     if problem:
@@ -90,6 +92,14 @@ def _wrong_attribution(outputs: Arrays) -> str | None:
     for name in ATTRIBUTION[1:] if given else ():
         if outputs[name].shape[1:] != (wanted,):
             return f"{name} {outputs[name].shape} does not match {wanted} metacommunities"
+    return None
+
+
+def _wrong_classes(outputs: Arrays) -> str | None:
+    for name in ("y", "prediction", "label_without"):
+        found = outputs.get(name)
+        if found is not None and found.size and not -1 <= found.min() <= found.max() < MOST_CLASSES:
+            return f"{name} holds numbers that cannot be classes"
     return None
 
 
