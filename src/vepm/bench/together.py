@@ -29,26 +29,24 @@ def runs_of(dataset: Dataset, seeds: int, folds: int) -> list[Run]:
     return [Run(f.train, f.val, f.test, 0) for f in gin_folds(dataset, num_folds=folds)]
 
 
-def measure(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -> dict[str, Any]:
-    """Seconds of all runs together over those of one alone, both after a warm-up."""
+def measure(
+    dataset: Dataset, config: Config, runs: Sequence[Run], device: str, alone: int = 3
+) -> dict[str, Any]:
+    """Seconds of all runs together over the median of some alone, all after a warm-up."""
     brief = config.replace(**WARMUP)
     fit_together(dataset, brief, runs[:1], device)
     fit_together(dataset, brief, runs, device)
-    alone = [_timed(dataset, config, [run], device) for run in _ends(runs)]
+    singles = [_timed(dataset, config, [run], device) for run in runs[:alone]]
     together = _timed(dataset, config, runs, device)
-    one = statistics.median(row["seconds"] for row in alone)
+    one = statistics.median(row["seconds"] for row in singles)
     return {
         "dataset": dataset.name,
         "runs": len(runs),
-        "alone": alone,
+        "alone": singles,
         "together": together,
         "ratio": together["seconds"] / one,
         "settings": config.to_dict(),
     }
-
-
-def _ends(runs: Sequence[Run]) -> list[Run]:
-    return [runs[0], runs[len(runs) // 2], runs[-1]]
 
 
 def _timed(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -> dict[str, Any]:
@@ -80,6 +78,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--epochs", type=int, help="of either phase, in place of the preset's")
+    parser.add_argument("--alone", type=int, default=3, help="runs timed alone")
     arguments = parser.parse_args()
     device = pick_device(arguments.device).type
     report: dict[str, Any] = {"machine": machine(device), "cases": []}
@@ -89,7 +88,7 @@ def main() -> None:
         if arguments.epochs:
             config = config.replace(pretrain_epochs=arguments.epochs, epochs=arguments.epochs)
         runs = runs_of(dataset, arguments.seeds, arguments.folds)
-        case = measure(dataset, config, runs, device)
+        case = measure(dataset, config, runs, device, arguments.alone)
         report["cases"].append(case)
         write_text(arguments.output, json.dumps(report, indent=1))
         alone = statistics.median(row["seconds"] for row in case["alone"])
