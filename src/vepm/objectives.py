@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 from torch_geometric.utils import coalesce, remove_self_loops, subgraph
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex, edge_dot
+from vepm.nn.aggregation import Adjacency, EdgeIndex, aggregate, edge_dot
 
 
 class ELBO(NamedTuple):
@@ -64,26 +64,25 @@ def edge_log_likelihood(
         tensor([-2.4587])
     """
     adjacency = _simple(edge_index, z.size(0))
-    if batch is None:
-        batch = adjacency.source.new_zeros(z.size(0))
-        num_graphs = 1
-    if num_graphs is None:
+    if batch is not None and num_graphs is None:
         num_graphs = int(batch.max()) + 1 if batch.numel() else 0
-    mean = z if mean is None else mean
-    edge_graph = batch[adjacency.source]
+    groups, mean = _Groups(batch, num_graphs or 0), z if mean is None else mean
+    edge_groups = _Groups(None if batch is None else batch[adjacency.source], groups.number)
 
-    rate = _edge_rates(z, activation, adjacency)
-    log_edge = torch.log(-torch.expm1(-rate))
-    mean_rate = rate if mean is z else _edge_rates(mean, activation, adjacency)
+    rate = edge_dot((z * activation)[:, None], z[:, None], adjacency).squeeze(1)
     # Each pair stands in edge_index twice.
-    on_edges = _sum_by(log_edge, edge_graph, num_graphs) / 2
-    rates_on_edges = _sum_by(mean_rate, edge_graph, num_graphs) / 2
-    off_edges = _pair_rates(mean, activation, batch, num_graphs) - rates_on_edges
+    on_edges = edge_groups.sum(torch.log(-torch.expm1(-rate))) / 2
+    if mean is z:
+        rates_on_edges = edge_groups.sum(rate) / 2
+    else:
+        # Only their sum is wanted, which needs no rate of any edge.
+        near = aggregate(mean[:, None], adjacency, None).squeeze(1)
+        rates_on_edges = groups.sum((mean * near) @ activation) / 2
+    off_edges = _pair_rates(mean, activation, groups) - rates_on_edges
     if not balanced:
         return on_edges - off_edges
 
-    nodes = _count_by(batch, num_graphs, z)
-    edges = _count_by(edge_graph, num_graphs, z) / 2
+    nodes, edges = groups.sizes(z), edge_groups.sizes(rate) / 2
     non_edges = nodes * (nodes - 1) / 2 - edges
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
 
@@ -179,23 +178,27 @@ def _simple(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
     return Adjacency(coalesce(edge_index, num_nodes=num_nodes), num_nodes)
 
 
-def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
-    return edge_dot((z * activation)[:, None], z[:, None], edges).squeeze(1)
+class _Groups(NamedTuple):
+    """Which graph each row belongs to; nothing for one graph."""
+
+    group: Tensor | None
+    number: int
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sums of the rows of each graph [G, ...]."""
+        if self.group is None:
+            return values.sum(0, keepdim=True)
+        return values.new_zeros(self.number, *values.shape[1:]).index_add(0, self.group, values)
+
+    def sizes(self, rows: Tensor) -> Tensor:
+        """Number of rows of each graph [G]."""
+        if self.group is None:
+            return rows.new_full((1,), rows.size(0))
+        return self.sum(rows.new_ones(rows.size(0)))
 
 
-def _sum_by(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
-    if num_groups == 1:
-        return values.sum(0, keepdim=True)
-    index = group.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-    return values.new_zeros(num_groups, *values.shape[1:]).scatter_add(0, index, values)
-
-
-def _count_by(group: Tensor, num_groups: int, like: Tensor) -> Tensor:
-    return _sum_by(like.new_ones(group.numel()), group, num_groups)
-
-
-def _pair_rates(z: Tensor, activation: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+def _pair_rates(z: Tensor, activation: Tensor, groups: _Groups) -> Tensor:
     """Sum of r_ij over all unordered pairs of nodes of each graph [G]."""
-    total = _sum_by(z, batch, num_graphs).square() @ activation
-    own = _sum_by(z.square() @ activation, batch, num_graphs)
+    total = groups.sum(z).square() @ activation
+    own = groups.sum(z.square() @ activation)
     return (total - own) / 2

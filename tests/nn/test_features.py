@@ -10,7 +10,7 @@ from strategies import path, quick, random_graph, scramble, seeds, uniform
 from vepm import VEPM
 from vepm.nn import SparseFeatures, compact
 from vepm.nn.convolution import CommunityLinear
-from vepm.nn.features import dense, dropout, normalize_rows, row_mass
+from vepm.nn.features import MOST_DENSE, _sparse_pays, dense, dropout, normalize_rows, row_mass
 
 
 def mostly_zero(seed: int, rows: int, columns: int, filled: float = 0.2) -> Tensor:
@@ -165,3 +165,10 @@ def test_dropout_keeps_its_share_and_its_mean(probability: float) -> None:
     assert float(kept.mean()) == pytest.approx(1, abs=0.02)
     assert set(kept.unique().tolist()) <= {0.0, float(torch.tensor(1 / (1 - probability)))}
     assert dropout(x, probability, training=False) is x
+
+
+def test_a_gpu_keeps_zeros_while_memory_lasts() -> None:
+    assert _sparse_pays(1, 100, "cpu")
+    assert not _sparse_pays(30, 100, "cpu")
+    assert not _sparse_pays(1, 100, "cuda")
+    assert _sparse_pays(1, MOST_DENSE + 1, "cuda")

@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="1e5,1e6,1e7,1e8", help="edges, with commas between")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of turns at each step")
     parser.add_argument("--data-dir", type=Path, default=None)
+    parser.add_argument("--commit", help="commit of the code, where its folder cannot tell")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("there is no CUDA device here")
@@ -106,7 +107,7 @@ def main() -> None:
         "cuda", edges=sizes, repeats=arguments.rounds, budget=8.0, data_dir=arguments.data_dir
     )
     report: Row = {
-        "machine": machine("cuda"),
+        "machine": machine("cuda") | ({"commit": arguments.commit} if arguments.commit else {}),
         "settings": {"rounds": plan.repeats, "degree": DEGREE, "features": FEATURES},
         "copy_bandwidth": copy_bandwidth("cuda"),
         "rows": [],

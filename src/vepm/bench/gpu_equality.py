@@ -14,7 +14,7 @@ from vepm.nn.shares import Shares
 from vepm.nn.triton_pattern import TritonPattern
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-5, torch.bfloat16: 2e-2}
-SHAPES = ((8, 8), (3, 5), (1, 64), (2, 200), (300, 1))
+SHAPES = ((8, 8), (3, 5), (300, 1))
 
 
 def relative_error(ours: Tensor, exact: Tensor) -> float:
@@ -82,9 +82,11 @@ def _errors(
 
 def check_fused() -> Iterator[dict[str, Any]]:
     """Errors of sums and gradients when shares are never written down."""
-    graphs = {"random": (random_edges(5000, 100_000), 5000), "star": (star(30_000), 30_001)}
-    for (name, (edge_index, nodes)), (heads, segment, channels) in itertools.product(
-        graphs.items(), ((8, 8, 8), (8, 1, 16), (3, 5, 7), (1, 1, 64))
+    random, hub = (random_edges(5000, 100_000), 5000), (star(30_000), 30_001)
+    shapes = ((8, 8, 8), (8, 1, 16), (3, 5, 7))
+    for name, (edge_index, nodes), (heads, segment, channels) in (
+        *(("random", random, shape) for shape in shapes),
+        ("star", hub, shapes[0]),
     ):
         sizes = (channels, segment, segment)
         leaves = [torch.randn(nodes, heads, size, device="cuda").double() for size in sizes]
@@ -111,7 +113,7 @@ def _fused(edges: Adjacency, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 def check_gradients() -> Iterator[dict[str, Any]]:
     """Errors of the gradients of everything that plugs into the model."""
     edge_index, nodes = random_edges(3000, 40_000), 3000
-    for heads, channels in ((8, 8), (1, 64), (3, 5)):
+    for heads, channels in ((8, 8), (1, 64)):
         leaves = [torch.randn(nodes, heads, channels, device="cuda").double() for _ in "xy"]
         leaves.append(torch.rand(edge_index.size(1), heads, device="cuda").double())
         exact = _gradients(_gathering(edge_index, nodes, heads), leaves)

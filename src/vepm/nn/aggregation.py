@@ -246,7 +246,7 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> T
         tensor([0.0000, 0.5000])
     """
     edges = as_adjacency(edge_index, x.size(0))
-    expected = (edges.source.numel(), x.size(1))
+    expected = (edges.edge_index.size(1), x.size(1))
     if edge_weight is not None and edge_weight.shape != expected:
         raise ValueError(
             f"edge_weight must have a row per edge and a column per community, {expected}, "

@@ -1,5 +1,6 @@
 """Graph convolutions that run K communities side by side; with K = 1 they are GCN and GIN."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,17 +24,22 @@ class Propagation(NamedTuple):
 
     edge: Tensor | Shares | None
     """Weight of each edge in each community [E, K]; nothing stands for ones."""
-    loop: Tensor
-    """Weight of each node's own features in each community [N, K]."""
+    loop: Tensor | float = 1.0
+    """Weight of each node's own features beside its neighbours', one for all or [N, K]."""
     sent: Tensor | None = None
-    """Factor of what each node sends [N, K]; nothing stands for ones."""
+    """Factor of what each node sends, to itself too [N, K]; nothing stands for ones."""
     received: Tensor | None = None
     """Factor of what each node receives [N, K]; nothing stands for ones."""
 
-    def sum_neighbours(self, x: Tensor, edges: Adjacency) -> Tensor:
-        """Weighted sums of the neighbours' features [N, K, D].
+    def spread(self, x: Tensor, edges: Adjacency, own: Tensor | None = None) -> Tensor:
+        """Weighted sums of the neighbours' features and the node's own [N, K, D].
 
         Factors that belong to a node are applied to nodes, not to each of their edges.
+
+        Args:
+            x: Features [N, K, D].
+            edges: The graph.
+            own: A further factor of a node's own features in each community [K].
         """
         if self.sent is not None:
             x = x * self.sent[..., None]
@@ -41,6 +47,11 @@ class Propagation(NamedTuple):
             total = self.edge.aggregate(x)
         else:
             total = aggregate(x, edges, self.edge)
+        mine = x if own is None else x * own[:, None]
+        if isinstance(self.loop, Tensor):
+            total = torch.addcmul(total, self.loop[..., None], mine)
+        else:
+            total = torch.add(total, mine, alpha=self.loop)
         return total if self.received is None else total * self.received[..., None]
 
 
@@ -62,22 +73,20 @@ def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) 
         return _over_degrees(edges.degree.to(like.dtype)[:, None], edge_weight)
     if normalize == "community":
         return _over_degrees(_sum_at_target(edges, edge_weight), edge_weight)
-    ones = like.new_ones(edges.num_nodes, like.size(1))
     if normalize == "none":
-        return Propagation(edge_weight, ones)
+        return Propagation(edge_weight)
     if isinstance(edge_weight, Shares):
         edge_weight = edge_weight.tensor()
     edge = torch.exp(edge_weight / NEIGHBOUR_TEMPERATURE)
-    loop = math.exp(1 / NEIGHBOUR_TEMPERATURE) * ones
-    total = loop + edges.sum_at_target(edge)
-    return Propagation(edge, loop / total, received=1 / total)
+    loop = math.exp(1 / NEIGHBOUR_TEMPERATURE)
+    return Propagation(edge, loop, received=1 / (loop + edges.sum_at_target(edge)))
 
 
 def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     """Message passing over the graph as it stands, one head: what GCN and GIN do."""
     if conv == "gcn":
         return Propagation(*edges.gcn_weights(like.dtype))
-    return Propagation(None, like.new_ones(edges.num_nodes, 1))
+    return Propagation(None)
 
 
 def _sum_at_target(edges: Adjacency, edge_weight: Tensor | Shares) -> Tensor:
@@ -88,7 +97,7 @@ def _sum_at_target(edges: Adjacency, edge_weight: Tensor | Shares) -> Tensor:
 
 def _over_degrees(degree: Tensor, edge_weight: Tensor | Shares) -> Propagation:
     scale = (degree + 1).rsqrt()
-    return Propagation(edge_weight, scale * scale, scale, scale)
+    return Propagation(edge_weight, sent=scale, received=scale)
 
 
 class CommunityLinear(nn.Module):
@@ -125,9 +134,8 @@ class CommunityLinear(nn.Module):
             parts = x if isinstance(x, Sequence) else [x]
             shared = self.weight.transpose(0, 1).reshape(width, heads * out)
             weights = shared.split([part.size(1) for part in parts])
-            total = sum(part @ weight for part, weight in zip(parts, weights, strict=True))
-            assert isinstance(total, Tensor)
-            y = total.view(-1, heads, out)
+            products = (part @ weight for part, weight in zip(parts, weights, strict=True))
+            y = functools.reduce(torch.add, products).view(-1, heads, out)
         elif heads == 1:
             y = (x[:, 0] @ self.weight[0])[:, None]
         else:
@@ -170,9 +178,7 @@ class GCNConv(nn.Module):
 
     def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
-        h = self.linear(x)
-        own = torch.addcmul(self.bias, weights.loop[..., None], h)
-        return weights.sum_neighbours(h, edges) + own
+        return weights.spread(self.linear(x), edges) + self.bias
 
 
 class GINConv(nn.Module):
@@ -198,9 +204,7 @@ class GINConv(nn.Module):
 
     def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
-        h = self.first(x)
-        own = ((1 + self.eps) * weights.loop)[..., None] * h
-        summed = weights.sum_neighbours(h, edges) + own + self.bias
+        summed = weights.spread(self.first(x), edges, 1 + self.eps) + self.bias
         hidden: Tensor = self.second(torch.relu(self.norm(summed)))
         return hidden
 

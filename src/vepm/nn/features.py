@@ -9,6 +9,8 @@ from vepm.nn.patterns import csr_matrix, index_type, multiply_into
 
 SPARSE_BELOW = 0.25
 """Share of non-zeros under which sparse products are faster than dense ones."""
+MOST_DENSE = 2**28
+"""Numbers up to which a GPU, which multiplies dense matrices much faster, keeps zeros too."""
 STRIP = 2048
 """Rows of a dense matrix of usual width that a core's cache holds."""
 
@@ -132,10 +134,14 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def compact(x: Tensor) -> Features:
-    """Keep mostly-zero features sparse, others as they are."""
-    if x.numel() == 0 or int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
+    """Keep mostly-zero features sparse where that pays, others as they are."""
+    if x.numel() == 0 or not _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type):
         return x
     return SparseFeatures.from_dense(x)
+
+
+def _sparse_pays(non_zeros: int, numbers: int, device: str) -> bool:
+    return non_zeros < SPARSE_BELOW * numbers and (device == "cpu" or numbers > MOST_DENSE)
 
 
 def normalize_rows(x: Features, norm: str) -> Features:
@@ -160,8 +166,8 @@ def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
     if x.device.type != "cpu" or probability == 1:
         return nn.functional.dropout(x, probability)
     # A CPU draws uniform numbers several times faster than coin tosses.
-    kept = torch.rand_like(x) >= probability
-    return x * kept.to(x.dtype).mul_(1 / (1 - probability))
+    kept = torch.rand_like(x).ge_(probability)
+    return x * kept.mul_(1 / (1 - probability))
 
 
 class Dropout(nn.Dropout):

@@ -1,5 +1,6 @@
 """A graph as the Triton kernels read it, and the launches of those kernels."""
 
+import contextlib
 from typing import Any, NamedTuple
 
 import torch
@@ -77,6 +78,8 @@ class TritonPattern:
     ) -> None:
         self.edges, self.longest, self.tile, self.warps = edges, longest, tile, warps
         self.pieces = _cut(edges.pointer, longest)
+        self.begins, self.ends = edges.pointer[:-1], edges.pointer[1:]
+        self._known_sizes: dict[tuple[int, int, torch.dtype, bool], dict[str, Any]] = {}
         # Rows much shorter than a tile would leave most of it idle.
         mean = edges.num_edges // max(edges.num_nodes, 1)
         self.most_edges = min(triton.next_power_of_2(mean + 1), 32)
@@ -126,8 +129,8 @@ class TritonPattern:
             for want, width in zip(wanted, (channels, segment), strict=True)
         ]
         inputs = (near, far, near_value, far_value, self.edges.columns)
-        pointer, sizes = self.edges.pointer, (heads, segment, channels)
-        self._launch_share(outs, inputs, (pointer[:-1], pointer[1:], None), sizes)
+        sizes = (heads, segment, channels)
+        self._launch_share(outs, inputs, (self.begins, self.ends, None), sizes)
         if self.pieces is not None:
             begins, ends, rows, long_rows, pointer = self.pieces
             kind = torch.promote_types(near.dtype, torch.float32)
@@ -154,7 +157,7 @@ class TritonPattern:
             return
         heads, segment, channels = sizes
         tile = FUSED_TILE // 2 if out.dtype == torch.float64 else FUSED_TILE
-        with torch.cuda.device_of(out):
+        with _on_device_of(out):
             share_rows[(work[0].numel(),)](
                 *outs, *inputs, *work, self.longest,
                 HEADS=heads, SEGMENT=segment, CHANNELS=channels,
@@ -172,9 +175,8 @@ class TritonPattern:
         return int(triton.next_power_of_2(heads) * widest)
 
     def _sum(self, out: Tensor, x: Tensor | None, weight: Tensor | None) -> Tensor:
-        pointer = self.edges.pointer
         inputs = (x, weight, self.edges.columns, self.edges.order)
-        self._launch_sum(out, *inputs, pointer[:-1], pointer[1:], None, self.longest)
+        self._launch_sum(out, *inputs, self.begins, self.ends, None, self.longest)
         if self.pieces is not None:
             begins, ends, _, rows, pointer = self.pieces
             kind = torch.promote_types(out.dtype, torch.float32)
@@ -190,7 +192,7 @@ class TritonPattern:
             return
         sizes = self._sizes(heads, channels, out)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"]) * triton.cdiv(channels, sizes["BLOCK_D"])
-        with torch.cuda.device_of(out):
+        with _on_device_of(out):
             sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=self.warps)
 
     def _dot(self, near: Tensor, far: Tensor, softmax: bool = False) -> Tensor:
@@ -200,14 +202,13 @@ class TritonPattern:
             return out
         sizes = self._sizes(heads, channels, out, whole=softmax)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"])
-        pointer = self.edges.pointer
         inputs = (near, far, self.edges.columns, self.edges.order)
         work: list[tuple[Tensor, Tensor, Tensor | None]]
-        work = [(pointer[:-1], pointer[1:], None)]
+        work = [(self.begins, self.ends, None)]
         if self.pieces is not None:
             work.append((self.pieces.begins, self.pieces.ends, self.pieces.rows))
         for begins, ends, rows in work:
-            with torch.cuda.device_of(out):
+            with _on_device_of(out):
                 dot_rows[(begins.numel(), blocks)](
                     out, *inputs, begins, ends, rows, self.longest, **sizes, SOFTMAX=softmax,
                     num_warps=self.warps,
@@ -216,7 +217,15 @@ class TritonPattern:
 
     def _sizes(self, heads: int, channels: int, out: Tensor, whole: bool = False) -> dict[str, Any]:
         """Sizes the kernels are compiled for; ``whole`` keeps all communities in one program."""
-        tile = self.tile // 2 if out.dtype == torch.float64 else self.tile
+        key = (heads, channels, out.dtype, whole)
+        if key not in self._known_sizes:
+            self._known_sizes[key] = self._choose_sizes(*key)
+        return self._known_sizes[key]
+
+    def _choose_sizes(
+        self, heads: int, channels: int, dtype: torch.dtype, whole: bool
+    ) -> dict[str, Any]:
+        tile = self.tile // 2 if dtype == torch.float64 else self.tile
         block_k = triton.next_power_of_2(heads)
         block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
         if whole:
@@ -226,8 +235,15 @@ class TritonPattern:
         return {
             "HEADS": heads,
             "CHANNELS": channels,
-            "TYPE": tl.float64 if out.dtype == torch.float64 else tl.float32,
+            "TYPE": tl.float64 if dtype == torch.float64 else tl.float32,
             "BLOCK_E": max(1, min(tile // (block_k * block_d), self.most_edges)),
             "BLOCK_K": block_k,
             "BLOCK_D": block_d,
         }
+
+
+def _on_device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Kernels start on the current device; to look is cheaper than to set it."""
+    if not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device_of(tensor)
