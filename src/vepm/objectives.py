@@ -87,6 +87,56 @@ def edge_log_likelihood(
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
 
 
+def partial_edge_log_likelihood(
+    z: Tensor,
+    activation: Tensor,
+    edges: Adjacency,
+    *,
+    mean: Tensor,
+    edge_weight: Tensor,
+    total: Tensor,
+    num_nodes: int,
+    num_edges: int,
+    balanced: bool = False,
+) -> Tensor:
+    r"""Share of a batch of nodes in :func:`edge_log_likelihood`, given a total over all nodes.
+
+    .. math:: \sum_{\{i,j\} \in B} w_{ij} \big( \log(1 - e^{-r_{ij}}) + \bar r_{ij} \big)
+              - \tfrac{1}{2} \sum_{i \in B} \sum_c \gamma_c \bar z_{ic} (s_c - \bar z_{ic}),
+              \quad s = \sum_i \bar z_i
+
+    The shares of batches that hold every node once add up to the rates of all pairs exactly. The
+    edges they add up to are those within batches; weighed by one over the chance that its two
+    ends meet in a batch, every edge counts once on average. The total is taken as a number, yet
+    every node's gradient is that of the whole sum, in which it is an end of each of its pairs.
+
+    Args:
+        z: Affiliations of the batch [n, C].
+        activation: Community activations [C].
+        edges: Edges within the batch, both directions.
+        mean: Posterior means [n, C] for the non-edge part.
+        edge_weight: Weight w of each edge [e].
+        total: Sum of the posterior means of all nodes [C].
+        num_nodes: Nodes of the whole graph.
+        num_edges: Undirected edges of the whole graph.
+        balanced: As in :func:`edge_log_likelihood`.
+
+    Returns:
+        One value.
+    """
+    log_edge = torch.log(-torch.expm1(-_edge_rates(z, activation, edges)))
+    # Each pair stands in the edges twice.
+    on_edges = (edge_weight * log_edge).sum() / 2
+    rates_on_edges = (edge_weight * _edge_rates(mean, activation, edges)).sum() / 2
+    own = (mean * (total - mean).detach()).sum(0)
+    pairs = activation @ own.detach() / 2 + activation.detach() @ (own - own.detach())
+    off_edges = pairs - rates_on_edges
+    if not balanced:
+        return on_edges - off_edges
+    non_edges = num_nodes * (num_nodes - 1) / 2 - num_edges
+    return (on_edges / max(num_edges, 1) - off_edges / max(non_edges, 1)) / 2
+
+
 def subsampled_edge_log_likelihood(
     z: Tensor,
     activation: Tensor,

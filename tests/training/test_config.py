@@ -16,7 +16,15 @@ from vepm.nn.encoder import SHAPES
 from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS
 from vepm.nn.partitioner import PARTITIONS
 from vepm.training import PRESETS, Config, ModelCard, preset
-from vepm.training.config import ABOVE_ZERO, AT_LEAST_ONE, CHOICES, DEEPEST, FIELDS, LARGEST
+from vepm.training.config import (
+    ABOVE_ZERO,
+    AT_LEAST_ONE,
+    AT_LEAST_TWO,
+    CHOICES,
+    DEEPEST,
+    FIELDS,
+    LARGEST,
+)
 
 WORDS: dict[str, tuple[str, ...]] = {
     **CHOICES,
@@ -42,7 +50,8 @@ def values(name: str) -> st.SearchStrategy[Any]:
         return st.booleans()
     if kind is int:
         largest = DEEPEST if name.endswith("_layers") else LARGEST
-        return st.integers(int(name in AT_LEAST_ONE), largest)
+        smallest = 2 if name in AT_LEAST_TWO else int(name in AT_LEAST_ONE)
+        return st.integers(smallest, largest)
     if "dropout" in name:
         return st.floats(0, 1, exclude_max=True)
     positive = st.floats(0, exclude_min=name in ABOVE_ZERO, allow_infinity=False)

@@ -59,6 +59,8 @@ CASES = {
     "schedule": Case("cosine"),
     "patience": Case(1, {"epochs": 15, "learning_rate": 0.3}),
     "batch_size": Case(4, tasks=("graph",)),
+    "batch_nodes": Case(20, tasks=("node",)),
+    "batch_clusters": Case(3, {"batch_nodes": 20}, tasks=("node",)),
     "likelihood": Case("subsampled", {"subsample": 9}),
     "subsample": Case(9, {"likelihood": "subsampled"}),
     "balanced": Case(False),
@@ -119,6 +121,7 @@ ALSO_WRONG: dict[str, list[Any]] = {
             "subsample",
         )
     },
+    "batch_clusters": [0, 1, 2**40],
     **{name: [1.0, 1.5, 2] for name in ("dropout", "encoder_dropout")},
     **{
         name: [0, 0.0]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vepm.baselines import Baseline, baseline
-from vepm.data import Dataset, datasets, load, read
+from vepm.data import Dataset, datasets, is_recipe, load, read
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.protocols import Split, labels_of, splits_for
@@ -29,6 +29,8 @@ def open_data(
 ) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
     path = Path(name)
+    if is_recipe(name):
+        return load(name)
     own = os.sep in name or bool(path.suffix)
     if not own and path.exists():
         own = name.lower() not in {info.name.lower() for info in datasets(data_dir)}

@@ -137,6 +137,7 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         vepm datasets --data-dir data
     """
     from vepm.data import datasets
+    from vepm.data.recipe import INGREDIENTS
 
     found = datasets(data_dir)
     if as_json:
@@ -148,5 +149,6 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         table.add_row(info.name, info.task, here, info.source, info.description)
     console.out.print(table)
     console.print_line(
-        "Your own: a folder with edges.csv and nodes.csv, a .graphml or a .npz file."
+        "Your own: a folder with edges.csv and nodes.csv, a .graphml or a .npz file.\n"
+        f"Generated, of any size: planted:NAME=VALUE,... with {', '.join(INGREDIENTS)}."
     )

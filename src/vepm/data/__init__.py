@@ -5,7 +5,7 @@ from vepm.data.convert import as_dataset
 from vepm.data.dataset import Dataset, require_labels
 from vepm.data.files import read
 from vepm.data.generate import planted_graph, sample_graph
-from vepm.data.registry import DatasetInfo, datasets, load
+from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 
 __all__ = [
     "Dataset",
@@ -13,6 +13,7 @@ __all__ = [
     "as_dataset",
     "clean",
     "datasets",
+    "is_recipe",
     "load",
     "planted_graph",
     "read",

@@ -1,5 +1,6 @@
 """Graphs drawn from the model itself."""
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -9,6 +10,8 @@ from vepm.data.masks import MASK_NAMES, draw_split
 from vepm.errors import InputError
 
 _FEATURE_NOISE = 2.0
+DRAWN_AT_ONCE = 2**22
+"""Ends of edges drawn at a time; what a draw needs beside its result is kept this small."""
 
 
 def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tensor:
@@ -49,7 +52,8 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
     count = torch.poisson(rate, generator=generator).long()
     community = torch.repeat_interleave(count)
     row, col = (_draw_endpoints(ends, lower, upper, community, num_nodes, generator) for _ in "ij")
-    return _undirected(row, col, num_nodes)
+    del ends, community
+    return _undirected(row, col, num_nodes).to(z.device)
 
 
 def _draw_endpoints(
@@ -61,22 +65,36 @@ def _draw_endpoints(
     generator: torch.Generator | None,
 ) -> Tensor:
     """One node for each entry of community, in proportion to its affiliation there."""
-    u = torch.rand(community.numel(), dtype=torch.double, device=ends.device, generator=generator)
-    u.mul_((upper - lower)[community]).add_(lower[community])
     # Rounding up to the very end would step into the next community.
     last = torch.nextafter(upper, torch.full_like(upper, -torch.inf))
-    u = torch.minimum(u, last[community])
-    return torch.searchsorted(ends, u, right=True).remainder_(num_nodes)
+    found = torch.empty_like(community)
+    for part, place in zip(community.split(DRAWN_AT_ONCE), found.split(DRAWN_AT_ONCE), strict=True):
+        u = torch.rand(part.numel(), dtype=torch.double, device=ends.device, generator=generator)
+        u.mul_((upper - lower)[part]).add_(lower[part])
+        u = torch.minimum(u, last[part])
+        place.copy_(torch.searchsorted(ends, u, right=True).remainder_(num_nodes))
+    return found
 
 
 def _undirected(row: Tensor, col: Tensor, num_nodes: int) -> Tensor:
-    """Both directions of the pairs, once each and in canonical order, self-pairs dropped."""
-    proper = row != col
-    row, col = row[proper], col[proper]
-    pairs = torch.unique(torch.minimum(row, col) * num_nodes + torch.maximum(row, col))
-    low, high = pairs // num_nodes, pairs % num_nodes
-    keys = torch.cat([pairs, high * num_nodes + low]).sort().values
-    return torch.stack([keys % num_nodes, keys // num_nodes])
+    """Both directions of the pairs, once each and in canonical order, self-pairs dropped.
+
+    Sorted in place as single numbers: of tens of millions of pairs there is room for few copies.
+    """
+    pairs = torch.minimum(row, col).mul_(num_nodes).add_(torch.maximum(row, col))[row != col]
+    keys = pairs.cpu().numpy()
+    keys.sort()
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    count = len(keys)
+    both = np.empty(2 * count, dtype=np.int64)
+    both[:count] = keys
+    np.multiply(keys % num_nodes, num_nodes, out=both[count:])
+    both[count:] += keys // num_nodes
+    both.sort()
+    edges = torch.empty(2, 2 * count, dtype=torch.long)
+    np.remainder(both, num_nodes, out=edges[0].numpy())
+    np.floor_divide(both, num_nodes, out=edges[1].numpy())
+    return edges
 
 
 def _check(z: Tensor, activation: Tensor) -> None:
@@ -97,6 +115,7 @@ def planted_graph(
     average_degree: float = 10.0,
     overlap: float = 0.1,
     num_features: int = 32,
+    labels_per_class: int | None = None,
     seed: int | None = None,
 ) -> Dataset:
     """A node task whose communities are known, drawn from the edge partition model.
@@ -112,6 +131,7 @@ def planted_graph(
         average_degree: about how many neighbours a node has.
         overlap: share of a node's affiliation outside its main community, in [0, 1).
         num_features: number of feature columns.
+        labels_per_class: nodes of each class that train; ten or fewer if not given.
         seed: makes the draw repeatable.
 
     Returns:
@@ -133,7 +153,9 @@ def planted_graph(
     signal = share @ torch.randn(num_communities, num_features, generator=generator)
     x = signal + _FEATURE_NOISE * torch.randn(num_nodes, num_features, generator=generator)
     data = Data(x=x, edge_index=sample_graph(z, activation, seed=edge_seed), y=y, memberships=z)
-    per_class = max(1, min(10, num_nodes // (4 * num_communities)))
+    per_class = labels_per_class
+    if per_class is None:
+        per_class = max(1, min(10, num_nodes // (4 * num_communities)))
     split = draw_split(y, per_class=per_class, num_val=num_nodes // 5, seed=seed)
     for name, mask in zip(MASK_NAMES, split, strict=True):
         data[name] = mask
@@ -154,7 +176,9 @@ def _plant_memberships(
     num_nodes = y.numel()
     main = torch.nn.functional.one_hot(y, num_communities).float()
     # Cubed exponentials concentrate the overlap on one or two other communities.
-    other = torch.rand(num_nodes, num_communities, generator=generator).log().neg() ** 3
+    # Among millions of draws some are exactly zero, whose logarithm is no number to go on with.
+    uniform = torch.rand(num_nodes, num_communities, generator=generator).clamp_min_(2.0**-25)
+    other = uniform.log_().neg_() ** 3
     other = other * (1 - main) + 1e-12 * (1 - main)
     total = other.sum(dim=1, keepdim=True).clamp_min(1e-12)
     activity = 0.5 + torch.rand(num_nodes, 1, generator=generator)

@@ -3,14 +3,14 @@
 import difflib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vepm.data.bundled import digits, digits_graphs, karate_club
 from vepm.data.dataset import Dataset, Task
-from vepm.data.generate import planted_graph
 from vepm.data.planetoid import load_planetoid, planetoid_files
 from vepm.data.raw import RawFiles, default_root
+from vepm.data.recipe import PLANTED, draw_planted
 from vepm.data.tu import Features, load_tu, tu_files
 from vepm.data.wikics import WIKICS_FILES, load_wikics
 from vepm.errors import InputError
@@ -79,11 +79,12 @@ _ENTRIES: dict[str, _Entry] = {
         "graph", "scikit-learn", "600 handwritten digits as grid graphs", lambda _: digits_graphs()
     ),
     "KarateClub": _Entry("node", "PyG", "34 members of a karate club", lambda _: karate_club()),
-    "planted": _Entry(
+    PLANTED: _Entry(
         "node",
         "generated",
-        "1,000 nodes in 8 overlapping communities, drawn from the model",
-        lambda _: planted_graph(seed=0),
+        "1,000 nodes in 8 overlapping communities, drawn from the model; others by "
+        "planted:nodes=5000,edges=50000",
+        lambda _: draw_planted(""),
     ),
     "Cora": _planetoid("Cora", "2,708 machine-learning papers in 7 fields"),
     "CiteSeer": _planetoid("CiteSeer", "3,327 computer-science papers in 6 fields"),
@@ -127,7 +128,8 @@ def load(
     Missing ones are downloaded if there is a network.
 
     Args:
-        name: the name, in any case; also Citeseer, Pubmed, IMDB-B, IMDB-M, RDT-B, RDT-M.
+        name: the name, in any case; also Citeseer, Pubmed, IMDB-B, IMDB-M, RDT-B, RDT-M, and
+            a generated graph of any size by a recipe, ``planted:nodes=5000,edges=50000``.
         root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
             VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
         degrees: for the REDDIT sets, one-hot degrees as features in place of a constant (the IMDB
@@ -141,7 +143,7 @@ def load(
         >>> load("digits").graphs[0].num_nodes
         1797
     """
-    entry = _ENTRIES[_resolve(name)]
+    entry = _entry(name)
     place = default_root() if root is None else Path(root).expanduser()
     if not degrees:
         return entry.load(place)
@@ -172,6 +174,18 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         )
         for name, entry in _ENTRIES.items()
     ]
+
+
+def is_recipe(name: str) -> bool:
+    """Whether a name says how to generate a graph."""
+    return name.lower().startswith(f"{PLANTED}:")
+
+
+def _entry(name: str) -> _Entry:
+    if is_recipe(name):
+        recipe = name.partition(":")[2]
+        return replace(_ENTRIES[PLANTED], load=lambda _: draw_planted(recipe))
+    return _ENTRIES[_resolve(name)]
 
 
 def _resolve(name: str) -> str:

@@ -16,12 +16,12 @@ from vepm.experiments.plan import (
     select,
     squares,
 )
-from vepm.experiments.ranks import rank_and_world
 from vepm.experiments.results import Results, Value, gather, records
 from vepm.experiments.runner import Ended, Options, missing_datasets, run
 from vepm.experiments.specification import Choice, Experiment, Line, Printed
 from vepm.experiments.studies import STUDIES
 from vepm.experiments.tasks import Outcome, Task, perform
+from vepm.training.ranks import rank_and_world
 
 __all__ = [
     "EVERYTHING",

@@ -15,8 +15,8 @@ from vepm.errors import InputError
 from vepm.experiments.bundles import bundle, perform_together
 from vepm.experiments.cells import copy_cell, read_cell, write_cell
 from vepm.experiments.plan import Cell, Square
-from vepm.experiments.ranks import all_ranks, from_all_ranks, own_device, rank_and_world
 from vepm.experiments.tasks import open_dataset
+from vepm.training.ranks import all_ranks, from_all_ranks, own_device, rank_and_world
 
 Progress = Callable[[int, int, str], None]
 """Told how many cells are done, how many there are, and which was last."""

@@ -75,7 +75,11 @@ class CommunityEncoder(nn.Module):
         h = x
         for layer, norm in zip(self.layers[:-1], self.norms, strict=True):
             h = self.dropout(torch.relu(norm(layer(h, edges, weights))))
-        h = self.layers[-1](h, edges, weights).squeeze(1)
+        return self.posterior(self.layers[-1](h, edges, weights))
+
+    def posterior(self, h: Tensor) -> Weibull:
+        """Posterior over affiliations from what the last layer says of each node [N, 1, width]."""
+        h = h.squeeze(1)
         scale = nn.functional.softplus(h[:, : self.num_communities] + SCALE_OFFSET)
         shape = nn.functional.softplus(h[:, self.num_communities :] + SHAPE_OFFSET)
         shape = (shape + SMALLEST_SHAPE).expand_as(scale)

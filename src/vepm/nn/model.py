@@ -237,7 +237,7 @@ class VEPM(nn.Module):
     ) -> Prediction:
         """Predict labels from features, affiliations and the split of the edges."""
         edges = as_adjacency(edge_index, x.size(0))
-        inputs = self._inputs(normalize_rows(x, self.feature_norm), z)
+        inputs = self.fuse(normalize_rows(x, self.feature_norm), z)
         states = self.bank(inputs, edges, edge_weight)
         logits, embeddings = self._compose(inputs, states, edges, batch, num_graphs)
         return Prediction(logits, states[-1], embeddings)
@@ -319,8 +319,8 @@ class VEPM(nn.Module):
             prediction.embeddings,
         )
 
-    def _inputs(self, x: Features, z: Tensor) -> list[Features]:
-        """The parts of X*, the bank's input."""
+    def fuse(self, x: Features, z: Tensor) -> list[Features]:
+        """The parts of X*, the bank's input, from normalised features and affiliations."""
         if self.fusion == "softmax":
             z = torch.softmax(z, dim=1)
         elif self.fusion == "mass":

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +11,22 @@ from torch_geometric.data import Data
 
 from vepm.nn import Adjacency, compact
 from vepm.nn.features import Features
+from vepm.training.totals import Part
+
+
+class Whole(NamedTuple):
+    """What the sums over a batch are divided by, where it is a share of something larger.
+
+    The terms of the shares of a step add up to those of the step; those of the steps of an epoch
+    are on average those of the whole graph.
+    """
+
+    nodes: float | Tensor
+    """Nodes of the step, or of the graph per step."""
+    labels: float | Tensor
+    """The same of labels."""
+    graphs: float | Tensor = 1.0
+    """The same of graphs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +46,21 @@ class GraphBatch:
     """Which nodes are no padding [N]; nothing if none is."""
     graphs_present: Tensor | None = None
     """Which graphs are no padding [G]; nothing if none is."""
+    whole: Whole | None = None
+    """What it is a share of; nothing if of nothing larger."""
+    part: Part | None = None
+    """Where it stands in a large graph; nothing for whole graphs."""
+
+    def counted(self, rows: Tensor) -> Whole:
+        """What to divide sums by, given the labelled rows; padding does not count."""
+        if self.whole is not None:
+            return self.whole
+        nodes, graphs = self.nodes_present, self.graphs_present
+        return Whole(
+            self.x.size(0) if nodes is None else nodes.sum(),
+            rows.numel() if graphs is None else graphs[rows].sum(),
+            self.num_graphs if graphs is None else graphs.sum(),
+        )
 
 
 GRAPHS_AT_ONCE = 512
@@ -60,8 +92,8 @@ class GraphStore:
     def __len__(self) -> int:
         return self.nodes.numel()
 
-    def select(self, graphs: Tensor) -> GraphBatch:
-        """Join the graphs with the given numbers [G], in that order."""
+    def select(self, graphs: Tensor, whole: Whole | None = None) -> GraphBatch:
+        """Join the graphs with the given numbers [G], in that order, perhaps as a share."""
         graphs = graphs.cpu()
         nodes, edges = self.nodes[graphs], self.edges[graphs]
         node = ragged(self.nodes, graphs).to(self.device)
@@ -73,6 +105,7 @@ class GraphStore:
             y=self.y[graphs.to(self.device)],
             batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
             num_graphs=graphs.numel(),
+            whole=whole,
         )
 
     @functools.cached_property
@@ -85,6 +118,13 @@ class GraphStore:
             found.append(replace(self.select(part), x=self.x[first:last]))
             first = last
         return found
+
+    def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
+        """One of ``size`` shares of the graphs with the given numbers."""
+        if size == 1:
+            return self.select(graphs)
+        nodes, count = int(self.nodes[graphs].sum()), graphs.numel()
+        return self.select(graphs.tensor_split(size)[rank], Whole(nodes, count, count))
 
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:

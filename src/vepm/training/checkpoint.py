@@ -99,6 +99,8 @@ def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
     for name, optimizer in _optimizers(state).items():
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{index}.{key}": value for key, value in moments.items()}
+    if state.totals is not None:
+        tensors["totals.table"] = state.totals.table
     description = {name: getattr(state, name) for name in STATE_FIELDS}
     _write(path, "training state", tensors, description | {"fingerprint": fingerprint})
 
@@ -144,6 +146,8 @@ def _restore(
             state.model.load_state_dict(weights)
     for name, optimizer in _optimizers(state).items():
         _restore_moments(optimizer, parts.get(name, {}))
+    if state.totals is not None:
+        state.totals.table.copy_(parts["totals"]["table"])
 
 
 def _optimizers(state: TrainingState) -> dict[str, torch.optim.Adam]:

@@ -70,6 +70,10 @@ class TrainingConfig:
     """Stop after this many epochs without a better validation accuracy; 0 never stops."""
     batch_size: int = 0
     """Graphs per step for graph tasks; 0 takes all at once."""
+    batch_nodes: int = 0
+    """About how many nodes of one large graph per step; 0 takes the graph at once."""
+    batch_clusters: int = 8
+    """Clusters of nodes, drawn anew in every epoch, that make up such a step."""
     likelihood: str = "exact"
     """Edge likelihood: exact, or subsampled as in the paper's appendix."""
     subsample: int = 200
@@ -186,6 +190,7 @@ AT_LEAST_ONE = {
     "subsample",
     "epochs",
 }
+AT_LEAST_TWO = {"batch_clusters"}
 ABOVE_ZERO = {
     "temperature",
     "learning_rate",
@@ -216,6 +221,8 @@ def _check(config: Config) -> None:
         largest = DEEPEST if name.endswith("_layers") else LARGEST
         if name in AT_LEAST_ONE and not 1 <= value <= largest:
             raise InputError(f"settings: {name} must be between 1 and {largest}, got {value}")
+        if name in AT_LEAST_TWO and not 2 <= value <= largest:
+            raise InputError(f"settings: {name} must be between 2 and {largest}, got {value}")
         if name in ABOVE_ZERO and not 0 < value < float("inf"):
             raise InputError(f"settings: {name} must be positive, got {value}")
         if "dropout" in name and not 0 <= value < 1:

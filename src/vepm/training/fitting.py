@@ -20,7 +20,10 @@ from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import ModelCard, load_state, save_state
 from vepm.training.config import Config
+from vepm.training.large import Clusters, LargeGraph
 from vepm.training.loop import train
+from vepm.training.prediction import Source
+from vepm.training.ranks import Team, own_device
 from vepm.training.state import Examples, Progress, Row, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
@@ -37,7 +40,7 @@ class Fitted:
 
     model: VEPM
     card: ModelCard
-    source: GraphBatch | GraphStore
+    source: Source
     history: list[Row]
     best_epoch: int
 
@@ -79,11 +82,20 @@ def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(aside))
 
 
-def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:
-    """The dataset's graphs as the training loop wants them."""
-    if dataset.task == "node":
-        return single_graph(dataset.graphs[0], device)
-    return GraphStore(dataset.graphs, device)
+def source_of(dataset: Dataset, device: torch.device, batch_nodes: int = 0) -> Source:
+    """The dataset's graphs as the training loop wants them.
+
+    Args:
+        dataset: The graphs.
+        device: Where to compute.
+        batch_nodes: Nodes at a time of one larger graph; 0 takes it at once.
+    """
+    if dataset.task == "graph":
+        return GraphStore(dataset.graphs, device)
+    graph = dataset.graphs[0]
+    if 0 < batch_nodes < (graph.num_nodes or 0):
+        return LargeGraph(graph, device)
+    return single_graph(graph, device)
 
 
 def new_model(card: ModelCard, device: torch.device) -> VEPM:
@@ -104,6 +116,7 @@ def fit(
     device: str = "auto",
     progress: Progress | None = None,
     checkpoint: Path | None = None,
+    team: Team | None = None,
 ) -> Fitted:
     """Train on part of a dataset.
 
@@ -118,24 +131,36 @@ def fit(
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: Told of every epoch.
         checkpoint: File to save to now and then; if it exists, training goes on from it.
+        team: The processes that train the model together, each of which calls this.
     """
-    where = pick_device(device)
+    team = team or Team()
+    where = pick_device(device if team.alone else own_device(device))
     card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, int(seed))
     model = new_model(card, where)
+    source = source_of(dataset, where, config.training.batch_nodes)
+    if isinstance(source, GraphBatch) and not team.alone:
+        raise InputError(
+            f"{dataset.name}: one graph that is taken at once cannot be shared between "
+            f"{team.size} processes; cut it into clusters with --batch-nodes"
+        )
+    large = isinstance(source, LargeGraph)
     examples = Examples(
-        source_of(dataset, where),
+        source,
         train_on,
         validate_on,
         watch,
         pretrain=train_on if config.training.pretraining == "inductive" else None,
+        clusters=Clusters(source, config, train_on, team, seed) if large else None,
     )
-    state = TrainingState.start(model, config.training)
+    state = TrainingState.start(model, config.training, team)
+    state.totals = examples.clusters.totals if examples.clusters else None
     on_epoch = None
     if checkpoint is not None:
         fingerprint = _fingerprint(card, examples)
         if checkpoint.exists():
             load_state(checkpoint, state, fingerprint)
-        on_epoch = _saver(checkpoint, fingerprint)
+        _check_together(state, checkpoint)
+        on_epoch = _saver(checkpoint, fingerprint) if team.leads else None
     try:
         train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
     except DivergedError as error:
@@ -143,6 +168,16 @@ def fit(
             raise
         raise DivergedError(f"{error}; the last good state is kept in {checkpoint}") from None
     return Fitted(model, card, examples.source, state.history, state.best_epoch)
+
+
+def _check_together(state: TrainingState, checkpoint: Path) -> None:
+    """All processes must go on from the same epoch."""
+    here = (state.phase, state.epoch)
+    if here != state.team.from_first(lambda: here):
+        raise InputError(
+            f"{checkpoint}: process {state.team.rank} reads another state than the first; keep "
+            "the run folder where all machines see it"
+        )
 
 
 def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState], None]:
@@ -162,13 +197,17 @@ def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState],
 def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
     digest = hashlib.blake2b(digest_size=16)
     source = examples.source
-    edges = source.edge_index if isinstance(source, GraphStore) else source.edges.edge_index
-    sizes = source.nodes if isinstance(source, GraphStore) else NONE
+    if isinstance(source, LargeGraph):
+        edges, sizes = source.columns, source.degree
+    elif isinstance(source, GraphStore):
+        edges, sizes = source.edge_index, source.nodes
+    else:
+        edges, sizes = source.edges.edge_index, NONE
     x = source.x
     features = (x,) if isinstance(x, Tensor) else (x.row_pointer, x.columns, x.values)
     for tensor in (*features, sizes, edges, source.y, examples.train, examples.val):
         # Shapes too: the same bytes could be cut into other pieces.
         digest.update(repr(tuple(tensor.shape)).encode())
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.cpu().contiguous().numpy())
     described = dataclasses.asdict(card) | {"config": card.config.to_dict()}
     return described | {"data": digest.hexdigest()}

@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from vepm.training.config import TrainingConfig
 from vepm.training.divergence import check_weights
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
 from vepm.training.prediction import scores
+from vepm.training.ranks import Team
 from vepm.training.schedule import (
     descend,
     schedule_factor,
@@ -78,11 +80,10 @@ def _pretrain_epoch(
     set_rate(state.encoder_optimizer, config.pretrain_learning_rate)
     state.model.train()
     tally = Tally()
-    for batch, _ in _batches(examples, examples.pretrain, config.batch_size):
-        terms = pretraining_loss(state.model, batch, config)
-        descend(terms.loss, state.encoder_optimizer)
+    for batch, _ in _batches(examples, examples.pretrain, config.batch_size, state.team)[1]:
+        terms = _move(state, [state.encoder_optimizer], pretraining_loss, batch, config)
         tally.add(terms)
-    row = tally.row(state)
+    row = tally.row(state, state.team)
     state.watch_convergence(row["loss"], config)
     return row | {"learning_rate": config.pretrain_learning_rate}
 
@@ -98,13 +99,13 @@ def _finetune_epoch(
     held = _held_for_cycle(state, examples, config, seed)
     seed_draws(seed, "finetune", state.epoch)
     tally = Tally()
-    batches = list(_batches(examples, examples.train, config.batch_size))
+    count, batches = _batches(examples, examples.train, config.batch_size, state.team)
     for i, (batch, rows) in enumerate(batches):
-        step = state.epoch * len(batches) + i
+        step = state.epoch * count + i
         for kind in scheme_steps(config.scheme, config.encoder_interval, step):
             terms = _finetune_step(kind, state, batch, rows, held, config)
         tally.add(terms, rows.numel())
-    row = tally.row(state)
+    row = tally.row(state, state.team)
     row |= _watch_validation(state, examples)
     return row | {"learning_rate": factor * config.learning_rate}
 
@@ -113,7 +114,7 @@ def _held_for_cycle(
     state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
 ) -> Held | None:
     """Affiliations of the one graph, the same until the encoder steps again."""
-    if isinstance(examples.source, GraphStore) or config.scheme in ("joint", "scratch"):
+    if not isinstance(examples.source, GraphBatch) or config.scheme in ("joint", "scratch"):
         return None
     cycle = state.epoch // config.encoder_interval
     if state.held is None or state.held[0] != cycle:
@@ -132,18 +133,37 @@ def _finetune_step(
 ) -> Terms:
     if kind == "predictor":
         held = hold(state.model, batch, config) if held is None else held
-        terms = predictor_loss(state.model, batch, rows, held, config)
-        descend(terms.loss, state.predictor_optimizer)
-        return terms
-    terms = bound_loss(state.model, batch, rows, config)
-    if kind == "encoder":
-        descend(terms.loss, state.encoder_optimizer)
-    else:
-        descend(terms.loss, state.encoder_optimizer, state.predictor_optimizer)
+        moving = [state.predictor_optimizer]
+        return _move(state, moving, predictor_loss, batch, rows, held, config)
+    moving = [state.encoder_optimizer]
+    if kind == "both":
+        moving.append(state.predictor_optimizer)
+    return _move(state, moving, bound_loss, batch, rows, config)
+
+
+def _move(
+    state: TrainingState,
+    optimizers: list[torch.optim.Adam],
+    loss: Callable[..., Terms],
+    *inputs: Any,
+) -> Terms:
+    """Let some parameters take a step down a loss; all processes do so together."""
+    if state.replicas is not None:
+        return state.replicas.descend(optimizers, loss, *inputs)
+    terms = loss(state.model, *inputs)
+    descend(terms.loss, *optimizers)
     return terms
 
 
 def _watch_validation(state: TrainingState, examples: Examples) -> Row:
+    # One process judges: were each to judge by its own arithmetic, they might part ways.
+    row = state.team.from_first(lambda: _validate(state, examples))
+    if state.judge(row):
+        state.best_weights = copy.deepcopy(state.model.state_dict())
+    return row
+
+
+def _validate(state: TrainingState, examples: Examples) -> Row:
     row: Row = {}
     logits = scores(state.model, examples.source)
     y = examples.source.y
@@ -153,21 +173,26 @@ def _watch_validation(state: TrainingState, examples: Examples) -> Row:
         rows = rows.to(y.device)
         row[f"{name}_accuracy"] = float((logits[rows].argmax(1) == y[rows]).double().mean())
         row[f"{name}_loss"] = float(torch.nn.functional.cross_entropy(logits[rows], y[rows]))
-    if state.judge(row):
-        state.best_weights = copy.deepcopy(state.model.state_dict())
     return row
 
 
 def _batches(
-    examples: Examples, chosen: Tensor | None, size: int
-) -> Iterator[tuple[GraphBatch, Tensor]]:
-    """Batches of the chosen graphs in random order, with the labelled rows of each."""
+    examples: Examples, chosen: Tensor | None, size: int, team: Team
+) -> tuple[int, Iterator[tuple[GraphBatch, Tensor]]]:
+    """How many batches an epoch has, and this process's share of each with its labelled rows."""
     source = examples.source
     if isinstance(source, GraphBatch):
-        yield source, examples.train.to(source.x.device)
-        return
+        return 1, iter([(source, examples.train.to(source.x.device))])
+    if examples.clusters is not None:
+        return examples.clusters.steps, examples.clusters.epoch()
+    assert isinstance(source, GraphStore)
     chosen = torch.arange(len(source)) if chosen is None else chosen
     order = chosen[torch.randperm(chosen.numel())]
-    for part in order.split(size or max(order.numel(), 1)):
-        batch = source.select(part)
-        yield batch, torch.arange(batch.num_graphs, device=batch.x.device)
+    parts = order.split(size or max(order.numel(), 1))
+    team.part_ways()
+    return len(parts), (_graphs(source, part, team) for part in parts)
+
+
+def _graphs(source: GraphStore, part: Tensor, team: Team) -> tuple[GraphBatch, Tensor]:
+    batch = source.share(part, team.rank, team.size)
+    return batch, torch.arange(batch.num_graphs, device=batch.x.device)

@@ -10,6 +10,7 @@ from vepm.nn import VEPM, draw
 from vepm.objectives import (
     edge_log_likelihood,
     label_log_likelihood,
+    partial_edge_log_likelihood,
     subsampled_edge_log_likelihood,
 )
 from vepm.training.batches import GraphBatch
@@ -68,6 +69,7 @@ def predictor_loss(
         for _ in range(config.passes)
     ]
     task, spread, correct = _labels(passes, batch, rows)
+    task = task / batch.counted(rows).labels
     return Terms(
         config.consistency_weight * spread - task, task=task, disagreement=spread, correct=correct
     )
@@ -89,49 +91,43 @@ def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingCon
         for z in draws
     ]
     task, spread, correct = _labels(passes, batch, rows)
-    if not config.balanced:
-        labels = _count(rows, _present(batch, rows))
-        task = task * labels / _count(draws[0], batch.nodes_present)
+    whole = batch.counted(rows)
+    task = task / (whole.labels if config.balanced else whole.nodes)
     edges, kl = _unsupervised(model, batch, posterior, draws[0], config)
     loss = config.kl_weight * kl - config.edge_weight * edges - task
     return Terms(loss + config.consistency_weight * spread, task, edges, kl, spread, correct)
 
 
 def _labels(passes: list[Tensor], batch: GraphBatch, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean log-likelihood of a label, disagreement of the passes, number correct."""
+    """Log-likelihood of all labels, disagreement of the passes, number correct."""
     scores = torch.stack([logits[rows] for logits in passes])
-    y, present = batch.y[rows], _present(batch, rows)
+    y, present = batch.y[rows], batch.graphs_present
     task = torch.stack([label_log_likelihood(s, y) for s in scores]).mean(0)
     hits = scores.detach().mean(0).argmax(1) == y
-    correct = hits.sum() if present is None else (hits & present).sum()
-    return _mean(task, present), _disagreement(passes, batch.graphs_present), correct
+    whole = batch.counted(rows)
+    rows_in_all = whole.nodes if batch.batch is None else whole.graphs
+    spread = _disagreement(passes, present) / rows_in_all
+    if present is not None:
+        task, hits = torch.where(present[rows], task, 0), hits & present[rows]
+    return task.sum(), spread, hits.sum()
 
 
-def _present(batch: GraphBatch, rows: Tensor) -> Tensor | None:
-    return None if batch.graphs_present is None else batch.graphs_present[rows]
-
-
-def _count(values: Tensor, present: Tensor | None) -> Tensor | int:
-    """Number of rows that are no padding."""
-    return values.size(0) if present is None else present.sum()
-
-
-def _mean(values: Tensor, present: Tensor | None) -> Tensor:
-    """Mean over the rows that are no padding, and over all columns."""
+def _total(values: Tensor, present: Tensor | None) -> Tensor:
+    """Sum over the rows that are no padding, and over all columns."""
     if present is None:
-        return values.mean()
-    by_row = values if values.dim() == 1 else values.mean(1)
-    return torch.where(present, by_row, 0).sum() / present.sum()
+        return values.sum()
+    by_row = values if values.dim() == 1 else values.sum(1)
+    return torch.where(present, by_row, 0).sum()
 
 
 def _disagreement(passes: list[Tensor], present: Tensor | None = None) -> Tensor:
-    """Squared distance of each pass's probabilities to their sharpened mean, over all rows."""
+    """Squared distance of each pass's probabilities to their sharpened mean, all rows summed."""
     if len(passes) == 1:
         return passes[0].new_zeros(())
     probabilities = torch.softmax(torch.stack(passes), dim=-1)
     target = probabilities.detach().mean(0).pow(1 / SHARPENING)
     target = target / target.sum(-1, keepdim=True)
-    return _mean((probabilities - target).square().sum(-1).mean(0), present)
+    return _total((probabilities - target).square().sum(-1).mean(0), present)
 
 
 def _unsupervised(
@@ -141,23 +137,41 @@ def _unsupervised(
     prior = Gamma(
         z.new_tensor(config.prior_shape), z.new_tensor(config.prior_rate), validate_args=False
     )
-    kl = kl_divergence(posterior, prior)
-    if config.likelihood == "subsampled":
-        edges = subsampled_edge_log_likelihood(
-            z, model.activation, batch.edges, num_nodes=config.subsample, balanced=config.balanced
-        )
-    else:
-        edges = edge_log_likelihood(
+    kl = _total(kl_divergence(posterior, prior), batch.nodes_present)
+    edges = _edges(model, batch, posterior, z, config)
+    whole = batch.counted(batch.y)
+    if config.balanced:
+        return edges / whole.graphs, kl / (whole.nodes * z.size(1))
+    return edges / whole.nodes, kl / whole.nodes
+
+
+def _edges(
+    model: VEPM, batch: GraphBatch, posterior: Weibull, z: Tensor, config: TrainingConfig
+) -> Tensor:
+    """Log-likelihood of the edges, summed over the graphs of the batch."""
+    if batch.part is not None:
+        return partial_edge_log_likelihood(
             z,
             model.activation,
             batch.edges,
-            batch.batch,
-            balanced=config.balanced,
             mean=posterior.mean,
-            num_graphs=batch.num_graphs,
+            edge_weight=batch.part.edge_weight,
+            total=batch.part.total(posterior.mean),
+            num_nodes=batch.part.num_nodes,
+            num_edges=batch.part.num_edges,
+            balanced=config.balanced,
         )
-    mean_edges, mean_kl = _mean(edges, batch.graphs_present), _mean(kl, batch.nodes_present)
-    if config.balanced:
-        return mean_edges, mean_kl
-    graphs, nodes = _count(edges, batch.graphs_present), _count(z, batch.nodes_present)
-    return mean_edges * graphs / nodes, mean_kl * kl.size(1)
+    if config.likelihood == "subsampled":
+        return subsampled_edge_log_likelihood(
+            z, model.activation, batch.edges, num_nodes=config.subsample, balanced=config.balanced
+        ).sum()
+    edges = edge_log_likelihood(
+        z,
+        model.activation,
+        batch.edges,
+        batch.batch,
+        balanced=config.balanced,
+        mean=posterior.mean,
+        num_graphs=batch.num_graphs,
+    )
+    return _total(edges, batch.graphs_present)

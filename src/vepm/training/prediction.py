@@ -9,6 +9,11 @@ from torch import Tensor
 
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
+from vepm.training.chunks import affiliations, classify, posterior_table, split_edges
+from vepm.training.large import LargeGraph
+
+Source = GraphBatch | GraphStore | LargeGraph
+"""What a model can be asked about: a graph at once, many graphs, or a graph in chunks."""
 
 
 def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
@@ -44,9 +49,12 @@ class Explanation(NamedTuple):
 
 
 @torch.no_grad()
-def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
+def explain(model: VEPM, source: Source) -> Explanation:
     """Everything a user may want to look at."""
     model.eval()
+    if isinstance(source, LargeGraph):
+        with seeded(model):
+            return _explain_in_chunks(model, source)
     parts, edges, offset = [], [], 0
     with seeded(model):
         for b in pieces(source):
@@ -62,19 +70,34 @@ def explain(model: VEPM, source: GraphBatch | GraphStore) -> Explanation:
     )
 
 
+def _explain_in_chunks(model: VEPM, graph: LargeGraph) -> Explanation:
+    z = affiliations(model, posterior_table(model, graph), sample=False)
+    found = classify(model, graph, z)
+    shares = z.new_empty(graph.num_edges, model.partitioner.num_metacommunities)
+    done = 0
+    for _, part in split_edges(model, graph, z):
+        shares[done : done + len(part)] = part.cpu()
+        done += len(part)
+    target = torch.arange(graph.num_nodes).repeat_interleave(graph.degree)
+    edge_index = torch.stack([graph.columns.long(), target])
+    return Explanation(z, edge_index, shares, found.community_embeddings, found.logits)
+
+
 @torch.no_grad()
-def scores(model: VEPM, source: GraphBatch | GraphStore) -> Tensor:
+def scores(model: VEPM, source: Source) -> Tensor:
     """Class scores [n, classes] of every node or graph at the posterior mean."""
     model.eval()
+    if isinstance(source, LargeGraph):
+        with seeded(model):
+            z = affiliations(model, posterior_table(model, source), sample=False)
+            return classify(model, source, z).logits
     with seeded(model):
         parts = [model(b.x, b.edges, b.batch, b.num_graphs).logits for b in pieces(source)]
     return torch.cat(parts)
 
 
 @torch.no_grad()
-def probabilities(
-    model: VEPM, source: GraphBatch | GraphStore, num_samples: int = 0, seed: int = 0
-) -> Tensor:
+def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int = 0) -> Tensor:
     r"""Class probabilities [n, classes], averaged over draws of the affiliations.
 
     .. math:: \hat p(y) = \frac{1}{S} \sum_{s=1}^S p_\theta(y \mid X, A, Z^{(s)})
@@ -89,6 +112,8 @@ def probabilities(
         return torch.softmax(scores(model, source), dim=1)
     model.eval()
     with seeded(model, seed):
+        if isinstance(source, LargeGraph):
+            return _sampled_in_chunks(model, source, num_samples)
         return torch.cat([_sampled(model, batch, num_samples) for batch in pieces(source)])
 
 
@@ -97,4 +122,13 @@ def _sampled(model: VEPM, batch: GraphBatch, num_samples: int) -> Tensor:
     for _ in range(num_samples):
         out = model(batch.x, batch.edges, batch.batch, batch.num_graphs, sample=True)
         total = total.to(out.logits) + torch.softmax(out.logits, dim=1)
+    return total / num_samples
+
+
+def _sampled_in_chunks(model: VEPM, graph: LargeGraph, num_samples: int) -> Tensor:
+    table = posterior_table(model, graph)
+    total = torch.zeros(())
+    for _ in range(num_samples):
+        logits = classify(model, graph, affiliations(model, table, sample=True)).logits
+        total = total.to(logits) + torch.softmax(logits, dim=1)
     return total / num_samples

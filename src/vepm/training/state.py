@@ -11,7 +11,11 @@ from torch import Tensor
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.config import TrainingConfig
+from vepm.training.large import Clusters, LargeGraph
 from vepm.training.losses import Held
+from vepm.training.ranks import Team
+from vepm.training.replicas import Replicas
+from vepm.training.totals import RunningTotals
 
 PHASES = ("pretrain", "finetune", "done")
 
@@ -24,7 +28,7 @@ Progress = Callable[[str, int, int, Row], None]
 class Examples:
     """What to learn from: graphs, and which nodes or graphs of them serve what."""
 
-    source: GraphBatch | GraphStore
+    source: GraphBatch | GraphStore | LargeGraph
     """One graph whose nodes are labelled, or a store of labelled graphs."""
     train: Tensor
     """Numbers of the labelled nodes or graphs to learn from; none to pretrain only."""
@@ -34,6 +38,8 @@ class Examples:
     """Numbers of those to watch; they choose nothing."""
     pretrain: Tensor | None = None
     """Numbers of the graphs to pretrain on; by default all of them."""
+    clusters: Clusters | None = None
+    """How a large graph is cut into batches; nothing for other sources."""
 
 
 @dataclass(kw_only=True)
@@ -96,14 +102,25 @@ class TrainingState(Course):
     best_weights: dict[str, Tensor] | None = None
     held: tuple[int, Held] | None = None
     """Affiliations of the cycle they were drawn for; a resumed run draws the same again."""
+    team: Team = field(default_factory=Team)
+    """The processes that train this model together."""
+    replicas: Replicas | None = None
+    """How they do; nothing for one alone."""
+    totals: RunningTotals | None = None
+    """What is known of a large graph as a whole; nothing for others."""
 
     @classmethod
-    def start(cls, model: VEPM, config: TrainingConfig) -> "TrainingState":
-        """A fresh state for a model."""
+    def start(
+        cls, model: VEPM, config: TrainingConfig, team: Team | None = None
+    ) -> "TrainingState":
+        """A fresh state for a model, which several processes may train together."""
+        team = team or Team()
         state = cls(
             model,
             torch.optim.Adam(model.predictor_parameters(), weight_decay=config.weight_decay),
             torch.optim.Adam(model.encoder_parameters()),
+            team=team,
+            replicas=None if team.alone else Replicas(model, team),
         )
         if not pretrains(config):
             state.enter("finetune")

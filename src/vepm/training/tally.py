@@ -6,6 +6,7 @@ from torch import Tensor, stack
 
 from vepm.training.divergence import diverged, diverged_term
 from vepm.training.losses import Terms
+from vepm.training.ranks import Team
 from vepm.training.state import Course, Row
 
 
@@ -27,13 +28,15 @@ class Tally:
         present = {name: [v for v in column if v is not None] for name, column in columns}
         return {name: stack(values).double().mean(0) for name, values in present.items() if values}
 
-    def row(self, course: Course) -> Row:
-        """The epoch's entries of the history."""
+    def row(self, course: Course, team: Team) -> Row:
+        """The epoch's entries of the history, the shares of all processes together."""
         names, values = zip(*self.means().items(), strict=True)
-        row = dict(zip(names, stack(values).tolist(), strict=True))
+        labels = values[0].new_tensor(self.labels)
+        *found, labelled = team.sum(stack([*values, labels])).tolist()
+        row = dict(zip(names, found, strict=True))
         if not all(map(math.isfinite, row.values())):
             raise diverged_term(self.steps, course)
-        return count_correct(row, len(self.steps), self.labels)
+        return count_correct(row, len(self.steps), int(labelled))
 
 
 def check_finite(row: Row, course: Course) -> None:

@@ -2,12 +2,13 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 LONGEST_MEETING = timedelta(minutes=5)
 LONGEST_WAIT = timedelta(days=30)
@@ -51,3 +52,43 @@ def from_all_ranks(own: T) -> list[T]:
     said: list[T | None] = [None] * world
     dist.all_gather_object(said, own)
     return [one for one in said if one is not None]
+
+
+class Team:
+    """The processes that train one model together; one alone unless told otherwise.
+
+    Args:
+        rank: Number of this process.
+        size: Number of all.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is but one process."""
+        return self.size == 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one process that writes and prints."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all processes, the same in each; in place."""
+        if not self.alone:
+            dist.all_reduce(values)
+        return values
+
+    def from_first(self, compute: Callable[[], T]) -> T:
+        """What the first process finds; the others wait for it."""
+        found = [compute() if self.leads else None]
+        if not self.alone:
+            dist.broadcast_object_list(found)
+        return found[0]  # type: ignore[return-value]
+
+    def part_ways(self) -> None:
+        """Give each process random numbers of its own, which were the same so far."""
+        if not self.alone:
+            torch.manual_seed((torch.initial_seed() + self.rank + 1) % 2**63)
