@@ -20,10 +20,9 @@ from vepm.training import (
     Config,
     Explanation,
     Fitted,
-    GraphBatch,
-    GraphStore,
     ModelCard,
     Progress,
+    Source,
     explain,
     fit,
     load_model,
@@ -171,8 +170,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             )
         return _with_classes(dataset, names)
 
-    def _source(self, data: Any) -> GraphBatch | GraphStore:
-        return source_of(self._dataset(data), self._model().activation.device)
+    def _source(self, data: Any) -> Source:
+        nodes = self.card_.config.training.batch_nodes
+        return source_of(self._dataset(data), self._model().activation.device, nodes)
 
     def _explain(self, data: Any) -> Explanation:
         return explain(self._model(), self._source(data))

@@ -23,6 +23,7 @@ RUN_FILES = (
     "model.safetensors",
     "names.json",
     "outputs.safetensors",
+    "predictions.safetensors",
     "report.html",
 )
 

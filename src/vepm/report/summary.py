@@ -52,6 +52,9 @@ def size_line(run: Run) -> str:
     """Nodes, edges and communities in one line."""
     edges = run.edge_index.shape[1] // 2
     parts = [f"{run.num_nodes:,} nodes", f"{edges:,} edges"]
+    whole = run.metrics.get("excerpt_of")
+    if whole:
+        parts = [f"an excerpt of {whole['nodes']:,} nodes", f"{whole['edges']:,} edges"]
     if run.batch is not None:
         parts.insert(0, f"{run.num_graphs:,} graphs")
     if len(run.class_names):

@@ -5,7 +5,7 @@ from vepm.training.checkpoint import ModelCard, load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
 from vepm.training.fitting import Fitted, fit, pick_device, set_aside, source_of
 from vepm.training.loop import train
-from vepm.training.prediction import Explanation, explain, probabilities, scores
+from vepm.training.prediction import Explanation, Source, explain, probabilities, scores
 from vepm.training.presets import PRESETS, preset
 from vepm.training.state import Examples, Progress, TrainingState
 from vepm.training.together import Run, bundles, fit_together, most_together
@@ -22,6 +22,7 @@ __all__ = [
     "ModelConfig",
     "Progress",
     "Run",
+    "Source",
     "TrainingConfig",
     "TrainingState",
     "bundles",

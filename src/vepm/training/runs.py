@@ -1,6 +1,7 @@
 """What a finished run leaves in its folder, for people and for the report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import interactions
 from vepm.nn.features import dense
 from vepm.training.attribution import attribute
-from vepm.training.batches import GraphBatch
+from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import save_model
+from vepm.training.excerpt import LARGEST, large_outputs
 from vepm.training.fitting import Fitted
+from vepm.training.large import LargeGraph
 from vepm.training.machine import describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
 from vepm.training.prediction import explain, probabilities
@@ -61,8 +64,16 @@ def write_run(
     Returns:
         The metrics.
     """
-    outputs = _outputs(fitted, roles)
-    metrics = _metrics(dataset, fitted, roles, outputs) | extra
+    if isinstance(fitted.source, LargeGraph) and fitted.source.num_nodes <= LARGEST:
+        graph = single_graph(dataset.graphs[0], fitted.model.activation.device)
+        fitted = replace(fitted, source=graph)
+    if isinstance(fitted.source, LargeGraph):
+        metrics, names = _write_large(folder, dataset, fitted, fitted.source, roles)
+    else:
+        outputs = _outputs(fitted, fitted.source, roles)
+        metrics, names = _metrics(dataset, fitted, roles, outputs), _names(dataset)
+        write_bytes(folder / "outputs.safetensors", save(outputs))
+    metrics |= extra
     save_model(folder / "model.safetensors", fitted.model, fitted.card)
     write_text(folder / "config.toml", fitted.card.config.to_toml())
     write_csv(
@@ -70,14 +81,44 @@ def write_run(
         HISTORY,
         ([row.get(name, "") for name in HISTORY] for row in fitted.history),
     )
-    write_bytes(folder / "outputs.safetensors", save(outputs))
-    write_text(folder / "names.json", json.dumps(_names(dataset)))
+    write_text(folder / "names.json", json.dumps(names))
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1))
     return metrics
 
 
-def _outputs(fitted: Fitted, roles: dict[str, Tensor]) -> dict[str, Tensor]:
-    model, source = fitted.model, fitted.source
+def _write_large(
+    folder: Path, dataset: Dataset, fitted: Fitted, graph: LargeGraph, roles: dict[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write what is known of every node, and outputs of an excerpt for the page to show."""
+    card = fitted.card
+    labelled = roles["train"].numel() > 0
+    start = int(roles["train"][0]) if labelled else 0
+    samples = card.config.training.num_samples
+    whole, outputs, nodes = large_outputs(fitted.model, graph, labelled, samples, card.seed, start)
+    metrics = _metrics(dataset, fitted, roles, whole)
+    metrics["excerpt_of"] = {"nodes": graph.num_nodes, "edges": graph.num_edges // 2}
+    kept = {k: v for k, v in whole.items() if k in ("memberships", "probabilities", "prediction")}
+    write_bytes(folder / "predictions.safetensors", save(kept))
+    outputs |= {name: mask[nodes] for name, mask in _masks(roles, graph.num_nodes).items()}
+    arrays = {name: tensor.cpu().contiguous() for name, tensor in outputs.items()}
+    write_bytes(folder / "outputs.safetensors", save(arrays))
+    names = _names(dataset)
+    if "node_names" in names:
+        names["node_names"] = [names["node_names"][i] for i in nodes.tolist()]
+    return metrics, names
+
+
+def _masks(roles: dict[str, Tensor], count: int) -> dict[str, Tensor]:
+    masks = {f"{role}_mask": torch.zeros(count, dtype=torch.bool) for role in roles}
+    for role, rows in roles.items():
+        masks[f"{role}_mask"][rows] = True
+    return masks
+
+
+def _outputs(
+    fitted: Fitted, source: GraphBatch | GraphStore, roles: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    model = fitted.model
     found = explain(model, source)
     outputs = {
         "edge_index": found.edge_index,
@@ -96,10 +137,7 @@ def _outputs(fitted: Fitted, roles: dict[str, Tensor]) -> dict[str, Tensor]:
     else:
         # Bank and composer never saw a label: what they would say means nothing.
         outputs = {k: v for k, v in outputs.items() if not k.endswith("embeddings")}
-    for role, rows in roles.items():
-        mask = torch.zeros(source.y.numel(), dtype=torch.bool)
-        mask[rows] = True
-        outputs[f"{role}_mask"] = mask
+    outputs |= _masks(roles, source.y.numel())
     features = dense(source.x)
     if features.numel() <= LARGEST_FEATURES:
         outputs["features"] = features
