@@ -25,13 +25,13 @@ from vepm.training import (
     Source,
     explain,
     fit,
+    in_batches,
     load_model,
     pick_device,
     preset,
     probabilities,
     save_model,
     set_aside,
-    source_of,
 )
 
 Array = NDArray[Any]
@@ -172,7 +172,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _source(self, data: Any) -> Source:
         nodes = self.card_.config.training.batch_nodes
-        return source_of(self._dataset(data), self._model().activation.device, nodes)
+        return in_batches(self._dataset(data), self._model().activation.device, nodes)
 
     def _explain(self, data: Any) -> Explanation:
         return explain(self._model(), self._source(data))

@@ -12,7 +12,7 @@ from vepm.data import load, planted_graph
 from vepm.training.partition import SLACK, cluster_nodes
 
 
-def rows_of(edge_index: Tensor, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def rows_of(edge_index: Tensor, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     order = torch.argsort(edge_index[1], stable=True)
     count = torch.bincount(edge_index[1], minlength=num_nodes)
     pointer = torch.nn.functional.pad(count.cumsum(0), (1, 0))

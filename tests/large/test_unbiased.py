@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd import grad
 
 from large.fixed import COMMUNITIES, NODES, TRAIN, Tabled, cut, numbered_graph
+from vepm.nn.features import dense
 from vepm.training import Config
 from vepm.training.batches import GraphBatch, single_graph
 from vepm.training.large import Clusters, _weight_of_cut_edges
@@ -17,6 +18,10 @@ from vepm.training.losses import Held, Terms, bound_loss, predictor_loss, pretra
 from vepm.training.ranks import Team
 
 Loss = Callable[[Any, GraphBatch, Tensor], Terms]
+
+
+def numbers(batch: GraphBatch) -> Tensor:
+    return dense(batch.x)[:, 0].long()
 
 
 def pretrain(config: Config) -> Loss:
@@ -50,7 +55,7 @@ def mean_over_epochs(loss: Loss, model: Tabled, clusters: Clusters) -> tuple[Ten
     for batch, _ in next(epochs(clusters)):
         # The first epoch does not know the clusters still to come.
         assert batch.part is not None
-        batch.part.total(model.encode(batch.x, batch.edges).mean.detach())
+        batch.part.total(model.encode(dense(batch.x), batch.edges).mean.detach())
     found = [loss(model, batch, rows).loss for epoch in epochs(clusters) for batch, rows in epoch]
     value = torch.stack(found).mean()
     return value, differentiate(value, model)
@@ -99,14 +104,14 @@ def test_totals_hold_the_last_of_every_cluster() -> None:
     clusters = cut(numbered_graph(), 2)
     mean = torch.rand(NODES, COMMUNITIES, dtype=torch.double)
     (first, _), *others = next(epochs(clusters))
-    rows = first.x[:, 0].long()
+    rows = numbers(first)
     assert first.part is not None
     guess = first.part.total(mean[rows])
     # Of what is not known yet, as much per node as of what is.
     torch.testing.assert_close(guess, mean[rows].sum(0) * (NODES / rows.numel()))
     for batch, _ in others:
         assert batch.part is not None
-        total = batch.part.total(mean[batch.x[:, 0].long()])
+        total = batch.part.total(mean[numbers(batch)])
     torch.testing.assert_close(total, mean.sum(0), rtol=1e-12, atol=0)
     mean[rows] += 1
     total = first.part.total(mean[rows])
@@ -117,9 +122,9 @@ def test_an_epoch_has_every_node_and_label_once() -> None:
     clusters = cut(numbered_graph(), 2)
     torch.manual_seed(0)
     batches = list(clusters.epoch())
-    nodes = torch.cat([batch.x[:, 0].long() for batch, _ in batches])
+    nodes = torch.cat([numbers(batch) for batch, _ in batches])
     assert nodes.sort().values.tolist() == list(range(NODES))
-    labelled = torch.cat([batch.x[rows, 0].long() for batch, rows in batches])
+    labelled = torch.cat([numbers(batch)[rows] for batch, rows in batches])
     assert labelled.sort().values.tolist() == TRAIN.tolist()
 
 
@@ -130,5 +135,5 @@ def test_processes_share_an_epoch_without_overlap() -> None:
         torch.manual_seed(0)
         batches = list(clusters.epoch())
         assert len(batches) == clusters.steps
-        seen += [int(node) for batch, _ in batches for node in batch.x[:, 0]]
+        seen += [int(node) for batch, _ in batches for node in numbers(batch)]
     assert sorted(seen) == list(range(NODES))

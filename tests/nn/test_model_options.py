@@ -151,18 +151,15 @@ def test_dropout_reaches_the_bank_for_nodes_only(task: str, dropped: bool) -> No
 def test_mass_of_affiliations_is_the_given_part_of_the_features() -> None:
     model = build(fusion="mass", fusion_weight=0.25)
     x, z = torch.rand(5, 4), torch.rand(5, 6)
-    fused = torch.cat([dense(part) for part in model._inputs(x, z)], dim=1)
+    fused = torch.cat([dense(part) for part in model.fuse(x, z)], dim=1)
     torch.testing.assert_close(fused[:, 4:].sum(1), 0.25 * x.sum(1))
     torch.testing.assert_close(fused[:, :4], x)
-    assert (dense(model._inputs(torch.zeros(5, 4), z)[1]) == 0).all()
+    assert (dense(model.fuse(torch.zeros(5, 4), z)[1]) == 0).all()
 
 
 def test_softmax_fusion_sums_to_one() -> None:
     fused = torch.cat(
-        [
-            dense(part)
-            for part in build(fusion="softmax")._inputs(torch.rand(5, 4), torch.rand(5, 6))
-        ],
+        [dense(part) for part in build(fusion="softmax").fuse(torch.rand(5, 4), torch.rand(5, 6))],
         dim=1,
     )
     torch.testing.assert_close(fused[:, 4:].sum(1), torch.ones(5))

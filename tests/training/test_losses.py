@@ -37,6 +37,7 @@ def setting(task: str, **changes: Any) -> tuple[VEPM, GraphBatch, Tensor, Config
     source, rows = fitted.source, roles(task)[0]
     if isinstance(source, GraphStore):
         return fitted.model, source.select(rows), torch.arange(rows.numel()), config
+    assert isinstance(source, GraphBatch)
     return fitted.model, source, rows, config
 
 

@@ -9,6 +9,7 @@ from training.toys import SMALL, TASKS, roles, run
 from vepm.training import (
     GraphBatch,
     GraphStore,
+    Source,
     batches,
     explain,
     fitting,
@@ -19,9 +20,10 @@ from vepm.training import (
 from vepm.training.metrics import accuracy, agreement, calibration_error
 
 
-def whole(source: GraphBatch | GraphStore) -> GraphBatch:
+def whole(source: Source) -> GraphBatch:
     if isinstance(source, GraphBatch):
         return source
+    assert isinstance(source, GraphStore)
     return source.select(torch.arange(len(source)))
 
 

@@ -257,7 +257,7 @@ class VEPM(nn.Module):
         the composer sees it.
         """
         edges = as_adjacency(edge_index, x.size(0))
-        inputs = self._inputs(normalize_rows(x, self.feature_norm), z)
+        inputs = self.fuse(normalize_rows(x, self.feature_norm), z)
         states = self.bank(inputs, edges, edge_weight)
         for k in range(states[0].size(1)):
             muted = [state.clone() for state in states]

@@ -3,7 +3,7 @@
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import ModelCard, load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
-from vepm.training.fitting import Fitted, fit, pick_device, set_aside, source_of
+from vepm.training.fitting import Fitted, fit, in_batches, pick_device, set_aside, source_of
 from vepm.training.loop import train
 from vepm.training.prediction import Explanation, Source, explain, probabilities, scores
 from vepm.training.presets import PRESETS, preset
@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "fit",
     "fit_together",
+    "in_batches",
     "load_model",
     "most_together",
     "pick_device",

@@ -82,20 +82,18 @@ def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(aside))
 
 
-def source_of(dataset: Dataset, device: torch.device, batch_nodes: int = 0) -> Source:
-    """The dataset's graphs as the training loop wants them.
+def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:
+    """The dataset's graphs as the training loop wants them, on the device."""
+    if dataset.task == "node":
+        return single_graph(dataset.graphs[0], device)
+    return GraphStore(dataset.graphs, device)
 
-    Args:
-        dataset: The graphs.
-        device: Where to compute.
-        batch_nodes: Nodes at a time of one larger graph; 0 takes it at once.
-    """
-    if dataset.task == "graph":
-        return GraphStore(dataset.graphs, device)
-    graph = dataset.graphs[0]
-    if 0 < batch_nodes < (graph.num_nodes or 0):
-        return LargeGraph(graph, device)
-    return single_graph(graph, device)
+
+def in_batches(dataset: Dataset, device: torch.device, batch_nodes: int) -> Source:
+    """The same, but one graph of more nodes than go into a batch stays in main memory."""
+    if dataset.task == "node" and 0 < batch_nodes < (dataset.graphs[0].num_nodes or 0):
+        return LargeGraph(dataset.graphs[0], device)
+    return source_of(dataset, device)
 
 
 def new_model(card: ModelCard, device: torch.device) -> VEPM:
@@ -137,23 +135,25 @@ def fit(
     where = pick_device(device if team.alone else own_device(device))
     card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, int(seed))
     model = new_model(card, where)
-    source = source_of(dataset, where, config.training.batch_nodes)
+    source = in_batches(dataset, where, config.training.batch_nodes)
     if isinstance(source, GraphBatch) and not team.alone:
         raise InputError(
             f"{dataset.name}: one graph that is taken at once cannot be shared between "
             f"{team.size} processes; cut it into clusters with --batch-nodes"
         )
-    large = isinstance(source, LargeGraph)
+    clusters = None
+    if isinstance(source, LargeGraph):
+        clusters = Clusters(source, config, train_on, team, seed)
     examples = Examples(
         source,
         train_on,
         validate_on,
         watch,
         pretrain=train_on if config.training.pretraining == "inductive" else None,
-        clusters=Clusters(source, config, train_on, team, seed) if large else None,
+        clusters=clusters,
     )
     state = TrainingState.start(model, config.training, team)
-    state.totals = examples.clusters.totals if examples.clusters else None
+    state.totals = clusters.totals if clusters else None
     on_epoch = None
     if checkpoint is not None:
         fingerprint = _fingerprint(card, examples)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vepm.training.batches import GraphBatch, GraphStore
+from vepm.training.large import LargeGraph
 from vepm.training.schedule import seed_of
 from vepm.training.state import Examples
 from vepm.training.together.edges import SharedEdges
@@ -76,6 +77,7 @@ class Watch:
 
     def __init__(self, examples: Sequence[Examples]) -> None:
         source = examples[0].source
+        assert not isinstance(source, LargeGraph)
         pieces = [source] if isinstance(source, GraphBatch) else source.pieces
         self.pieces = [shared(piece) for piece in pieces]
         # Labels that are unknown are in no role.
