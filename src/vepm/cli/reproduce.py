@@ -66,7 +66,7 @@ def reproduce(
     """
     from vepm.experiments import Options, Selection, check_selection, run, select, squares
     from vepm.experiments.catalogue import FOLDER, catalogue
-    from vepm.experiments.ranks import rank_and_world
+    from vepm.training.ranks import rank_and_world
     from vepm.report.reproduction import write_index
 
     known = catalogue(experiments or FOLDER)
