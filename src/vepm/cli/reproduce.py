@@ -66,8 +66,8 @@ def reproduce(
     """
     from vepm.experiments import Options, Selection, check_selection, run, select, squares
     from vepm.experiments.catalogue import FOLDER, catalogue
-    from vepm.training.ranks import rank_and_world
     from vepm.report.reproduction import write_index
+    from vepm.training.ranks import rank_and_world
 
     known = catalogue(experiments or FOLDER)
     if list_them:
