@@ -124,10 +124,11 @@ def partial_edge_log_likelihood(
     Returns:
         One value.
     """
-    log_edge = torch.log(-torch.expm1(-_edge_rates(z, activation, edges)))
+    rate = edge_dot((z * activation)[:, None], z[:, None], edges).squeeze(1)
     # Each pair stands in the edges twice.
-    on_edges = (edge_weight * log_edge).sum() / 2
-    rates_on_edges = (edge_weight * _edge_rates(mean, activation, edges)).sum() / 2
+    on_edges = edge_weight @ torch.log(-torch.expm1(-rate)) / 2
+    near = aggregate(mean[:, None], edges, edge_weight[:, None]).squeeze(1)
+    rates_on_edges = ((mean * near) @ activation).sum() / 2
     own = (mean * (total - mean).detach()).sum(0)
     pairs = activation @ own.detach() / 2 + activation.detach() @ (own - own.detach())
     off_edges = pairs - rates_on_edges
