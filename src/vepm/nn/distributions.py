@@ -17,15 +17,14 @@ SMALLEST_AFFILIATION = 1e-6
 @register_kl(Weibull, Gamma)
 def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
     shape, scale, alpha, beta = q.concentration, q.scale, p.concentration, p.rate
+    # What the prior alone decides is added up first: it is far smaller than the posterior.
+    constant = torch.lgamma(alpha) - alpha * torch.log(beta) - EULER_GAMMA - 1
     return (
         EULER_GAMMA * alpha / shape
         - alpha * torch.log(scale)
         + torch.log(shape)
         + beta * q.mean
-        - EULER_GAMMA
-        - 1
-        - alpha * torch.log(beta)
-        + torch.lgamma(alpha)
+        + constant
     )
 
 
