@@ -69,7 +69,7 @@ def edge_log_likelihood(
     groups, mean = _Groups(batch, num_graphs or 0), z if mean is None else mean
     edge_groups = _Groups(None if batch is None else batch[adjacency.source], groups.number)
 
-    rate = edge_dot((z * activation)[:, None], z[:, None], adjacency).squeeze(1)
+    rate = _edge_rates(z, activation, adjacency)
     # Each pair stands in edge_index twice.
     on_edges = edge_groups.sum(torch.log(-torch.expm1(-rate))) / 2
     if mean is z:
@@ -227,6 +227,10 @@ def _simple(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
         return edge_index
     edge_index, _ = remove_self_loops(edge_index)
     return Adjacency(coalesce(edge_index, num_nodes=num_nodes), num_nodes)
+
+
+def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
+    return edge_dot((z * activation)[:, None], z[:, None], edges).squeeze(1)
 
 
 class _Groups(NamedTuple):

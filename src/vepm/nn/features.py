@@ -166,8 +166,8 @@ def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
     if x.device.type != "cpu" or probability == 1:
         return nn.functional.dropout(x, probability)
     # A CPU draws uniform numbers several times faster than coin tosses.
-    kept = torch.rand_like(x).ge_(probability)
-    return x * kept.mul_(1 / (1 - probability))
+    kept = torch.rand_like(x) >= probability
+    return x * kept.to(x.dtype).mul_(1 / (1 - probability))
 
 
 class Dropout(nn.Dropout):
