@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SOAK_SECONDS ?= 7200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs screenshots results clean
+.PHONY: help demo test soak lint format docs screenshots results clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +23,11 @@ demo: $(VENV)/.installed  ## Train on bundled real data and write a page of figu
 
 test: $(VENV)/.installed  ## Run all tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+soak: $(VENV)/.installed  ## Spoiled files, kills and two hours of runs (SOAK_SECONDS=7200)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.fuzz --inputs 100000 --output results/soak/fuzz.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.kills --kills 50 --output results/soak/kills.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
 
 lint: $(VENV)/.installed  ## Check style, types and the order of the layers
 	$(BIN)/ruff check src tests

@@ -52,8 +52,8 @@ class Found:
         }
 
 
-def fuzz(inputs: int, seed: int = 0, only: str | None = None) -> Found:
-    """Read so many spoiled files, all formats in turn."""
+def fuzz(inputs: int, seed: int = 0, only: str | None = None, *, spoiling: bool = True) -> Found:
+    """Read so many files, all formats in turn, spoiled or as they are."""
     found = Found()
     chosen = {name: t for name, t in targets().items() if only in (None, name)}
     with TemporaryDirectory() as place, _limits():
@@ -62,7 +62,9 @@ def fuzz(inputs: int, seed: int = 0, only: str | None = None) -> Found:
         }
         for number in range(inputs):
             name = list(chosen)[number % len(chosen)]
-            _try(name, chosen[name], folders[name], f"{seed}/{name}/{number}", found)
+            case = f"{seed}/{name}/{number}"
+            spoiled = chosen[name].spoil(Random(case)) if spoiling else None
+            _try(name, chosen[name], folders[name], case, spoiled, found)
     return found
 
 
@@ -73,8 +75,15 @@ def _lay_out(folder: Path, target: Target) -> Path:
     return folder
 
 
-def _try(name: str, target: Target, folder: Path, case: str, found: Found) -> None:
-    spoiled, content = target.spoil(Random(case))
+def _try(
+    name: str,
+    target: Target,
+    folder: Path,
+    case: str,
+    change: tuple[str, bytes] | None,
+    found: Found,
+) -> None:
+    spoiled, content = change or next(iter(target.files.items()))
     (folder / spoiled).write_bytes(content)
     started = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, LONGEST_SECONDS)

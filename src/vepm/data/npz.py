@@ -85,6 +85,8 @@ class _Archive:
         data, indices, indptr, shape = (self.get(prefix + part) for part in _PARTS)
 
         def build() -> Any:
+            if shape.dtype.kind not in "iu":
+                raise ValueError(f"{prefix}shape is {shape.dtype}, not integers")
             rows, columns = (int(size) for size in shape)
             _check_positions(indices, indptr, rows, columns)
             matrix = sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
