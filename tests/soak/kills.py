@@ -145,14 +145,14 @@ def _child(words: tuple[str | Path, ...]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    save = fitting.save_state
+    save = fitting.save_state  # type: ignore[attr-defined]
 
     @functools.wraps(save)
     def save_and_wait(*given: Any) -> None:
         save(*given)
         time.sleep(PAUSE_SECONDS)
 
-    fitting.save_state = save_and_wait  # type: ignore[assignment]
+    fitting.save_state = save_and_wait  # type: ignore[attr-defined]
     fitting.SECONDS_BETWEEN_SAVES = 0.0
     with without_page():
         outcome = vepm(*words)
