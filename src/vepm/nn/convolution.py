@@ -70,9 +70,9 @@ def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) 
     """
     like = edge_weight.target if isinstance(edge_weight, Shares) else edge_weight
     if normalize == "graph":
-        return _over_degrees(edges.degree.to(like.dtype)[:, None], edge_weight)
+        return over_degrees(edges.degree.to(like.dtype)[:, None], edge_weight)
     if normalize == "community":
-        return _over_degrees(_sum_at_target(edges, edge_weight), edge_weight)
+        return over_degrees(_sum_at_target(edges, edge_weight), edge_weight)
     if normalize == "none":
         return Propagation(edge_weight)
     if isinstance(edge_weight, Shares):
@@ -95,7 +95,8 @@ def _sum_at_target(edges: Adjacency, edge_weight: Tensor | Shares) -> Tensor:
     return edges.sum_at_target(edge_weight)
 
 
-def _over_degrees(degree: Tensor, edge_weight: Tensor | Shares) -> Propagation:
+def over_degrees(degree: Tensor, edge_weight: Tensor | Shares) -> Propagation:
+    """GCN's weights of message passing, given the degree of each node [N, 1] or [N, K]."""
     scale = (degree + 1).rsqrt()
     return Propagation(edge_weight, sent=scale, received=scale)
 

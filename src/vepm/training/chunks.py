@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vepm.nn import VEPM, Adjacency, compact, draw
 from vepm.nn.composer import NodeComposer
-from vepm.nn.convolution import Propagation, propagation
+from vepm.nn.convolution import Propagation, over_degrees, propagation
 from vepm.nn.features import Features, normalize_rows
 from vepm.training.large import LargeGraph, check_partition
 
@@ -58,7 +58,7 @@ class Chunk:
         """Weights of message passing over the graph as it stands."""
         degree = self.take(self.graph.degree).to(dtype)[:, None]
         if conv == "gin":
-            return Propagation(None, torch.ones_like(degree))
+            return Propagation(None)
         scale = (degree + 1).rsqrt()
         edge = scale.index_select(0, self.edges.source) * scale.index_select(0, self.edges.target)
         return Propagation(edge, scale.square())
@@ -68,8 +68,7 @@ class Chunk:
         if degree is None:
             return propagation(self.edges, shares, normalize)
         # A neighbour's degree counts edges that other chunks hold.
-        scale = (self.take(degree).to(shares.dtype) + 1).rsqrt()
-        return Propagation(shares, scale * scale, scale, scale)
+        return over_degrees(self.take(degree).to(shares.dtype), shares)
 
 
 def chunks(graph: LargeGraph) -> Iterator[Chunk]:
