@@ -21,6 +21,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"normalize": "neighbours", "fusion": "softmax"},
     {"composer": "fc", "fusion": "mass"},
     {"bank_layers": 2, "composer_layers": 2, "encoder_layers": 3},
+    {"hops": 3, "teleport": 0.2, "node_dropout": 0.5},
     {"inputs": "z", "encoder_layers": 1},
     {"inputs": "x", "shape": "node", "feature_norm": "none"},
     {"partition": "even", "encoder_batch_norm": False},

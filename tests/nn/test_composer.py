@@ -32,6 +32,17 @@ def test_dense_node_composer_ignores_the_graph() -> None:
     assert scores.equal(composer(h, no_edges(7).edge_index))
 
 
+@pytest.mark.parametrize("kind", ["gnn", "fc"])
+def test_scores_walk_as_personalised_pagerank_does(kind: str) -> None:
+    far = NodeComposer(5, 3, kind=kind, hops=4, teleport=0.3).double().eval()
+    near = NodeComposer(5, 3, kind=kind).double().eval()
+    near.load_state_dict(far.state_dict())
+    h = uniform(0, 7, 5)
+    walk = pyg.APPNP(K=4, alpha=0.3)
+    expected = walk(near(h, GRAPH.edge_index), GRAPH.edge_index)
+    torch.testing.assert_close(far(h, GRAPH.edge_index), expected)
+
+
 def compose(composer: GraphComposer, edge_index: Tensor) -> tuple[Tensor, Tensor]:
     skips = [uniform(1, 8, 2), uniform(0, 8, 4)]
     scores, pooled = composer(uniform(0, 8, 4), edge_index, skips, BATCH.batch, 3)

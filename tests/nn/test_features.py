@@ -10,7 +10,15 @@ from strategies import path, quick, random_graph, scramble, seeds, uniform
 from vepm import VEPM
 from vepm.nn import SparseFeatures, compact
 from vepm.nn.convolution import CommunityLinear
-from vepm.nn.features import MOST_DENSE, _sparse_pays, dense, dropout, normalize_rows, row_mass
+from vepm.nn.features import (
+    MOST_DENSE,
+    _sparse_pays,
+    dense,
+    drop_rows,
+    dropout,
+    normalize_rows,
+    row_mass,
+)
 
 
 def mostly_zero(seed: int, rows: int, columns: int, filled: float = 0.2) -> Tensor:
@@ -172,3 +180,16 @@ def test_a_gpu_keeps_zeros_while_memory_lasts() -> None:
     assert not _sparse_pays(30, 100, "cpu")
     assert not _sparse_pays(1, 100, "cuda")
     assert _sparse_pays(1, MOST_DENSE + 1, "cuda")
+
+
+def test_dropped_rows_are_dropped_in_every_part() -> None:
+    x, z = (torch.rand(50, 9) < 0.2).float(), torch.ones(50, 2)
+    torch.manual_seed(0)
+    first, second = drop_rows([SparseFeatures.from_dense(x), z], 0.4, training=True)
+    assert isinstance(second, Tensor)
+    kept = second[:, :1] > 0
+    assert 0 < kept.sum() < 50
+    torch.testing.assert_close(second, z * kept / 0.6)
+    torch.testing.assert_close(dense(first), x * kept / 0.6)
+    parts = [x, z]
+    assert drop_rows(parts, 0.4, training=False) is parts

@@ -42,7 +42,10 @@ CASES = {
     "bank_layers": Case(2),
     "composer": Case("fc"),
     "composer_layers": Case(2),
+    "hops": Case(3, tasks=("node",)),
+    "teleport": Case(0.5, {"hops": 2}, ("node",)),
     "dropout": Case(0.1),
+    "node_dropout": Case(0.4),
     "pooling": Case("mean", tasks=("graph",)),
     "readout": Case("last", tasks=("graph",)),
     "scheme": Case("joint"),
@@ -122,7 +125,9 @@ ALSO_WRONG: dict[str, list[Any]] = {
         )
     },
     "batch_clusters": [0, 1, 2**40],
-    **{name: [1.0, 1.5, 2] for name in ("dropout", "encoder_dropout")},
+    **{name: [1.0, 1.5, 2] for name in ("dropout", "encoder_dropout", "node_dropout")},
+    "hops": [1001],
+    "teleport": [1.5],
     **{
         name: [0, 0.0]
         for name in (

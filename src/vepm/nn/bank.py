@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vepm.nn.aggregation import EdgeIndex, as_adjacency
 from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
-from vepm.nn.features import Features, dropout
+from vepm.nn.features import Features, drop_rows, dropout
 from vepm.nn.shares import Shares
 
 
@@ -25,6 +25,7 @@ class CommunityBank(nn.Module):
         normalize: How shares become message weights; see
             :func:`vepm.nn.convolution.propagation`.
         dropout: Dropout of each layer's input.
+        node_dropout: Probability that nothing of a node's input is read in a training pass.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class CommunityBank(nn.Module):
         conv: str = "gcn",
         normalize: str = "community",
         dropout: float = 0.0,
+        node_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if hidden_channels < num_metacommunities:
@@ -51,7 +53,7 @@ class CommunityBank(nn.Module):
         width = hidden_channels // num_metacommunities
         self.out_channels = width * num_metacommunities
         self.normalize = normalize
-        self.dropout = dropout
+        self.dropout, self.node_dropout = dropout, node_dropout
         self.layers = nn.ModuleList(
             convolution(conv, width if i else in_channels, width, num_metacommunities)
             for i in range(num_layers)
@@ -89,7 +91,8 @@ class CommunityBank(nn.Module):
 
     def _drop(self, x: Tensor | Sequence[Features]) -> Tensor | list[Features]:
         if isinstance(x, Sequence):
-            return [dropout(part, self.dropout, self.training) for part in x]
+            whole = drop_rows(x, self.node_dropout, self.training)
+            return [dropout(part, self.dropout, self.training) for part in whole]
         dropped = dropout(x, self.dropout, self.training)
         assert isinstance(dropped, Tensor)
         return dropped

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
-from vepm.nn.aggregation import EdgeIndex, as_adjacency
-from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency
+from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation
 from vepm.nn.features import Dropout
 
 COMPOSERS = ("gnn", "fc")
@@ -20,12 +20,17 @@ class NodeComposer(nn.Module):
 
     .. math:: H_V = \mathrm{GNN}_\theta(\Vert_k H^{(k)}, A)
 
+    The scores may then walk further over the graph, always drawn back to where they began:
+    :math:`H \leftarrow (1 - \alpha) \hat A H + \alpha H_V`.
+
     Args:
         in_channels: Width of the concatenated community embeddings.
         out_channels: Number of classes.
         kind: ``"gnn"`` as above, ``"fc"`` for one linear layer that ignores the graph.
         num_layers: Convolutions, the last of which gives the scores.
         conv: ``"gcn"`` or ``"gin"``.
+        hops: Steps that the scores walk; each adds a neighbourhood and no weights.
+        teleport: Share :math:`\alpha` of its own first scores that a node keeps in each step.
         dropout: Dropout of each layer's input.
     """
 
@@ -37,10 +42,13 @@ class NodeComposer(nn.Module):
         kind: str = "gnn",
         num_layers: int = 1,
         conv: str = "gcn",
+        hops: int = 0,
+        teleport: float = 0.1,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.conv = conv
+        self.hops, self.teleport = hops, teleport
         self.dropout = Dropout(dropout)
         self.dense = nn.Linear(in_channels, out_channels) if kind == "fc" else None
         widths = [*[in_channels] * (0 if kind == "fc" else num_layers), out_channels]
@@ -50,14 +58,20 @@ class NodeComposer(nn.Module):
 
     def forward(self, h: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Scores [N, classes] from concatenated embeddings [N, H]."""
-        if self.dense is not None:
-            scores: Tensor = self.dense(self.dropout(h))
-            return scores
         edges = as_adjacency(edge_index, h.size(0))
+        if self.dense is not None:
+            h = self.dense(self.dropout(h))
         weights = plain_propagation(edges, h, self.conv)
         for i, layer in enumerate(self.layers):
             h = layer(self.dropout(torch.relu(h) if i else h), edges, weights).squeeze(1)
+        start, walk = h, plain_propagation(edges, h, "gcn")
+        for _ in range(self.hops):
+            h = self.walk(h, start, edges, walk)
         return h
+
+    def walk(self, h: Tensor, start: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
+        """Scores [N, classes] one step further."""
+        return torch.lerp(weights.spread(h[:, None], edges).squeeze(1), start, self.teleport)
 
 
 class GraphComposer(nn.Module):

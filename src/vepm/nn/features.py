@@ -1,5 +1,6 @@
 """Node features that are mostly zeros, kept so: bags of words, one-hot labels."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -158,6 +159,21 @@ def dropout(x: Features, probability: float, training: bool) -> Features:
     if isinstance(x, Tensor):
         return _dropout(x, probability, training)
     return x.with_values(_dropout(x.values, probability, training))
+
+
+def drop_rows(parts: Sequence[Features], probability: float, training: bool) -> Sequence[Features]:
+    """Dropout of whole rows, the same ones in every part."""
+    if not training or probability == 0:
+        return parts
+    first = parts[0]
+    values = first if isinstance(first, Tensor) else first.values
+    kept = _dropout(values.new_ones(first.size(0), 1), probability, training)
+    return [
+        part * kept
+        if isinstance(part, Tensor)
+        else part.with_values(part.values * kept[part.rows, 0])
+        for part in parts
+    ]
 
 
 def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:

@@ -83,7 +83,10 @@ class VEPM(nn.Module):
         bank_layers: Convolutions per community.
         composer: ``"gnn"`` or ``"fc"``.
         composer_layers: Convolutions in the composer.
+        hops: Steps that class scores walk over the graph after the composer, for nodes.
+        teleport: Share of its own first scores that a node keeps in each of them.
         dropout: Dropout in bank and composer.
+        node_dropout: Probability that the bank reads nothing of a node in a training pass.
         pooling: ``"sum"`` or ``"mean"``, for graphs.
         readout: ``"jumping"`` or ``"last"``, for graphs.
 
@@ -119,7 +122,10 @@ class VEPM(nn.Module):
         bank_layers: int = 1,
         composer: str = "gnn",
         composer_layers: int = 1,
+        hops: int = 0,
+        teleport: float = 0.1,
         dropout: float = 0.5,
+        node_dropout: float = 0.0,
         pooling: str = "sum",
         readout: str = "jumping",
     ) -> None:
@@ -172,6 +178,7 @@ class VEPM(nn.Module):
             conv=conv,
             normalize=normalize,
             dropout=dropout if task == "node" else 0.0,
+            node_dropout=node_dropout,
         )
         width = self.bank.out_channels
         self.composer: NodeComposer | GraphComposer
@@ -182,6 +189,8 @@ class VEPM(nn.Module):
                 kind=composer,
                 num_layers=composer_layers,
                 conv=conv,
+                hops=hops,
+                teleport=teleport,
                 dropout=dropout,
             )
         else:

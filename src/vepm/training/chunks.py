@@ -172,12 +172,20 @@ def _compose(model: VEPM, graph: LargeGraph, h: Tensor) -> Tensor:
     assert isinstance(composer, NodeComposer)
     if composer.dense is not None:
         dense, parts = composer.dense, h.split(EDGES_AT_ONCE)
-        return torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
+        h = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
     for i, layer in enumerate(composer.layers):
         h = _sweep(graph, partial(_compose_layer, composer, layer, torch.relu_(h) if i else h))
+    start = h
+    for _ in range(composer.hops):
+        h = _sweep(graph, partial(_walk, composer, h, start))
     return h
 
 
 def _compose_layer(composer: NodeComposer, layer: nn.Module, h: Tensor, chunk: Chunk) -> Tensor:
     out: Tensor = layer(chunk.take(h), chunk.edges, chunk.plain(composer.conv, h.dtype))
     return out.squeeze(1)
+
+
+def _walk(composer: NodeComposer, h: Tensor, start: Tensor, chunk: Chunk) -> Tensor:
+    walk = chunk.plain("gcn", h.dtype)
+    return composer.walk(chunk.take(h), chunk.take(start), chunk.edges, walk)

@@ -33,7 +33,10 @@ class ModelConfig:
     bank_layers: int = 1
     composer: str = "gnn"
     composer_layers: int = 1
+    hops: int = 0
+    teleport: float = 0.1
     dropout: float = 0.5
+    node_dropout: float = 0.0
     pooling: str = "sum"
     readout: str = "jumping"
 
@@ -225,6 +228,10 @@ def _check(config: Config) -> None:
             raise InputError(f"settings: {name} must be between 2 and {largest}, got {value}")
         if name in ABOVE_ZERO and not 0 < value < float("inf"):
             raise InputError(f"settings: {name} must be positive, got {value}")
+        if name == "hops" and value > DEEPEST:
+            raise InputError(f"settings: hops must be at most {DEEPEST}, got {value}")
+        if name == "teleport" and value > 1:
+            raise InputError(f"settings: teleport must be at most 1, got {value}")
         if "dropout" in name and not 0 <= value < 1:
             raise InputError(f"settings: {name} must be at least 0 and below 1, got {value}")
         if not isinstance(value, str) and not 0 <= value < float("inf"):
