@@ -116,6 +116,23 @@ def test_dark_by_the_system(browser: Browser, node_run: Path) -> None:
     assert sum(map(int, paper[4:-1].split(","))) < 150
 
 
+def test_prints_on_white_paper_in_dark_mode(browser: Browser, node_run: Path) -> None:
+    browser.open(node_run)
+    browser.click("#theme")
+    label = "return vepmReport.cy.nodes()[0].style('color')"
+    colour = "return getComputedStyle(document.querySelector('.eyebrow')).color"
+    on_screen = [browser.run(label), browser.run(colour)]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    deadline = time.monotonic() + 20
+    while browser.run(label) == on_screen[0] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    printed = [browser.run(label), browser.run(colour)]
+    paper = browser.run("return getComputedStyle(document.body).backgroundColor")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert paper == "rgb(255, 255, 255)"
+    assert printed == ["rgb(27,36,48)", "rgb(11, 122, 117)"] != on_screen
+
+
 def test_keyboard_walks_the_graph(browser: Browser, node_run: Path) -> None:
     browser.open(node_run)
     before = browser.run("return vepmReport.state.picked")

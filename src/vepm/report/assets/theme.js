@@ -18,6 +18,8 @@ themeButton.addEventListener("click", () => {
   themeChanged();
 });
 systemIsDark.addEventListener("change", themeChanged);
+// Paper is white: what is painted, not styled, must follow.
+window.matchMedia("print").addEventListener("change", () => themeListeners.forEach((listener) => listener()));
 themeChanged();
 
 const cssColour = (name) =>
