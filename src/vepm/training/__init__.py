@@ -1,5 +1,6 @@
 """Training: one loop; schemes say which parameters step when."""
 
+from vepm.training.attribution import Attribution, attribute
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import ModelCard, load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
@@ -12,6 +13,7 @@ from vepm.training.together import Run, bundles, fit_together, most_together
 
 __all__ = [
     "PRESETS",
+    "Attribution",
     "Config",
     "Examples",
     "Explanation",
@@ -25,6 +27,7 @@ __all__ = [
     "Source",
     "TrainingConfig",
     "TrainingState",
+    "attribute",
     "bundles",
     "explain",
     "fit",
