@@ -93,7 +93,7 @@ def reproduce(
 @contextlib.contextmanager
 def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
     """Hold the folders of the experiments; under torchrun the first process does it for all."""
-    from vepm.experiments.ranks import rank_and_world
+    from vepm.training.ranks import rank_and_world
 
     with contextlib.ExitStack() as held:
         if rank_and_world()[0] == 0:
