@@ -54,6 +54,16 @@ def test_a_stopped_sweep_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     assert "test" not in path.read_text().replace("test labels were removed", "")
 
 
+def test_seeds_may_train_together(tmp_path: Path) -> None:
+    sweep = tiny_sweep(settings=1, base={**TINY, "dropout": 0.0, "sampling": False})
+    rows = [
+        run_sweep(sweep, tmp_path / f"{n}.jsonl", device="cpu", jobs=1, together=n) for n in (1, 2)
+    ]
+    alone, together = ([(row["seed"], row["val_accuracy"]) for row in found] for found in rows)
+    assert alone == together
+    assert rows[1][0]["seconds"] == rows[1][1]["seconds"]
+
+
 def test_without_a_validation_part_nothing_is_chosen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no validation part"):
         run_sweep(tiny_sweep(datasets=("KarateClub",)), tmp_path / "s.jsonl", device="cpu", jobs=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vepm import console
-from vepm.cli.options import MACHINE_PANEL, DataDir, Device
+from vepm.cli.options import MACHINE_PANEL, DataDir, Device, Together
 
 if TYPE_CHECKING:
     from vepm.experiments.sweeping import Progress, Standing
@@ -25,12 +25,13 @@ def sweep(
     ] = None,
     jobs: Annotated[
         int,
-        typer.Option(min=0, help="Runs at a time; 0: one per core.", rich_help_panel=MACHINE_PANEL),
+        typer.Option(min=0, help="Processes; 0: one per core.", rich_help_panel=MACHINE_PANEL),
     ] = 0,
     minutes: Annotated[
         float,
         typer.Option(min=0, help="Begin no run after so long.", rich_help_panel=MACHINE_PANEL),
     ] = math.inf,
+    together: Together = 0,
     data_dir: DataDir = None,
     device: Device = "auto",
 ) -> None:
@@ -59,6 +60,7 @@ def sweep(
             root=data_dir,
             device=device,
             jobs=jobs,
+            together=together,
             minutes=minutes,
             progress=progress,
         )

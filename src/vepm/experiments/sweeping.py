@@ -15,7 +15,7 @@ import torch
 from joblib import Parallel, delayed
 
 from vepm.errors import InputError
-from vepm.experiments.sweeps import Sweep, Trial
+from vepm.experiments.sweeps import Sweep, Trial, run_trials
 from vepm.files import write_text
 from vepm.training.machine import commit, describe_machine
 
@@ -48,6 +48,7 @@ def run_sweep(
     root: Path | None = None,
     device: str = "auto",
     jobs: int = 0,
+    together: int = 0,
     minutes: float = math.inf,
     progress: Progress | None = None,
 ) -> list[Row]:
@@ -58,7 +59,8 @@ def run_sweep(
         path: JSON lines: the sweep itself first, then a line per run, kept as it ends.
         root: PyG root of the data.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        jobs: Runs at a time; 0 for one per core, or one in all where a GPU does the work.
+        jobs: Processes; 0 for one per core, or one in all where a GPU does the work.
+        together: Seeds of a setting that a process trains as one program; 0 for as many as pays.
         minutes: No run begins after so long.
         progress: Told how many runs are done and how many there are.
 
@@ -73,15 +75,15 @@ def run_sweep(
     if jobs == 0:
         cores = len(os.sched_getaffinity(0))
         jobs = 1 if device != "cpu" and torch.cuda.is_available() else cores
-    pool = Parallel(n_jobs=min(jobs, max(len(left), 1)), return_as="generator_unordered")
+    parts = list(_by_all_but_seed(left).values())
+    pool = Parallel(n_jobs=min(jobs, max(len(parts), 1)), return_as="generator_unordered")
     with path.open("a", encoding="utf-8") as file, warnings.catch_warnings():
         # Processes that have grown are replaced by fresh ones; nothing is lost.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
-        for row in pool(delayed(_before)(end, trial, sweep, root, device) for trial in left):
-            if row is None:
-                continue
-            rows.append(row)
-            file.write(json.dumps(row) + "\n")
+        work = (delayed(_before)(end, sweep, part, root, device, together) for part in parts)
+        for found in pool(work):
+            rows += found
+            file.writelines(json.dumps(row) + "\n" for row in found)
             file.flush()
             os.fsync(file.fileno())
             if progress is not None:
@@ -114,11 +116,17 @@ def _standing(group: list[Row]) -> Standing:
     )
 
 
-def _before(end: float, trial: Trial, sweep: Sweep, root: Path | None, device: str) -> Row | None:
-    if time.time() >= end:
-        return None
-    torch.set_num_threads(1)
-    return trial.run(sweep, root, device)
+def _by_all_but_seed(trials: Sequence[Trial]) -> dict[tuple[int, str, int], list[Trial]]:
+    parts: dict[tuple[int, str, int], list[Trial]] = {}
+    for trial in trials:
+        parts.setdefault((trial.number, trial.dataset, trial.split), []).append(trial)
+    return parts
+
+
+def _before(
+    end: float, sweep: Sweep, part: list[Trial], root: Path | None, device: str, together: int
+) -> list[Row]:
+    return [] if time.time() >= end else run_trials(sweep, part, root, device, together)
 
 
 def _opened(path: Path, sweep: Sweep) -> list[Row]:

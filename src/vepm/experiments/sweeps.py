@@ -14,7 +14,7 @@ from vepm.errors import InputError
 from vepm.experiments.plan import SPLITS
 from vepm.experiments.tasks import PRESET, open_dataset, task_of
 from vepm.files import read_toml
-from vepm.protocols import PROTOCOLS, Method, VEPMMethod
+from vepm.protocols import PROTOCOLS, Method, VEPMMethod, evaluate_in_parallel
 from vepm.training import preset
 from vepm.tuning import keep_labels_of
 
@@ -134,22 +134,39 @@ class Trial:
         """What tells it from the others."""
         return self.number, self.dataset, self.split, self.seed
 
-    def run(self, sweep: Sweep, root: Path | None, device: str) -> dict[str, Any]:
-        """Train with test labels removed, and say how validation went."""
-        whole = open_dataset(self.dataset, root)
-        split = PROTOCOLS[PROTOCOL_OF[whole.task]](whole, 0)[self.split]
-        if not split.val.numel():
-            raise InputError(f"{self.dataset} has no validation part for a sweep to choose by")
-        # Methods score the test part as well: all its labels are made the first class's.
-        seen = keep_labels_of(whole, torch.cat([split.train, split.val]), others=0)
-        result = sweep.method_for(self.dataset, self.changes, device)(seen, split, self.seed)
-        return {
-            **vars(self),
+
+def run_trials(
+    sweep: Sweep, trials: Sequence[Trial], root: Path | None, device: str, together: int
+) -> list[dict[str, Any]]:
+    """Train seeds of one setting on one split, test labels removed, and tell how validation went.
+
+    Args:
+        sweep: What they are part of.
+        trials: Trials that differ in their seeds alone.
+        root: PyG root of the data.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        together: Seeds to train as one program; 0 for as many as pays.
+    """
+    first = trials[0]
+    whole = open_dataset(first.dataset, root)
+    split = PROTOCOLS[PROTOCOL_OF[whole.task]](whole, 0)[first.split]
+    if not split.val.numel():
+        raise InputError(f"{first.dataset} has no validation part for a sweep to choose by")
+    # Methods score the test part as well: all its labels are made the first class's.
+    seen = keep_labels_of(whole, torch.cat([split.train, split.val]), others=0)
+    method = sweep.method_for(first.dataset, first.changes, device)
+    seeds = [trial.seed for trial in trials]
+    results = evaluate_in_parallel(method, seen, [split], seeds, jobs=1, together=together)
+    return [
+        {
+            **vars(trial),
             "val_accuracy": result.val_accuracy,
             "val_loss": result.curve["val_loss"][result.best_epoch],
             "best_epoch": result.best_epoch,
             "seconds": round(result.seconds, 2),
         }
+        for trial, result in zip(trials, results, strict=True)
+    ]
 
 
 def _sets(name: str, value: Any) -> dict[str, Any]:
