@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -213,7 +214,7 @@ def test_subsample_asks_for_the_published_probabilities(
     )
     degree = torch.tensor([3, 2, 2, 1, 0], dtype=torch.float64)
     [(p, num_samples, replacement)] = asked
-    torch.testing.assert_close(p, published_probabilities(degree, importance, sharpness))
+    torch.testing.assert_close(p, published_probabilities(degree, importance, sharpness)[None])
     assert p.sum().item() == pytest.approx(1)
     assert (num_samples, replacement) == (200, True)
 
@@ -237,6 +238,53 @@ def test_subsample_draws_pairs_as_often_as_published() -> None:
     assert seen.keys() <= expected.keys()
     chi_square = sum((seen[v] - draws * e) ** 2 / (draws * e) for v, e in expected.items())
     assert chi_square < 22.5  # exceeded once in a thousand with 6 degrees of freedom
+
+
+def in_batch(**options: Any) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Subsampled likelihoods of graphs of several sizes, each alone and all as one batch."""
+    graphs = [random_graph(9), no_edges(4), complete(4), path(2), no_edges(1)]
+    joined, activation = join(graphs), uniform(1, 3)
+    z = uniform(0, joined.batch.numel(), 3)
+    parts = z.split([graph.num_nodes for graph in graphs])
+    alone = [
+        subsampled_edge_log_likelihood(part, activation, graph.edge_index, **options)
+        for part, graph in zip(parts, graphs, strict=True)
+    ]
+    together = subsampled_edge_log_likelihood(
+        z, activation, joined.edge_index, joined.batch, **options
+    )
+    counted = subsampled_edge_log_likelihood(
+        z, activation, joined.edge_index, joined.batch, num_graphs=len(graphs), **options
+    )
+    return alone, together, counted
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_subsample_of_a_batch_is_that_of_each_graph(balanced: bool) -> None:
+    torch.manual_seed(0)
+    alone, together, counted = in_batch(num_nodes=5000, importance=0.5, balanced=balanced)
+    torch.testing.assert_close(together, torch.cat(alone))
+    torch.testing.assert_close(counted, torch.cat(alone))
+
+
+def test_subsample_of_a_batch_draws_from_every_graph() -> None:
+    """A pair of nodes is drawn from each graph, and scaled to that graph's pairs."""
+    torch.manual_seed(0)
+    joined = join([complete(5), complete(3)])
+    z, one = torch.ones(8, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    pair = math.log(1 - math.exp(-1))
+    seen = {
+        tuple(
+            subsampled_edge_log_likelihood(
+                z, one, joined.edge_index, joined.batch, num_nodes=2
+            ).tolist()
+        )
+        for _ in range(60)
+    }
+    # Two draws may be of one node, which has no pairs.
+    large, small = pytest.approx(10 * pair), pytest.approx(3 * pair)
+    assert all(value[0] in (0, large) and value[1] in (0, small) for value in seen)
+    assert len(seen) == 4
 
 
 def test_elbo_is_the_sum_of_its_terms() -> None:

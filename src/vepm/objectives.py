@@ -142,11 +142,13 @@ def subsampled_edge_log_likelihood(
     z: Tensor,
     activation: Tensor,
     edge_index: EdgeIndex,
+    batch: Tensor | None = None,
     *,
     num_nodes: int = 200,
     importance: float = 0.9,
     sharpness: float = 1.0,
     balanced: bool = False,
+    num_graphs: int | None = None,
 ) -> Tensor:
     r"""The paper's estimate from the subgraph on randomly drawn, mostly well-connected nodes.
 
@@ -160,29 +162,55 @@ def subsampled_edge_log_likelihood(
         z: Affiliations [N, C].
         activation: Community activations [C].
         edge_index: Edges [2, E] in both directions.
-        num_nodes: Nodes drawn with replacement.
+        batch: Graph of each node [N], graph after graph; one graph if not given.
+        num_nodes: Nodes drawn with replacement, of each graph.
         importance: Balance k between nodes of high and of low degree.
         sharpness: Exponent :math:`\alpha` of the degrees.
         balanced: As in :func:`edge_log_likelihood`.
+        num_graphs: Number of graphs, counted if not given.
 
     Returns:
-        One value [1]: the subgraph's likelihood, scaled to the number of pairs in the graph
-        unless balanced.
+        One value per graph [G]: its subgraph's likelihood, scaled to the number of pairs in the
+        graph unless balanced.
     """
     adjacency = _simple(edge_index, z.size(0))
-    total = z.size(0)
-    degree = torch.bincount(adjacency.target, minlength=total).to(z.dtype)
-    q = degree.pow(sharpness)
-    q = q / q.sum() if float(q.sum()) > 0 else torch.full_like(q, 1 / max(total, 1))
-    p = importance * q + (1 - importance) * (1 - q) / max(total - 1, 1)
-    nodes = torch.multinomial(p, num_nodes, replacement=True).unique()
-    kept, _ = subgraph(nodes, adjacency.edge_index, relabel_nodes=True, num_nodes=total)
+    batch = adjacency.source.new_zeros(z.size(0)) if batch is None else batch
+    num_graphs = int(batch.max()) + 1 if num_graphs is None else num_graphs
+    degree = torch.bincount(adjacency.target, minlength=z.size(0)).to(z.dtype)
+    sizes = torch.bincount(batch, minlength=num_graphs)
+    p = _importance(degree.pow(sharpness), batch, sizes, importance)
+    nodes = _draw_nodes(p, batch, sizes, num_nodes)
+    kept, _ = subgraph(nodes, adjacency.edge_index, relabel_nodes=True, num_nodes=z.size(0))
     value = edge_log_likelihood(
-        z[nodes], activation, Adjacency(kept, nodes.numel()), balanced=balanced
+        z[nodes],
+        activation,
+        Adjacency(kept, nodes.numel()),
+        batch[nodes],
+        balanced=balanced,
+        num_graphs=num_graphs,
     )
     if balanced:
         return value
-    return value * total * (total - 1) / max(nodes.numel() * (nodes.numel() - 1), 1)
+    drawn = torch.bincount(batch[nodes], minlength=num_graphs)
+    return value * sizes * (sizes - 1) / (drawn * (drawn - 1)).clamp_min(1)
+
+
+def _importance(weight: Tensor, batch: Tensor, sizes: Tensor, importance: float) -> Tensor:
+    """Chance of each node among those of its graph [N]."""
+    total = _Groups(batch, sizes.numel()).sum(weight)[batch]
+    size = sizes[batch].to(weight.dtype)
+    q = torch.where(total > 0, weight / total, 1 / size)
+    return importance * q + (1 - importance) * (1 - q) / (size - 1).clamp_min(1)
+
+
+def _draw_nodes(p: Tensor, batch: Tensor, sizes: Tensor, count: int) -> Tensor:
+    """So many draws of each graph's nodes, each node once and in order."""
+    first = sizes.cumsum(0) - sizes
+    place = torch.arange(batch.numel(), device=batch.device) - first[batch]
+    table = p.new_zeros(sizes.numel(), int(sizes.max()))
+    table[batch, place] = p.detach()
+    drawn = torch.multinomial(table, count, replacement=True)
+    return (drawn + first[:, None]).unique()
 
 
 def label_log_likelihood(logits: Tensor, y: Tensor) -> Tensor:

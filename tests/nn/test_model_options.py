@@ -9,6 +9,7 @@ from torch import Tensor
 
 from strategies import join, path, random_graph
 from vepm import VEPM
+from vepm.nn import Adjacency
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
@@ -17,6 +18,7 @@ from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS, TASKS
 from vepm.nn.partitioner import PARTITIONS
 
 BATCH = join([random_graph(6), path(4)])
+EDGES = Adjacency(*path(5))
 
 # Option, another value than the default's, and what else must be set for it to matter.
 ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
@@ -154,17 +156,15 @@ def test_dropout_reaches_the_bank_for_nodes_only(task: str, dropped: bool) -> No
 def test_mass_of_affiliations_is_the_given_part_of_the_features() -> None:
     model = build(fusion="mass", fusion_weight=0.25)
     x, z = torch.rand(5, 4), torch.rand(5, 6)
-    fused = torch.cat([dense(part) for part in model.fuse(x, z)], dim=1)
+    fused = torch.cat([dense(part) for part in model.fuse(x, z, EDGES)], dim=1)
     torch.testing.assert_close(fused[:, 4:].sum(1), 0.25 * x.sum(1))
     torch.testing.assert_close(fused[:, :4], x)
-    assert (dense(model.fuse(torch.zeros(5, 4), z)[1]) == 0).all()
+    assert (dense(model.fuse(torch.zeros(5, 4), z, EDGES)[1]) == 0).all()
 
 
 def test_softmax_fusion_sums_to_one() -> None:
-    fused = torch.cat(
-        [dense(part) for part in build(fusion="softmax").fuse(torch.rand(5, 4), torch.rand(5, 6))],
-        dim=1,
-    )
+    parts = build(fusion="softmax").fuse(torch.rand(5, 4), torch.rand(5, 6), EDGES)
+    fused = torch.cat([dense(part) for part in parts], dim=1)
     torch.testing.assert_close(fused[:, 4:].sum(1), torch.ones(5))
 
 

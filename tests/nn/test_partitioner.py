@@ -18,10 +18,12 @@ from strategies import (
     quick,
     random_graph,
     seeds,
+    undirected,
     uniform,
 )
 from vepm.nn import Adjacency, EdgePartitioner, segment_sizes
-from vepm.nn.partitioner import PARTITIONS, _fixed_uniform
+from vepm.nn.draws import normal_on_nodes, uniform_on_edges
+from vepm.nn.partitioner import PARTITIONS
 
 GRAPH = random_graph(8)
 
@@ -128,7 +130,7 @@ def test_random_split_is_fixed_symmetric_and_ignores_the_affiliations() -> None:
 
 
 def test_random_split_is_a_softmax_of_rates_up_to_a_hundred() -> None:
-    draws = _fixed_uniform(Adjacency(*GRAPH), None, 3)
+    draws = uniform_on_edges(Adjacency(*GRAPH), None, 3)
     shares = EdgePartitioner(3, 20.0, "random")(uniform(0, 8, 6), uniform(1, 6), GRAPH.edge_index)
     torch.testing.assert_close(shares, torch.softmax(100 * draws / 20.0, dim=1))
 
@@ -142,9 +144,33 @@ def test_random_split_of_a_batch_is_that_of_each_graph() -> None:
     assert together.equal(torch.cat(alone))
 
 
+def test_random_split_differs_between_graphs_of_equal_size() -> None:
+    one, other = path(6), undirected([(0, 1), (1, 2), (2, 3), (3, 4), (0, 5)], 6)
+    first, second = (uniform_on_edges(Adjacency(*graph), None, 2) for graph in (one, other))
+    # The first four edges of both join the same places.
+    assert not (first[:4] == second[:4]).any()
+    shuffled = one.edge_index[:, torch.randperm(10, generator=torch.Generator().manual_seed(0))]
+    again = uniform_on_edges(Adjacency(shuffled, 6), None, 2)
+    assert {tuple(row) for row in again.tolist()} == {tuple(row) for row in first.tolist()}
+
+
+def test_noise_on_nodes_is_normal_fixed_and_of_its_graph() -> None:
+    large = random_graph(300, 0.02)
+    draws = normal_on_nodes(Adjacency(*large), None, 40)
+    assert draws.equal(normal_on_nodes(Adjacency(*large), None, 40))
+    assert abs(draws.mean()) < 4 / math.sqrt(draws.numel())
+    assert abs(draws.var() - 1) < 4 * math.sqrt(2 / draws.numel())
+    assert draws.isfinite().all()
+    batch = join([GRAPH, path(8), no_edges(2), GRAPH])
+    together = normal_on_nodes(Adjacency(batch.edge_index, 26), batch.batch, 3)
+    alone = [normal_on_nodes(Adjacency(*graph), None, 3) for graph in batch.graphs]
+    assert together.equal(torch.cat(alone))
+    assert not (alone[0] == alone[1]).any()
+
+
 def test_random_rates_are_uniform_and_unrelated() -> None:
     graph, heads = complete(150), 4
-    draws = _fixed_uniform(Adjacency(*graph), None, heads)
+    draws = uniform_on_edges(Adjacency(*graph), None, heads)
     draws = draws[: graph.edge_index.size(1) // 2]
     values, count = draws.flatten().sort().values, draws.numel()
     assert 0 <= values[0] < values[-1] < 1

@@ -152,7 +152,7 @@ def _child(words: tuple[str | Path, ...]) -> int:
         save(*given)
         time.sleep(PAUSE_SECONDS)
 
-    fitting.save_state = save_and_wait  # type: ignore[attr-defined]
+    fitting.save_state = save_and_wait  # type: ignore[attr-defined, assignment]
     fitting.SECONDS_BETWEEN_SAVES = 0.0
     with without_page():
         outcome = vepm(*words)

@@ -12,6 +12,7 @@ from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
 from vepm.nn.distributions import draw
+from vepm.nn.draws import normal_on_nodes
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.features import Features, dense, normalize_rows, row_mass
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
@@ -75,7 +76,7 @@ class VEPM(nn.Module):
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
             ``"community"`` or ``"neighbours"``.
         inputs: What the bank reads: features ``"x"``, affiliations ``"z"``, ``"both"``, or
-            ``"random"`` noise of the width of both.
+            ``"random"`` noise of the width of both, drawn once and for all.
         fusion: How Z stands beside X: ``"concat"`` as it is, ``"mass"`` scaled to
             ``fusion_weight`` of the node's feature mass, ``"softmax"`` over communities.
         fusion_weight: Mass of Z beside X, for ``fusion="mass"``.
@@ -246,7 +247,7 @@ class VEPM(nn.Module):
     ) -> Prediction:
         """Predict labels from features, affiliations and the split of the edges."""
         edges = as_adjacency(edge_index, x.size(0))
-        inputs = self.fuse(normalize_rows(x, self.feature_norm), z)
+        inputs = self.fuse(normalize_rows(x, self.feature_norm), z, edges, batch)
         states = self.bank(inputs, edges, edge_weight)
         logits, embeddings = self._compose(inputs, states, edges, batch, num_graphs)
         return Prediction(logits, states[-1], embeddings)
@@ -266,7 +267,7 @@ class VEPM(nn.Module):
         the composer sees it.
         """
         edges = as_adjacency(edge_index, x.size(0))
-        inputs = self.fuse(normalize_rows(x, self.feature_norm), z)
+        inputs = self.fuse(normalize_rows(x, self.feature_norm), z, edges, batch)
         states = self.bank(inputs, edges, edge_weight)
         for k in range(states[0].size(1)):
             muted = [state.clone() for state in states]
@@ -328,13 +329,18 @@ class VEPM(nn.Module):
             prediction.embeddings,
         )
 
-    def fuse(self, x: Features, z: Tensor) -> list[Features]:
-        """The parts of X*, the bank's input, from normalised features and affiliations."""
+    def fuse(
+        self, x: Features, z: Tensor, edges: Adjacency, batch: Tensor | None = None
+    ) -> list[Features]:
+        """The parts of X*, the bank's input, from normalised features and affiliations.
+
+        Only random inputs, which belong to the nodes of each graph, look at edges and batch.
+        """
+        if self.inputs == "random":
+            return [normal_on_nodes(edges, batch, x.size(1) + z.size(1)).to(z.dtype)]
         if self.fusion == "softmax":
             z = torch.softmax(z, dim=1)
         elif self.fusion == "mass":
             z = self.fusion_weight * row_mass(x) / z.sum(1, keepdim=True) * z
-        if self.inputs == "random":
-            return [z.new_empty(z.size(0), x.size(1) + z.size(1)).normal_()]
         parts: dict[str, list[Features]] = {"x": [x], "z": [z], "both": [x, z]}
         return parts[self.inputs]

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency, edge_dot
+from vepm.nn.aggregation import EdgeIndex, as_adjacency, edge_dot
+from vepm.nn.draws import uniform_on_edges
 from vepm.nn.shares import Shares
 
 PARTITIONS = ("learned", "even", "random")
@@ -159,31 +160,6 @@ class EdgePartitioner(nn.Module):
             share = 1 / self.num_metacommunities
             return z.new_full((edges.source.numel(), self.num_metacommunities), share)
         if self.scheme == "random":
-            draws = _fixed_uniform(edges, batch, self.num_metacommunities).to(z.dtype)
+            draws = uniform_on_edges(edges, batch, self.num_metacommunities).to(z.dtype)
             return torch.softmax(100 * draws / self.temperature, dim=-1)
         return Shares(*self._ends(z, activation / self.temperature), edges)
-
-
-def _fixed_uniform(edges: Adjacency, batch: Tensor | None, heads: int) -> Tensor:
-    """U(0, 1) draws [E, K] that depend only on an edge's place in its own graph.
-
-    A counter-based generator: the same edge gets the same draws in every epoch, in both
-    directions and in whatever batch its graph lands, with nothing to store.
-    """
-    source, target = edges.source, edges.target
-    if batch is None:
-        batch = source.new_zeros(edges.num_nodes)
-    counts = torch.bincount(batch)
-    start = (counts.cumsum(0) - counts)[batch[source]]
-    low, high = torch.minimum(source, target) - start, torch.maximum(source, target) - start
-    state = _mix(_mix(_mix(counts[batch[source]]) + low) + high)[:, None]
-    state = _mix(state + torch.arange(heads, device=state.device))
-    return (state & (2**53 - 1)).double() / 2**53
-
-
-def _mix(state: Tensor) -> Tensor:
-    """Scramble 64-bit integers so that neighbours in the input are unrelated in the output."""
-    state = state + 0x1E3779B97F4A7C15
-    state = (state ^ ((state >> 30) & (2**34 - 1))) * 0x3F58476D1CE4E5B9
-    state = (state ^ ((state >> 27) & (2**37 - 1))) * 0x14D049BB133111EB
-    return state ^ ((state >> 31) & (2**33 - 1))

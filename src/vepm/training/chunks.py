@@ -151,7 +151,7 @@ def _embed(
     weights = chunk.shared(model.split_edges(own, chunk.edges), degree, model.bank.normalize)
     if states is not None:
         return torch.relu(norm(layer(chunk.take(states), chunk.edges, weights)))
-    x = model.fuse(chunk.features(model.feature_norm), own)
+    x = model.fuse(chunk.features(model.feature_norm), own, chunk.edges)
     return torch.relu(norm(layer(x, chunk.edges, weights)))
 
 

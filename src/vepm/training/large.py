@@ -157,6 +157,11 @@ def check_settings(config: Config) -> None:
         raise InputError(
             "settings: batch_nodes trains with the exact likelihood; leave likelihood at exact"
         )
+    if config.model.inputs == "random":
+        raise InputError(
+            "settings: random inputs belong to the nodes of a whole graph, which batch_nodes never "
+            "holds; use x, z or both"
+        )
     check_partition(config.model.partition)
 
 

@@ -163,7 +163,13 @@ def _edges(
         )
     if config.likelihood == "subsampled":
         return subsampled_edge_log_likelihood(
-            z, model.activation, batch.edges, num_nodes=config.subsample, balanced=config.balanced
+            z,
+            model.activation,
+            batch.edges,
+            batch.batch,
+            num_nodes=config.subsample,
+            balanced=config.balanced,
+            num_graphs=batch.num_graphs,
         ).sum()
     edges = edge_log_likelihood(
         z,

@@ -79,8 +79,8 @@ def bundles(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) ->
     """Numbers of the runs that can train together, at most so many at a time.
 
     Runs must take equally many steps in an epoch; graphs so small that a batch may be a lone
-    node, clusters of a large graph, likelihoods of random subgraphs and random splits of each
-    graph's edges stay alone.
+    node, clusters of a large graph, likelihoods of random subgraphs, random splits of each
+    graph's edges and random features stay alone.
     """
     if most < 2 or not _can_share(dataset, config):
         return [[i] for i in range(len(runs))]
@@ -96,6 +96,8 @@ def bundles(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) ->
 
 def _can_share(dataset: Dataset, config: Config) -> bool:
     if config.training.likelihood != "exact" or config.training.batch_nodes:
+        return False
+    if config.model.inputs == "random":
         return False
     if dataset.task == "node":
         return True
