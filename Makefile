@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOAK_SECONDS ?= 7200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format docs screenshots results clean
+.PHONY: help demo test soak mutants audit lint format docs screenshots results clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,13 @@ soak: $(VENV)/.installed  ## Spoiled files, kills and two hours of runs (SOAK_SE
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.fuzz --inputs 100000 --output results/soak/fuzz.json
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.kills --kills 50 --output results/soak/kills.json
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
+
+mutants: $(VENV)/.installed  ## Change the code a little and see whether tests notice
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.mutants --sample 110 --output results/soak/mutants.json
+
+audit: $(VENV)/.installed  ## Look for unsafe code and for packages with known vulnerabilities
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
+	$(BIN)/python .ci/audit.py
 
 lint: $(VENV)/.installed  ## Check style, types and the order of the layers
 	$(BIN)/ruff check src tests

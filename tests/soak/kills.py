@@ -29,7 +29,7 @@ from experiments.toys import write_long
 from soak.record import keep
 from vepm.training import fitting
 
-VARYING = {"seconds", "peak_memory_mib", "command", "machine", "commit", "checksum"}
+VARYING = {"seconds", "peak_memory_mib", "command", "machine", "commit", "checksum", "abandoned"}
 LENGTH = ("--set", "pretrain_epochs=60", "--set", "epochs=60", "--set", "patience=0")
 PAUSE_SECONDS = 0.01
 """Slept after every save, so that a small run lasts long enough to be killed anywhere in it."""
