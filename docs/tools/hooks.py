@@ -21,6 +21,7 @@ import results  # noqa: E402
 import searches  # noqa: E402
 import tables  # noqa: E402
 
+from vepm.bench.page import as_page, read_reports  # noqa: E402
 from vepm.report.figures.style import inline_svg  # noqa: E402
 
 DIRECTIVE = re.compile(r"^<!-- (\w+)(?:: ([^|>]+?))?(?: \| ([^>]+?))? -->$", re.MULTILINE)
@@ -52,6 +53,7 @@ def _expand(found: re.Match[str]) -> str:
         return notebook.as_markdown(DOCS / argument)
     makers = {
         "results": results.tables,
+        "benchmarks": lambda folder: as_page(read_reports(DOCS.parent / folder)),
         "search": searches.summary,
         "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,

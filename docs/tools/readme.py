@@ -6,7 +6,8 @@ from pathlib import Path
 
 from results import ROOT
 
-START, END = "<!-- results -->", "<!-- /results -->"
+from vepm.bench.page import as_bars, read_reports
+
 SHOWN = {
     "table-1": "Node classification, public splits, each run's epoch chosen on validation",
     "table-2": "Graph classification, ten folds, one epoch for all of them (rule gin)",
@@ -44,7 +45,7 @@ def _rounded(number: str) -> Decimal:
 
 
 def main() -> None:
-    """Replace what stands between the two marks."""
+    """Replace what stands between the marks."""
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
     found = [
@@ -52,10 +53,16 @@ def main() -> None:
         for name, title in SHOWN.items()
         if (ROOT / "results" / name / "table.csv").exists()
     ]
-    before, rest = text.split(START)
-    after = rest.split(END)[1]
-    body = "\n\n".join([LEGEND, *found])
-    path.write_text(f"{before}{START}\n{body}\n{END}{after}", encoding="utf-8")
+    text = _filled(text, "results", "\n\n".join([LEGEND, *found]))
+    text = _filled(text, "speed", as_bars(read_reports(ROOT / "results" / "bench")))
+    path.write_text(text, encoding="utf-8")
+
+
+def _filled(text: str, name: str, body: str) -> str:
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, rest = text.split(start)
+    after = rest.split(end)[1]
+    return f"{before}{start}\n{body}\n{end}{after}"
 
 
 if __name__ == "__main__":

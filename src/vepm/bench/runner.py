@@ -178,8 +178,8 @@ def ratios(rows: list[Row]) -> list[Row]:
     found = {(row["graph"], row["step"], row["method"]): row for row in rows}
     out = []
     for (graph, step, method), row in found.items():
-        ours = found[graph, step, "ours"]
-        if method == "ours" or "error" in row or "error" in ours:
+        ours = found.get((graph, step, "ours"))
+        if method == "ours" or "error" in row or ours is None or "error" in ours:
             continue
         rounds = zip(ours["rounds"], row["rounds"], strict=False)
         out.append(

@@ -1,0 +1,126 @@
+"""What the benchmarks are held to, and which of it holds."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Report = dict[str, Any]
+
+LARGE_EDGES = 10_000_000
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that must hold, beside what was measured."""
+
+    what: str
+    bar: str
+    measured: str
+    met: bool
+
+
+def bars(report: Report) -> list[Bar]:
+    """The bars that a report speaks of."""
+    if "cases" in report:
+        return list(_together(report))
+    if "stages" in report:
+        return list(_in_parts(report))
+    where = "GPU" if on_gpu(report) else "CPU"
+    found = [] if on_gpu(report) else [*_against_literal(report)]
+    found += [*_against_attention(report, where), *_growth(report, where)]
+    return found + ([*_one_device(report), *_bandwidth(report)] if on_gpu(report) else [])
+
+
+def on_gpu(report: Report) -> bool:
+    """Whether the steps ran on a GPU."""
+    return "kernels" in report
+
+
+def _ratios(report: Report, graph: str, against: str) -> dict[str, Report]:
+    return {
+        row["step"]: row
+        for row in report["ratios"]
+        if (row["graph"], row["against"]) == (graph, against)
+    }
+
+
+def _against_literal(report: Report) -> Iterator[Bar]:
+    for step, graph, least in (
+        ("pretrain", "Cora", 8),
+        ("pretrain", "PubMed", 100),
+        ("weights", "Cora", 30),
+    ):
+        row = _ratios(report, graph, "literal").get(step)
+        if row is not None:
+            times = 1 / row["time"]
+            what = f"CPU, {graph}: {step} step, literal construction over ours"
+            yield Bar(what, f"at least {least}x", f"{times:.1f}x", times >= least)
+
+
+def _against_attention(report: Report, where: str) -> Iterator[Bar]:
+    for step, row in _ratios(report, "PubMed", "gat").items():
+        what = f"{where}, PubMed: time of the {step} step over GAT's"
+        yield Bar(what, "at most 1.0x", f"{row['time']:.2f}x", row["time"] <= 1)
+    for step, row in _ratios(report, f"generated-{LARGE_EDGES}", "gat").items():
+        what = f"{where}, {LARGE_EDGES:,} edges: peak memory of the {step} step over GAT's"
+        yield Bar(what, "at most 0.7x", f"{row['memory']:.2f}x", row["memory"] <= 0.7)
+
+
+def _growth(report: Report, where: str) -> Iterator[Bar]:
+    for step, slope in report["slopes"].items():
+        points = growth_points(report, step)
+        last = _steepness(*points[-2:])
+        range_ = f"{points[0][0]:,} to {points[-1][0]:,} edges"
+        what = f"{where}, {range_}: exponent of the {step} step's time"
+        measured = f"{slope:.2f}, {last:.2f} over the last step"
+        yield Bar(what, "at most 1.1", measured, max(slope, last) <= 1.1)
+
+
+def growth_points(report: Report, step: str) -> list[tuple[int, float]]:
+    """Edges and our seconds on the generated graphs, the smallest first."""
+    return sorted(
+        (row["edges"], row["median"])
+        for row in report["rows"]
+        if row["graph"].startswith("generated")
+        and (row["step"], row["method"]) == (step, "ours")
+        and "median" in row
+    )
+
+
+def _steepness(low: tuple[int, float], high: tuple[int, float]) -> float:
+    return math.log(high[1] / low[1]) / math.log(high[0] / low[0])
+
+
+def _one_device(report: Report) -> Iterator[Bar]:
+    for row in report["rows"]:
+        if row["graph"] == "large" and "peak_bytes" in row:
+            peak = row["peak_bytes"] / GIB
+            pairs = row["edges"] / 2e6
+            what = (
+                f"GPU, {row['nodes'] / 1e6:.1f} million nodes, {pairs:.0f} million undirected "
+                f"edges: peak memory of the {row['step']} step on the whole graph"
+            )
+            yield Bar(what, "at most 70 GiB", f"{peak:.1f} GiB", peak <= 70)
+
+
+def _bandwidth(report: Report) -> Iterator[Bar]:
+    for row in report["kernels"]:
+        if row["what"].startswith("fused forward"):
+            what = f"GPU, that graph: {row['what']}, bytes a second over those of a copy"
+            measured = f"{row['of_copy']:.0%} ({row['bytes'] / 1e9:.1f} GB)"
+            yield Bar(what, "at least 50%", measured, row["of_copy"] >= 0.5)
+
+
+def _together(report: Report) -> Iterator[Bar]:
+    for case in report["cases"]:
+        what = f"{report['machine']['device']}, {case['dataset']}: {case['runs']} runs over one"
+        yield Bar(what, "at most 3x its time", f"{case['ratio']:.2f}x", case["ratio"] <= 3)
+
+
+def _in_parts(report: Report) -> Iterator[Bar]:
+    peak = report["peak_memory_mib"] / 1024
+    size = f"{report['nodes'] / 1e6:.1f} million nodes, {report['edges'] / 1e6:.1f} million edges"
+    what = f"CPU, {size}: peak memory of training by mini-batches"
+    yield Bar(what, "at most 16 GiB", f"{peak:.1f} GiB", peak <= 16)
