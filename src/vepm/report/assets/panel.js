@@ -58,7 +58,8 @@ function memberships(node) {
   const z = D.nodes.z[node];
   const strongest = Math.max(...z, 1e-12);
   const communityOf = (c) => D.starts.findLastIndex((start) => start <= c);
-  const row = (c) => bar(`z${c + 1}`, String(z[c]), (100 * z[c]) / strongest, D.colours[communityOf(c)],
+  const shown = (value) => (value < 0.001 ? "< 0.001" : String(value));
+  const row = (c) => bar(`z${c + 1}`, shown(z[c]), (100 * z[c]) / strongest, D.colours[communityOf(c)],
     { "data-affiliation": c, "data-value": z[c] });
   const order = z.map((_, c) => c).sort((a, b) => z[b] - z[a]);
   const list = block("Memberships Z (posterior mean)", ...order.slice(0, 8).map(row));
