@@ -53,7 +53,9 @@ def test_adjacency_has_a_panel_for_the_whole_and_for_each_part() -> None:
 def test_large_adjacency_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vepm.report.figures.matrices.MOST_DOTS", 10)
     edges = np.random.default_rng(0).integers(50, size=(2, 40))
-    assert _dots(figures.adjacency(edges, np.ones((40, 1)), np.arange(50))) == [10, 10]
+    figure = figures.adjacency(edges, np.ones((40, 1)), np.arange(50))
+    assert _dots(figure) == [10, 10]
+    assert figure.axes[0].get_title(loc="left") == "A: 25% of 20 edges"
 
 
 def test_curves_mark_the_chosen_epoch_of_the_last_phase() -> None:
@@ -70,6 +72,16 @@ def test_curves_mark_the_chosen_epoch_of_the_last_phase() -> None:
         "pretrain, then finetune (epochs)",
         "finetune (epochs)",
     ]
+
+
+def test_curves_show_terms_of_some_epochs_only() -> None:
+    history = {
+        "phase": np.array(["finetune"] * 5),
+        "epoch": np.arange(5.0),
+        "kl": np.array([np.nan, 3.0, np.nan, np.nan, 4.0]),
+    }
+    (line,) = figures.learning_curves(history).axes[0].get_lines()
+    assert np.asarray(line.get_xydata()).tolist() == [[1, 3], [4, 4]]
 
 
 def test_curves_of_an_empty_history() -> None:

@@ -28,7 +28,8 @@ def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> A
     .. math:: \log \frac{p(y)}{1 - p(y)} - \log \frac{p_{-k}(y)}{1 - p_{-k}(y)}
 
     is the support of metacommunity k for label y, where :math:`p_{-k}` is the model's own
-    probability when what k knows of each node gives way to what it knows on average.
+    probability when what k knows of each node gives way to what it knows on average, over the
+    nodes that go through the model together.
 
     Args:
         model: The model.
