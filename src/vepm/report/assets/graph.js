@@ -104,7 +104,8 @@ function styleSheet(detailed) {
       "line-color": (e) => D.colours[mainOfEdge(e.data("edge"))], ...split } },
     { selector: "edge.off", style: { display: "none" } },
     { selector: "node.off", style: { opacity: 0.13 } },
-    { selector: "node.near", style: { label: (e) => D.nodes.name[e.data("node")], "font-size": onScreen(11), "z-index": 8 } },
+    { selector: "node.near", style: { label: (e) => D.nodes.name[e.data("node")], "font-size": onScreen(11), "z-index": 8,
+      "text-valign": "bottom", "text-margin-y": onScreen(3) } },
     { selector: "edge.near", style: { opacity: 1, width: 4.5 } },
     { selector: "node.picked", style: {
       label: (e) => D.nodes.name[e.data("node")], "font-size": onScreen(14), "font-weight": 600, "z-index": 9,
