@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import StepLR
 
 from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
 from vepm.data.dataset import Dataset, Task, require_labels
+from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
 from vepm.protocols import Curve, RunResult, Split
 
@@ -44,6 +45,7 @@ class Baseline(ABC):
                 f"and {dataset.name} is a {dataset.task} task"
             )
         require_labels(dataset)
+        refuse_sparse(dataset.graphs[0].x, f"baseline '{self.name}'")
         start = perf_counter()
         with torch.random.fork_rng():
             torch.manual_seed(seed)

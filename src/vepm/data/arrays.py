@@ -13,6 +13,7 @@ from vepm.data.assemble import node_dataset
 from vepm.data.cleaning import canonical_edges, check_features, report
 from vepm.data.dataset import Dataset
 from vepm.data.labels import as_integers, encode_integers, encode_text
+from vepm.data.sparse import from_scipy
 from vepm.errors import InputError
 
 
@@ -32,7 +33,7 @@ def from_matrices(
     report(found, source, strict=strict)
     data = Data(edge_index=edge_index, num_nodes=num_nodes)
     if x is not None:
-        data.x = check_features(_dense(x, source), num_nodes, source)
+        data.x = check_features(_features(x, source), num_nodes, source)
     data.y, names = _labels(y, num_nodes, source, class_names)
     return node_dataset(data, name=name, source=source, class_names=names)
 
@@ -61,9 +62,11 @@ def _is_sparse(matrix: Any) -> bool:
     return sp.issparse(matrix)
 
 
-def _dense(x: Any, source: str) -> Tensor:
+def _features(x: Any, source: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
+    if _is_sparse(x) and x.dtype.kind in "biuf" and x.ndim == 2:
+        return from_scipy(x)
     array = x.toarray() if _is_sparse(x) else np.asarray(x)
     if array.dtype.kind not in "biufO":
         raise InputError(f"{source}: features hold {array.dtype}; numbers are needed")

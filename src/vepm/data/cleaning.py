@@ -9,10 +9,14 @@ from torch_geometric.data import Data
 
 from vepm.data.labels import UNLABELLED, as_integers
 from vepm.data.masks import clean_masks
+from vepm.data.sparse import MOST_COLUMNS, is_sparse, kept_sparse
 from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
 
+FEW_NODES = 2**20
+MOST_GAPS = 64
+"""Numbers left out for each that edges name: beyond this they are ids and not numbers."""
 DEGREE_FEATURES = ("one", "log_degree")
 
 
@@ -114,7 +118,7 @@ def check_features(
     """Features as float32 [num_nodes, F], refusing wrong shapes and non-finite values."""
     if not isinstance(x, Tensor):
         raise InputError(f"{source}: features are {type(x).__name__}; give a tensor [nodes, F]")
-    x = x.to_dense() if x.layout != torch.strided else x
+    x = kept_sparse(x) if is_sparse(x) else x
     if x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
         raise InputError(
             f"{source}: features have shape {list(x.shape)}; {num_nodes} rows of real numbers, "
@@ -122,16 +126,30 @@ def check_features(
         )
     if x.size(1) == 0:
         raise InputError(f"{source}: features have no columns; leave them out to use degrees")
+    if x.size(1) > MOST_COLUMNS:
+        raise InputError(
+            f"{source}: {x.size(1)} feature columns; at most {MOST_COLUMNS} can be learned from"
+        )
     x = x.detach().cpu().float()
-    bad = (~torch.isfinite(x)).nonzero()
-    if bad.numel():
-        row, column = bad[0].tolist()
+    bad = _not_finite(x)
+    if bad is not None:
+        (row, column), value = bad
         name = names[column] if names else column
         raise InputError(
-            f"{source}: feature of node {row}, column {name} is {float(x[row, column])} "
-            "(as float32); give a finite number"
+            f"{source}: feature of node {row}, column {name} is {value} (as float32); give a "
+            "finite number"
         )
-    return x.contiguous()
+    return x if is_sparse(x) else x.contiguous()
+
+
+def _not_finite(x: Tensor) -> tuple[list[int], float] | None:
+    """The first entry that is no finite number, and where it stands."""
+    values = x.values() if is_sparse(x) else x
+    bad = (~torch.isfinite(values)).nonzero()
+    if not bad.numel():
+        return None
+    place = x.indices()[:, bad[0, 0]] if is_sparse(x) else bad[0]
+    return place.tolist(), float(values[tuple(bad[0])])
 
 
 def count_nodes(data: Data, source: str) -> int:
@@ -144,6 +162,11 @@ def count_nodes(data: Data, source: str) -> int:
         count = int(data.y.numel())
     elif isinstance(data.edge_index, Tensor) and data.edge_index.numel():
         count = max(int(data.edge_index.max()) + 1, 1)
+        if count > max(FEW_NODES, MOST_GAPS * data.edge_index.numel()):
+            raise InputError(
+                f"{source}: edges name node {count - 1} but few others; number the nodes from 0, "
+                "or say num_nodes"
+            )
     else:
         count = 0
     if count == 0:

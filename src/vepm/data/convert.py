@@ -15,6 +15,7 @@ from vepm.data.dataset import Dataset, Task
 from vepm.data.labels import UNLABELLED, encode_text
 from vepm.data.masks import several_splits
 from vepm.data.positions import with_positions
+from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
 
 _ACCEPTED = (
@@ -147,6 +148,7 @@ def _graph_task(
     cleaned = []
     for i, graph in enumerate(graphs):
         result = clean(graph, strict=strict, source=f"{name}, graph {i}")
+        refuse_sparse(result.x, f"{name}, graph {i}")
         if graph.y is None:
             result.y = torch.full((1,), UNLABELLED)
         if result.y.numel() != 1:

@@ -5,6 +5,7 @@ import logging
 import torch
 
 from vepm.data.dataset import Dataset
+from vepm.data.sparse import is_sparse
 
 logger = logging.getLogger("vepm")
 
@@ -20,10 +21,12 @@ def note_scales(dataset: Dataset) -> None:
     Args:
         dataset: graphs from a user's files.
     """
+    if dataset.feature_names is None or is_sparse(dataset.graphs[0].x):
+        return
     x = torch.cat([graph.x for graph in dataset.graphs])
     varied = ((x != x[:1]).any(0)).nonzero().flatten()
     mostly_zero = x.count_nonzero() <= x.numel() / 2
-    if dataset.feature_names is None or varied.numel() < 2 or mostly_zero:
+    if varied.numel() < 2 or mostly_zero:
         return
     size = x[:, varied].square().mean(0).sqrt()
     ratio = float(size.max() / size.min())

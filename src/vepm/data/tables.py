@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,13 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
 
 def parse_features(table: Table, names: Sequence[str]) -> Tensor:
     """Numeric columns as float32 [rows, len(names)]."""
-    columns = [
-        [_parse_number(cell, table, i, name) for i, cell in enumerate(table.column(name))]
-        for name in names
-    ]
-    return torch.tensor(columns, dtype=torch.float32).t().contiguous()
+    place = {name: i for i, name in enumerate(table.columns)}
+    wanted = [(name, place[name]) for name in names]
+    x = torch.empty(len(table.rows), len(wanted))
+    for i, row in enumerate(table.rows):
+        numbers = [_parse_number(row[j].strip(), table, i, name) for name, j in wanted]
+        x[i] = torch.tensor(numbers, dtype=torch.float64)
+    return x
 
 
 def index_of(table: Table, column: str = "id") -> dict[str, int]:
@@ -103,9 +106,9 @@ def _check_header(path: Path, columns: Sequence[str], required: Sequence[str]) -
                 f"{path}: column '{name}' is missing (found: {', '.join(columns)}); "
                 "name it in the header line, columns parted by commas"
             )
-    for name in columns:
-        if columns.count(name) > 1:
-            raise InputError(f"{path}: column '{name}' is there twice; rename one")
+    name, count = Counter(columns).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{path}: column '{name}' is there twice; rename one")
 
 
 def _parse_number(cell: str, table: Table, row: int, column: str) -> float:

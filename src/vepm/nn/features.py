@@ -49,10 +49,15 @@ class SparseFeatures:
     def from_dense(cls, x: Tensor) -> "SparseFeatures":
         """Drop the zeros of a dense matrix."""
         rows, columns = x.nonzero(as_tuple=True)
-        counts = torch.bincount(rows, minlength=x.size(0))
-        return cls(
-            nn.functional.pad(counts.cumsum(0), (1, 0)), columns, x[rows, columns], x.size(1)
-        )
+        return cls.from_entries(rows, columns, x[rows, columns], x.shape)
+
+    @classmethod
+    def from_entries(
+        cls, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]
+    ) -> "SparseFeatures":
+        """Entries by row and column, row after row."""
+        counts = torch.bincount(rows, minlength=shape[0])
+        return cls(nn.functional.pad(counts.cumsum(0), (1, 0)), columns, values, shape[1])
 
     def size(self, dim: int) -> int:
         """Number of rows (0) or columns (1)."""
@@ -136,6 +141,8 @@ class _SparseProduct(torch.autograd.Function):
 
 def compact(x: Tensor) -> Features:
     """Keep mostly-zero features sparse where that pays, others as they are."""
+    if x.layout == torch.sparse_coo:
+        return SparseFeatures.from_entries(*x.indices(), x.values(), x.shape)
     if x.numel() == 0 or not _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type):
         return x
     return SparseFeatures.from_dense(x)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
 from vepm.nn import Adjacency, compact
 from vepm.nn.patterns import index_type
@@ -26,6 +27,7 @@ class LargeGraph:
     """
 
     def __init__(self, graph: Data, device: torch.device | str = "cpu") -> None:
+        refuse_sparse(graph.x, "batch_nodes")
         self.x, self.y = graph.x, graph.y
         self.device = torch.device(device)
         self.num_nodes = int(graph.x.size(0))

@@ -138,9 +138,8 @@ def _outputs(
         # Bank and composer never saw a label: what they would say means nothing.
         outputs = {k: v for k, v in outputs.items() if not k.endswith("embeddings")}
     outputs |= _masks(roles, source.y.numel())
-    features = dense(source.x)
-    if features.numel() <= LARGEST_FEATURES:
-        outputs["features"] = features
+    if source.x.size(0) * source.x.size(1) <= LARGEST_FEATURES:
+        outputs["features"] = dense(source.x)
     if not isinstance(source, GraphBatch):
         outputs["batch"] = torch.arange(len(source)).repeat_interleave(source.nodes.cpu())
     return {name: tensor.cpu().contiguous() for name, tensor in outputs.items()}

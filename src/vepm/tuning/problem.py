@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
+from vepm.data.sparse import is_sparse
 from vepm.errors import InputError
 from vepm.training import Config
 from vepm.tuning.space import Space
@@ -116,5 +117,7 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for tensor in tensors:
         digest.update(repr(tuple(tensor.shape)).encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
+        parts = (tensor.indices(), tensor.values()) if is_sparse(tensor) else (tensor,)
+        for part in parts:
+            digest.update(part.contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
+from vepm.data.sparse import is_sparse
 from vepm.training.batches import GRAPHS_AT_ONCE
 from vepm.training.checkpoint import ModelCard
 from vepm.training.config import Config
@@ -97,7 +98,7 @@ def bundles(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) ->
 def _can_share(dataset: Dataset, config: Config) -> bool:
     if config.training.likelihood != "exact" or config.training.batch_nodes:
         return False
-    if config.model.inputs == "random":
+    if config.model.inputs == "random" or is_sparse(dataset.graphs[0].x):
         return False
     if dataset.task == "node":
         return True
