@@ -142,7 +142,8 @@ class _SparseProduct(torch.autograd.Function):
 def compact(x: Tensor) -> Features:
     """Keep mostly-zero features sparse where that pays, others as they are."""
     if x.layout == torch.sparse_coo:
-        return SparseFeatures.from_entries(*x.indices(), x.values(), x.shape)
+        rows, columns = x.indices()
+        return SparseFeatures.from_entries(rows, columns, x.values(), x.shape)
     if x.numel() == 0 or not _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type):
         return x
     return SparseFeatures.from_dense(x)
