@@ -129,6 +129,10 @@ def preload() -> None:
     import sklearn.model_selection
     import torch_geometric.data
 
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    # That a test fails is enough; the smallest example of it would take longer than all else.
+    hypothesis.settings.register_profile("mutants", phases=phases)
+    hypothesis.settings.load_profile("mutants")
     del hypothesis, matplotlib, networkx, optuna, pytest, safetensors, sklearn, torch_geometric
     assert "vepm" not in sys.modules
 
@@ -153,7 +157,7 @@ def _test(module: str, code: str) -> int:
     import pytest
 
     sys.meta_path.insert(0, _Changed(module, code))
-    words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov"]
+    words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "--tb=no"]
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
