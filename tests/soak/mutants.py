@@ -131,8 +131,9 @@ def preload() -> None:
 
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     # That a test fails is enough; the smallest example of it would take longer than all else.
-    hypothesis.settings.register_profile("mutants", phases=phases)
-    hypothesis.settings.load_profile("mutants")
+    fixed = hypothesis.settings(derandomize=True, database=None, deadline=None)
+    hypothesis.settings.register_profile("mutants", fixed, phases=phases)
+    os.environ["VEPM_TEST_PROFILE"] = "mutants"
     del hypothesis, matplotlib, networkx, optuna, pytest, safetensors, sklearn, torch_geometric
     assert "vepm" not in sys.modules
 
