@@ -54,6 +54,7 @@ screenshots: $(VENV)/.installed  ## Take pictures of three pages for the documen
 
 results: $(VENV)/.installed  ## Put the tables of results/ into the README
 	$(BIN)/python docs/tools/readme.py
+	$(BIN)/python docs/tools/soak.py
 
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) runs site

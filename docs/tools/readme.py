@@ -53,12 +53,13 @@ def main() -> None:
         for name, title in SHOWN.items()
         if (ROOT / "results" / name / "table.csv").exists()
     ]
-    text = _filled(text, "results", "\n\n".join([LEGEND, *found]))
-    text = _filled(text, "speed", as_bars(read_reports(ROOT / "results" / "bench")))
+    text = filled(text, "results", "\n\n".join([LEGEND, *found]))
+    text = filled(text, "speed", as_bars(read_reports(ROOT / "results" / "bench")))
     path.write_text(text, encoding="utf-8")
 
 
-def _filled(text: str, name: str, body: str) -> str:
+def filled(text: str, name: str, body: str) -> str:
+    """A text with another body between the marks of a name."""
     start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     before, rest = text.split(start)
     after = rest.split(end)[1]

@@ -20,6 +20,7 @@ from vepm.training import PRESETS, Config
 from vepm.training import config as config_module
 from vepm.training.config import SECTIONS
 
+
 def meanings(section: str) -> dict[str, str]:
     """What each field of a section means: its own words, or those of the model's argument."""
     found = _arguments(inspect.getdoc(VEPM) or "") if section == "model" else {}

@@ -1,5 +1,7 @@
 """Same seed, same bits; nobody else's random numbers are disturbed."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -67,3 +69,29 @@ def test_steps_of_an_interrupted_run_never_reuse_random_numbers() -> None:
     fitted = run("node", SMALL["node"].replace(encoder_learning_rate=1e-12, learning_rate=1e-12))
     tasks = [row["task"] for row in fitted.history if row["phase"] == "finetune"]
     assert len(set(tasks)) == len(tasks)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("task", TASKS)
+def test_two_threads_give_the_same_bits_twice(task: str) -> None:
+    assert same_run(run(task, seed=3), run(task, seed=3))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_one_thread_and_two_begin_alike(task: str) -> None:
+    """PyTorch promises the same bits for one number of threads only; losses differ by rounding."""
+    alone = run(task, seed=3)
+    torch.set_num_threads(2)
+    try:
+        shared = run(task, seed=3)
+    finally:
+        torch.set_num_threads(1)
+    for one, other in zip(alone.history[:3], shared.history[:3], strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)

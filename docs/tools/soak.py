@@ -1,0 +1,74 @@
+"""Put the records of `results/soak/` into SECURITY.md: ``python docs/tools/soak.py``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from readme import filled
+from results import ROOT
+
+Record = dict[str, Any]
+
+
+def fuzzed(found: Record) -> str:
+    """What came of spoiled files."""
+    taken, refused = (sum(found[name].values()) for name in ("taken", "refused"))
+    return (
+        f"{found['inputs']:,} spoiled files of {len(found['refused'])} kinds: {taken:,} could "
+        f"still be used, {refused:,} were refused in one line, {len(found['wrong'])} went wrong; the "
+        f"slowest took {found['slowest_seconds']:.1f} s, memory peaked at "
+        f"{found['peak_memory_mib']:,.0f} MiB"
+    )
+
+
+def killed(found: Record) -> str:
+    """What came of kills."""
+    each = ", ".join(f"{name} {count}" for name, count in found["by_command"].items())
+    return (
+        f"{found['kills']} runs killed at random moments ({each}): every one went on, no file was "
+        f"unreadable, {found['differences']} ended with other numbers than a run never killed"
+    )
+
+
+def repeated(found: Record) -> str:
+    """What came of training again and again."""
+    return (
+        f"{found['cycles']} times train, predict and report in one process, "
+        f"{found['seconds'] / 3600:.1f} h: memory {found['resident_mib_after_warm_up']:,.0f} MiB "
+        f"after warm-up and {found['resident_mib_at_end']:,.0f} at the end, "
+        f"{found['slope_mib_per_hour']:+.1f} MiB an hour where noise allows "
+        f"{found['growth_bound_mib']:.0f} over all; {found['descriptors_after_warm_up']} open "
+        f"files, then {found['descriptors_at_end']}"
+    )
+
+
+def noticed(found: Record) -> str:
+    """What came of mutants."""
+    names = ", ".join(f"`{name}`" for name in found["modules"])
+    return (
+        f"{found['killed']} of {found['mutants']} mutants of {names} noticed by the tests "
+        f"({found['share_killed']:.0%})"
+    )
+
+
+LINES = {"fuzz": fuzzed, "kills": killed, "repeat": repeated, "mutants": noticed}
+
+
+def line(path: Path) -> str:
+    """One record as an item, with where it was taken."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    where = found["provenance"]
+    place = f"commit {where['commit'][:7]}, {where['cores']} cores, {where['ended'][:10]}"
+    return f"- {LINES[path.stem](found)} ({place})."
+
+
+def main() -> None:
+    """Replace what stands between the marks."""
+    paths = [ROOT / "results" / "soak" / f"{name}.json" for name in LINES]
+    body = "\n".join(line(path) for path in paths if path.exists())
+    page = ROOT / "SECURITY.md"
+    page.write_text(filled(page.read_text(encoding="utf-8"), "soak", body), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
