@@ -10,7 +10,8 @@ from torch import Tensor
 
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
 from vepm.nn import Adjacency, aggregate, edge_dot
-from vepm.nn.patterns import BlockPattern, GatherPattern, SortedEdges
+from vepm.nn.blocks import BlockPattern
+from vepm.nn.patterns import GatherPattern, SortedEdges
 
 # Repeats, a loop, unsorted one-way edges; node 4 is isolated.
 MESSY = Graph(torch.tensor([[3, 0, 0, 2, 1, 0, 3], [1, 1, 1, 2, 0, 3, 2]]), 5)
@@ -133,16 +134,21 @@ def test_no_message_of_edges_times_width_is_kept_or_made() -> None:
     assert 0 < largest.size <= max(x.numel(), weight.numel())
 
 
-@given(directed_graphs(), st.integers(1, 4), seeds)
+@given(directed_graphs(), st.integers(1, 5), st.integers(1, 5), seeds)
 @quick
-def test_both_ways_to_sum_agree(graph: Graph, heads: int, seed: int) -> None:
+def test_both_ways_to_sum_agree(graph: Graph, heads: int, at_once: int, seed: int) -> None:
     sources, targets = graph.edge_index
-    block = BlockPattern(SortedEdges(targets, sources, graph.num_nodes), heads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vepm.nn.blocks.LARGEST_BLOCK", at_once * graph.edge_index.size(1))
+        block = BlockPattern(SortedEdges(targets, sources, graph.num_nodes), heads)
     gather = GatherPattern(targets, sources, graph.num_nodes)
     x, other = (uniform(seed + i, graph.num_nodes, heads, 3) for i in range(2))
     weight = uniform(seed + 2, graph.edge_index.size(1), heads)
     torch.testing.assert_close(gather.sum_neighbours(weight, x), block.sum_neighbours(weight, x))
     torch.testing.assert_close(gather.dot_ends(x, other), block.dot_ends(x, other))
+    shares = gather.share_ends(x, other, 0.5)
+    torch.testing.assert_close(shares, block.share_ends(x, other, 0.5))
+    torch.testing.assert_close(gather.sum_neighbours(None, x), block.sum_neighbours(None, x))
 
 
 def test_adjacency_derives_its_pattern_once_per_number_of_communities() -> None:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.nn.patterns import BlockPattern, GatherPattern, Pattern, SortedEdges
+from vepm.nn.blocks import BlockPattern
+from vepm.nn.patterns import GatherPattern, Pattern, SortedEdges
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A graph's edges in the order the kernels read them, and the kernels in plain PyTorch."""
+"""A graph's edges in the order the kernels read them, and the kernels by gather and scatter."""
 
 import functools
 import warnings
@@ -6,9 +6,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-
-# Edges times communities in one block matrix: larger ones gain no speed and cost memory.
-LARGEST_BLOCK = 2**22
 
 
 class Pattern(Protocol):
@@ -79,104 +76,6 @@ class SortedEdges:
     def restore(self, values: Tensor) -> Tensor:
         """Values of the edges in the order of their rows [E, ...], as the edges were given."""
         return values if self.order is None else values.index_select(0, self._place)
-
-
-class BlockPattern:
-    """Sparse products with K disjoint copies of the graph, rows numbered k * N + node.
-
-    Args:
-        edges: The edges.
-        heads: Number of communities K.
-    """
-
-    def __init__(self, edges: SortedEdges, heads: int) -> None:
-        self.edges, self.heads = edges, heads
-        self.copies = max(1, min(heads, LARGEST_BLOCK // max(edges.num_edges, 1)))
-        index = index_type(self.copies * max(edges.num_nodes, edges.num_edges))
-        first = torch.arange(self.copies, dtype=index)[:, None]
-        starts = (edges.pointer[:-1] + first * edges.num_edges).flatten()
-        end = starts.new_tensor([self.copies * edges.num_edges])
-        self.pointer = torch.cat([starts, end]).to(index)
-        self.columns = (edges.columns + first * edges.num_nodes).flatten().to(index)
-
-    def _matrices(self, values: Tensor) -> list[Tensor]:
-        """Block matrices that hold the values [K, E] of a few communities each."""
-        nodes, matrices = self.edges.num_nodes, []
-        for part in values.split(self.copies):
-            size, count = len(part) * nodes, part.numel()
-            inside = (self.pointer[: size + 1], self.columns[:count])
-            matrices.append(csr_matrix(*inside, part.reshape(-1), (size, size)))
-        return matrices
-
-    def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
-        if x.numel() == 0 or self.edges.num_edges == 0:
-            return torch.zeros_like(x)
-        if x.dtype not in (torch.float32, torch.float64):
-            wide = None if weight is None else weight.float()
-            return self.sum_neighbours(wide, x.float()).to(x.dtype)
-        if weight is None:
-            values = x.new_ones(1, self.edges.num_edges).expand(self.heads, -1)
-        else:
-            values = self.edges.arrange(weight).t().contiguous()
-        by_head = x.transpose(0, 1).contiguous()
-        out = torch.empty_like(by_head)
-        parts = (t.split(self.copies) for t in (by_head, out))
-        for matrix, part, total in zip(self._matrices(values), *parts, strict=True):
-            multiply_into(total.flatten(0, 1), matrix, part.flatten(0, 1))
-        return out.transpose(0, 1).contiguous()
-
-    def sum_edges(self, weight: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k]``."""
-        edges = self.edges
-        if weight.numel() == 0:
-            return weight.new_zeros(edges.num_nodes, weight.size(1))
-        order = edges.order
-        if order is None:
-            order = torch.arange(edges.num_edges, dtype=edges.pointer.dtype)
-        ones = weight.new_ones(edges.num_edges)
-        shape = (edges.num_nodes, edges.num_edges)
-        return csr_matrix(edges.pointer, order, ones, shape) @ weight.contiguous()
-
-    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
-        return self.edges.restore(self._dot_by_head(rows, columns).t().contiguous())
-
-    def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
-        """Softmax over k of ``sharpness * dot_ends(rows, columns)``."""
-        # Over the first axis neighbouring edges go through the softmax together, which is faster.
-        rates = self._dot_by_head(rows, columns)
-        shares = torch.softmax(rates if sharpness == 1 else rates * sharpness, dim=0)
-        return self.edges.restore(shares.t().contiguous())
-
-    def _dot_by_head(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Products [K, E], edges in the order of their rows."""
-        if rows.numel() == 0 or self.edges.num_edges == 0:
-            return rows.new_zeros(self.heads, self.edges.num_edges)
-        if rows.dtype not in (torch.float32, torch.float64):
-            return self._dot_by_head(rows.float(), columns.float()).to(rows.dtype)
-        zeros = rows.new_zeros(1, self.edges.num_edges).expand(self.heads, -1)
-        a, b = (end.transpose(0, 1).contiguous().split(self.copies) for end in (rows, columns))
-        values = [
-            _sampled_product(matrix, near.flatten(0, 1), far.flatten(0, 1))
-            for matrix, near, far in zip(self._matrices(zeros), a, b, strict=True)
-        ]
-        return _joined(values).view(self.heads, -1)
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    # Joining a single part would copy it.
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _sampled_product(pattern: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Entries of ``a @ b.t()`` at the places of a pattern."""
-    columns = pattern.col_indices()
-    if columns.numel() > pattern.size(0) ** 2:
-        # Repeated edges outnumber the places of the matrix, which sampled_addmm refuses.
-        repeats = pattern.crow_indices().diff()
-        return (a.repeat_interleave(repeats, 0) * b.index_select(0, columns)).sum(1)
-    return torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
 
 
 class GatherPattern:
