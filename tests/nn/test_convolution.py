@@ -109,3 +109,16 @@ def test_norm_of_too_few_nodes_uses_running_values_and_leaves_them(nodes: int) -
 def test_unknown_convolution_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="conv must be one of gcn, gin, got 'gat'"):
         convolution("gat", 2, 2)
+
+
+@pytest.mark.parametrize("normalize", NORMALIZATIONS)
+@pytest.mark.parametrize("out_channels", [2, 7])
+def test_sums_before_and_after_the_map_are_the_same(normalize: str, out_channels: int) -> None:
+    layer = GCNConv(4, out_channels, heads=3).double()
+    scramble(layer)
+    weight, x = shares(GRAPH, 3), uniform(1, 9, 3, 4)
+    ours = layer(x, Adjacency(*GRAPH), propagation(Adjacency(*GRAPH), weight, normalize))
+    for k in range(3):
+        dense = dense_propagation(GRAPH, weight[:, k], normalize)
+        expected = dense @ x[:, k] @ layer.linear.weight[k] + layer.bias[k]
+        torch.testing.assert_close(ours[:, k], expected)

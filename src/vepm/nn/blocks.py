@@ -37,7 +37,7 @@ class BlockPattern:
             return self.sum_neighbours(wide, x.float()).to(x.dtype)
         weights = [None] * len(self.sizes) if weight is None else self._split(weight)
         parts = zip(self.copies, weights, self._split(x), strict=True)
-        return _joined([copies.multiply(*those) for copies, *those in parts])
+        return _joined([copies.multiply(those, part) for copies, those, part in parts])
 
     def sum_edges(self, weight: Tensor) -> Tensor:
         """``out[i, k] = sum over edges e into i of weight[e, k]``."""

@@ -179,7 +179,13 @@ class GCNConv(nn.Module):
 
     def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
-        return weights.spread(self.linear(x), edges) + self.bias
+        _, narrow, wide = self.linear.weight.shape
+        if narrow < wide and isinstance(x, Tensor) and x.dim() == 3:
+            # Both are linear, so the sum over edges comes where there is less to sum.
+            y: Tensor = self.linear(weights.spread(x, edges))
+        else:
+            y = weights.spread(self.linear(x), edges)
+        return y + self.bias
 
 
 class GINConv(nn.Module):
