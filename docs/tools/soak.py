@@ -15,8 +15,8 @@ def fuzzed(found: Record) -> str:
     taken, refused = (sum(found[name].values()) for name in ("taken", "refused"))
     return (
         f"{found['inputs']:,} spoiled files of {len(found['refused'])} kinds: {taken:,} could "
-        f"still be used, {refused:,} were refused in one line, {len(found['wrong'])} went wrong; the "
-        f"slowest took {found['slowest_seconds']:.1f} s, memory peaked at "
+        f"still be used, {refused:,} were refused in one line, {len(found['wrong'])} went "
+        f"wrong; the slowest took {found['slowest_seconds']:.1f} s, memory peaked at "
         f"{found['peak_memory_mib']:,.0f} MiB"
     )
 
