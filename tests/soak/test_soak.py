@@ -1,5 +1,14 @@
 """Short versions of what ``make soak`` does at length."""
 
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cli.conftest import without_page
+from cli.running import vepm
 from soak.fuzz import fuzz
 from soak.kills import SCENARIOS, kill
 from soak.repeat import Sample, judge, repeat
@@ -15,6 +24,44 @@ def test_spoiled_files_are_taken_or_refused_in_one_line() -> None:
     assert found.taken.total() + found.refused.total() == INPUTS
     assert set(found.refused) == set(targets())
     assert set(found.taken) == set(targets())
+
+
+def laid_out(kind: str, case: str, folder: Path) -> Path:
+    """A spoiled input for the command, in a folder of its own."""
+    target = targets()[kind]
+    folder.mkdir()
+    name, content = target.spoil(Random(case))
+    for file, whole in (target.files | {name: content}).items():
+        (folder / file).write_bytes(whole)
+    return folder if kind.startswith("csv") else folder / name
+
+
+def check_outcome(code: int, said: str, run: Path) -> None:
+    """Done, or refused in one last line and nothing left behind."""
+    assert code in (0, 2), said
+    assert "Traceback" not in said
+    if code == 2:
+        assert said.splitlines()[-1].startswith("error: ")
+        assert not run.exists()
+
+
+@pytest.mark.parametrize("kind", ["csv of nodes", "csv of graphs", "graphml", "npz"])
+def test_spoiled_graphs_given_to_the_command(kind: str, tmp_path: Path) -> None:
+    brief = ("--set", "epochs=1", "--set", "pretrain_epochs=1", "--device", "cpu")
+    with without_page():
+        for number in range(8):
+            given = laid_out(kind, f"command/{kind}/{number}", tmp_path / str(number))
+            run = tmp_path / f"run-{number}"
+            outcome = vepm("train", given, "-o", run, *brief)
+            check_outcome(outcome.code, outcome.err, run)
+
+
+def test_a_spoiled_graph_given_to_a_process_of_its_own(tmp_path: Path) -> None:
+    given = laid_out("npz", "process/npz/3", tmp_path / "given")
+    words = [sys.executable, "-m", "vepm", "train", str(given), "-o", str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    check_outcome(done.returncode, done.stderr, tmp_path / "run")
 
 
 def test_whole_files_are_taken() -> None:
