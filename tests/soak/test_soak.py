@@ -31,7 +31,7 @@ def laid_out(kind: str, case: str, folder: Path) -> Path:
     target = targets()[kind]
     folder.mkdir()
     name, content = target.spoil(Random(case))
-    for file, whole in (target.files | {name: content}).items():
+    for file, whole in {**target.files, name: content}.items():
         (folder / file).write_bytes(whole)
     return folder if kind.startswith("csv") else folder / name
 
