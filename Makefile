@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOAK_SECONDS ?= 7200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak mutants audit lint format docs screenshots results clean
+.PHONY: help demo test coverage soak mutants audit lint format docs screenshots results clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,9 @@ demo: $(VENV)/.installed  ## Train on bundled real data and write a page of figu
 
 test: $(VENV)/.installed  ## Run all tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+coverage: $(VENV)/.installed  ## Run all tests and refuse to have less than 92 % of lines run
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term
 
 soak: $(VENV)/.installed  ## Spoiled files, kills and two hours of runs (SOAK_SECONDS=7200)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.fuzz --inputs 100000 --output results/soak/fuzz.json
