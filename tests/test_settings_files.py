@@ -20,7 +20,7 @@ BAD = {
 def test_bad_settings_are_refused_by_name(case: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_bytes(BAD[case])
-    with pytest.raises(InputError, match="settings.toml"):
+    with pytest.raises(InputError, match=r"settings\.toml"):
         read_toml(path)
 
 
