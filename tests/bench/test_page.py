@@ -70,6 +70,14 @@ def test_attention_must_not_be_faster_or_smaller(seconds: float, peak: int, hold
         assert found == [holds, holds]
 
 
+def test_a_peer_that_did_not_end_shows_nothing() -> None:
+    place = {"graph": "generated-10000000", "nodes": 1, "edges": 1, "step": "joint"}
+    failed = {**place, "method": "gat", "error": "exit code -9"}
+    (bar,) = bars(cpu_report(row("generated-10000000", "joint", "ours", 1.0), failed))
+    assert not bar.met
+    assert bar.measured == "GAT did not end: exit code -9"
+
+
 @pytest.mark.parametrize(("last", "holds"), [(10.0, True), (20.0, False)])
 def test_growth_counts_where_it_is_steepest(last: float, holds: bool) -> None:
     sizes = {"generated-1000": 1.0, "generated-10000": 1.0, "generated-100000": last}

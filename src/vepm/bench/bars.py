@@ -63,9 +63,15 @@ def _against_attention(report: Report, where: str) -> Iterator[Bar]:
     for step, row in _ratios(report, "PubMed", "gat").items():
         what = f"{where}, PubMed: time of the {step} step over GAT's"
         yield Bar(what, "at most 1.0x", f"{row['time']:.2f}x", row["time"] <= 1)
-    for step, row in _ratios(report, f"generated-{LARGE_EDGES}", "gat").items():
-        what = f"{where}, {LARGE_EDGES:,} edges: peak memory of the {step} step over GAT's"
-        yield Bar(what, "at most 0.7x", f"{row['memory']:.2f}x", row["memory"] <= 0.7)
+    large = f"generated-{LARGE_EDGES}"
+    ratios = _ratios(report, large, "gat")
+    for row in report["rows"]:
+        if (row["graph"], row["method"]) != (large, "gat"):
+            continue
+        what = f"{where}, {LARGE_EDGES:,} edges: peak memory of the {row['step']} step over GAT's"
+        ratio = ratios[row["step"]]["memory"] if row["step"] in ratios else math.inf
+        measured = f"GAT did not end: {row['error']}" if "error" in row else f"{ratio:.2f}x"
+        yield Bar(what, "at most 0.7x", measured, ratio <= 0.7)
 
 
 def _growth(report: Report, where: str) -> Iterator[Bar]:
