@@ -1,6 +1,8 @@
 """One model trained by several processes as if by one that holds all their batches."""
 
 import contextlib
+import gc
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,14 +51,19 @@ class Replicas:
         with self._only(moving):
             key = frozenset(moving)
             if key not in self._wrapped:
-                # Running statistics are the same everywhere, being those of the joined batches.
-                self._wrapped[key] = DistributedDataParallel(
-                    _AsModule(self.model), broadcast_buffers=False
-                )
+                self._wrapped[key] = DistributedDataParallel(_AsModule(self.model))
             terms: Terms = self._wrapped[key](loss, *inputs)
-            # The mean over the processes of what is so many times too large is the sum.
-            (terms.loss * self.team.size).backward()
+            with warnings.catch_warnings():
+                # Dimensions of size one may be strided as they like.
+                warnings.filterwarnings("ignore", message="Grad strides do not match")
+                # The mean over the processes of what is so many times too large is the sum.
+                (terms.loss * self.team.size).backward()
         return terms
+
+    def close(self) -> None:
+        """Let go of the other processes; whoever still holds on when they part would hang."""
+        self._wrapped.clear()
+        gc.collect()
 
     @contextlib.contextmanager
     def _only(self, moving: list[nn.Parameter]) -> Iterator[None]:
