@@ -1,4 +1,4 @@
-"""The exception for everything a user can put right."""
+"""The exceptions that a user is told about in one line."""
 
 
 class InputError(ValueError):
@@ -13,6 +13,10 @@ class InputError(ValueError):
         ...
         vepm.errors.InputError: edges.csv, row 3: node 'z9' is not in nodes.csv; add it there
     """
+
+
+class LostProcessError(RuntimeError):
+    """One of several processes that worked together has ended, so the others cannot go on."""
 
 
 class DivergedError(InputError):

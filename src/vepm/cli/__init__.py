@@ -20,7 +20,7 @@ from vepm.cli.models import communities, predict, train
 from vepm.cli.reproduce import reproduce
 from vepm.cli.sweep import sweep
 from vepm.cli.tune import tune
-from vepm.errors import InputError
+from vepm.errors import InputError, LostProcessError
 
 app = typer.Typer(
     name="vepm",
@@ -91,6 +91,9 @@ def main() -> None:
     except InputError as error:
         console.print_error(error)
         sys.exit(2)
+    except LostProcessError as error:
+        console.print_error(error)
+        sys.exit(1)
     except OSError as error:
         console.print_error(error)
         sys.exit(2 if isinstance(error, UNUSABLE_PATH) else 1)

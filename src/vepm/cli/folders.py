@@ -1,6 +1,7 @@
 """Run folders: one writer at a time, nothing left of a run that never began, a way to go on."""
 
 import contextlib
+import os
 import shlex
 import shutil
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vepm import console
-from vepm.errors import InputError
+from vepm.errors import InputError, LostProcessError
 from vepm.files import only_writer
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -45,7 +46,7 @@ def run_folder(folder: Path, overwrite: bool) -> Iterator[Path]:
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        with only_writer(folder), _saying_how_to_go_on(folder):
+        with only_writer(folder), saying_how_to_go_on(folder):
             if overwrite:
                 _clear(folder)
             elif (folder / METRICS).exists():
@@ -69,12 +70,15 @@ def _clear(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+def saying_how_to_go_on(folder: Path) -> Iterator[None]:
+    """Tell the user who stops a run, or loses a part of it, what is left of it."""
     try:
         yield
     except KeyboardInterrupt:
         console.print_note(_way_to_go_on(folder))
         raise
+    except LostProcessError as error:
+        raise LostProcessError(f"{error}; {_way_to_go_on(folder)}") from error
 
 
 def _way_to_go_on(folder: Path) -> str:
@@ -82,5 +86,10 @@ def _way_to_go_on(folder: Path) -> str:
         return f"stopped; the run is finished, write its page with: vepm report {folder}"
     if not (folder / CHECKPOINT).exists():
         return "stopped before the first epoch was done; nothing is kept"
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        return (
+            f"stopped; to go on from {folder}, give the same torchrun command again "
+            "(without --overwrite)"
+        )
     typed = [word for word in sys.argv[1:] if word != "--overwrite"]
     return f"stopped; to go on from {folder}: {shlex.join(['vepm', *typed])}"

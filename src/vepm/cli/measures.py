@@ -73,6 +73,8 @@ def evaluate(
 ) -> None:
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
+    Under torchrun the runs are shared out over the processes.
+
     Examples:
 
         vepm evaluate Cora --seeds 10
@@ -83,6 +85,7 @@ def evaluate(
     from vepm.cli.inputs import settings as settings_from
     from vepm.data import require_labels
     from vepm.protocols import evaluate_in_parallel
+    from vepm.training.ranks import own_device, rank_and_world
 
     data = open_data(dataset, data_dir, strict=strict)
     require_labels(data)
@@ -93,12 +96,20 @@ def evaluate(
         chosen = chosen.replace(patience=0)
     if method != "vepm" and (settings or config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
-    runner = _runner(method, data, chosen, device)
+    runner = _runner(method, data, chosen, own_device(device))
     with console.run_bar(f"{method} on {data.name}") as progress:
         results = evaluate_in_parallel(
-            runner, data, splits, range(first_seed, first_seed + seeds), jobs, progress, together
+            runner,
+            data,
+            splits,
+            range(first_seed, first_seed + seeds),
+            jobs,
+            progress,
+            together,
+            shared=True,
         )
-    console.print_evaluation(results, rules, as_json)
+    if rank_and_world()[0] == 0:
+        console.print_evaluation(results, rules, as_json)
 
 
 def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":

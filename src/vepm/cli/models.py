@@ -1,5 +1,6 @@
 """Commands that train a model or use one: train, predict, communities."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,13 @@ from vepm.cli.options import (
     SETTINGS_PANEL,
     AsJson,
     Baselines,
+    BatchNodes,
     ConfigFile,
     DataDir,
     Device,
     Input,
     Log,
+    NoMemoryCheck,
     Overwrite,
     OwnData,
     Preset,
@@ -23,6 +26,12 @@ from vepm.cli.options import (
     Settings,
     Strict,
 )
+
+
+def with_batches(pairs: list[str] | None, batch_nodes: int | None) -> list[str]:
+    """Settings as given, and the nodes of a batch among them."""
+    chosen = [] if batch_nodes is None else [f"batch_nodes={batch_nodes}"]
+    return [*(pairs or []), *chosen]
 
 
 def train(
@@ -43,14 +52,17 @@ def train(
     preset: Preset = "tuned",
     config: ConfigFile = None,
     settings: Settings = None,
+    batch_nodes: BatchNodes = None,
     seed: Seed = 0,
     strict: Strict = False,
     device: Device = "auto",
+    no_memory_check: NoMemoryCheck = False,
     data_dir: DataDir = None,
 ) -> None:
     """Train on a dataset and write a run folder with model, metrics, figures and a page.
 
-    An interrupted run goes on where it stopped when the same command is given again.
+    An interrupted run goes on where it stopped when the same command is given again. Under
+    torchrun all processes train one model together.
 
     Examples:
 
@@ -59,13 +71,20 @@ def train(
         vepm train Cora --data-dir data --set num_metacommunities=4
 
         vepm train my-graph/ --output runs/mine --baselines gcn,label-propagation
+
+        vepm train planted:nodes=1000000,edges=10000000 --batch-nodes 50000
     """
     from vepm.cli import work
 
-    job = work.classification(dataset, data_dir, preset, config, settings, seed, device, strict)
+    pairs = with_batches(settings, batch_nodes)
+    job = work.classification(dataset, data_dir, preset, config, pairs, seed, device, strict)
+    job = replace(job, check_memory=not no_memory_check)
     peers = work.peers(job, baselines)
     folder = output or Path("runs") / f"{job.data.name}-{seed}"
-    metrics, page = work.train(job, folder, overwrite, peers, log)
+    written = work.train(job, folder, overwrite, peers, log)
+    if written is None:
+        return
+    metrics, page = written
     if as_json:
         console.print_json(metrics)
     else:
@@ -144,9 +163,11 @@ def communities(
     preset: Preset = "tuned",
     config: ConfigFile = None,
     settings: Settings = None,
+    batch_nodes: BatchNodes = None,
     seed: Seed = 0,
     strict: Strict = False,
     device: Device = "auto",
+    no_memory_check: NoMemoryCheck = False,
     data_dir: DataDir = None,
 ) -> None:
     """Find overlapping communities without labels: memberships and each edge's split, as CSV.
@@ -158,7 +179,9 @@ def communities(
     from vepm.cli import work
 
     sizes = (num_communities, num_metacommunities or num_communities)
-    job = work.detection(data, data_dir, preset, config, settings, seed, device, sizes, strict)
+    pairs = with_batches(settings, batch_nodes)
+    job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, strict)
+    job = replace(job, check_memory=not no_memory_check)
     folder = output or Path("runs") / f"{job.data.name}-communities"
     metrics, page = work.find_communities(job, folder, overwrite)
     if as_json:

@@ -73,6 +73,23 @@ Settings = Annotated[
         rich_help_panel=SETTINGS_PANEL,
     ),
 ]
+BatchNodes = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-nodes",
+        min=0,
+        help="Nodes of one large graph per step, in clusters; 0 takes it at once.",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
+]
+NoMemoryCheck = Annotated[
+    bool,
+    typer.Option(
+        "--no-memory-check",
+        help="Try what seems too large for the memory there is.",
+        rich_help_panel=MACHINE_PANEL,
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option(

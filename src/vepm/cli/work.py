@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vepm import console
 from vepm.baselines import Baseline
-from vepm.cli.folders import command_line, run_folder
+from vepm.cli.folders import CHECKPOINT, command_line, run_folder, saying_how_to_go_on
 from vepm.cli.inputs import check_model, chosen_baseline, listed, open_data, own_split, roles
 from vepm.cli.inputs import settings as settings_from
 from vepm.cli.tables import write_communities, write_predictions
@@ -20,6 +20,7 @@ from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.report import write_report
 from vepm.training import Config, Fitted, Progress, fit, load_model
 from vepm.training.fitting import NONE
+from vepm.training.ranks import Team, training_team
 from vepm.training.runs import write_run
 from vepm.training.tracking import both, check_log, logging_to
 
@@ -34,9 +35,12 @@ class Job:
     config: Config
     seed: int
     device: str
+    check_memory: bool = True
 
-    def fit(self, checkpoint: Path, board: Progress | None = None) -> Fitted:
-        """Train, or go on from the checkpoint."""
+    def fit(
+        self, checkpoint: Path, board: Progress | None = None, team: Team | None = None
+    ) -> Fitted:
+        """Train, or go on from the checkpoint, perhaps with other processes."""
         with console.epoch_bar() as progress:
             return fit(
                 self.data,
@@ -47,6 +51,8 @@ class Job:
                 device=self.device,
                 progress=both(progress, board),
                 checkpoint=checkpoint,
+                team=team,
+                check_memory=self.check_memory,
             )
 
 
@@ -79,11 +85,26 @@ def peers(job: Job, names: str) -> list[Baseline]:
 
 def train(
     job: Job, folder: Path, overwrite: bool, peers: list[Baseline], log: str | None
-) -> tuple[dict[str, Any], Path]:
-    """Train and write the run folder; gives its metrics and its page."""
+) -> tuple[dict[str, Any], Path] | None:
+    """Train and write the run folder; gives its metrics and its page.
+
+    Under torchrun all processes train one model; the first writes, and the others have nothing to
+    say.
+    """
     check_log(log)
+    with training_team(job.device) as team:
+        if team.leads:
+            return _train_and_write(job, folder, overwrite, peers, log, team)
+        with saying_how_to_go_on(folder):
+            job.fit(folder / CHECKPOINT, team=team)
+    return None
+
+
+def _train_and_write(
+    job: Job, folder: Path, overwrite: bool, peers: list[Baseline], log: str | None, team: Team
+) -> tuple[dict[str, Any], Path]:
     with run_folder(folder, overwrite) as checkpoint, logging_to(log, folder) as board:
-        fitted = job.fit(checkpoint, board)
+        fitted = job.fit(checkpoint, board, team)
         extra = {"baselines": _peer_scores(job, peers), "command": command_line()}
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
         checkpoint.unlink(missing_ok=True)

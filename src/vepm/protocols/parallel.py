@@ -1,5 +1,6 @@
 """Many runs at a time on one machine."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -11,6 +12,7 @@ from vepm.data import Dataset
 from vepm.protocols.evaluation import Cell, Method, Progress, Stackable, evaluate
 from vepm.protocols.results import RunResult
 from vepm.protocols.splits import Split
+from vepm.training.ranks import all_ranks, from_all_ranks, rank_and_world
 
 
 def evaluate_in_parallel(
@@ -21,6 +23,7 @@ def evaluate_in_parallel(
     jobs: int = 0,
     progress: Progress | None = None,
     together: int = 0,
+    shared: bool = False,
 ) -> list[RunResult]:
     """:func:`evaluate` with several runs at a time, one thread each.
 
@@ -36,24 +39,43 @@ def evaluate_in_parallel(
         progress: called after each run.
         together: runs that a process trains as one program, where the method can; 0 takes as many
             as pays: all on a GPU, one on a CPU.
+        shared: share the runs out over the processes of torchrun, each of which gets the results
+            of all.
     """
+    rank, world = rank_and_world() if shared else (0, 1)
     cells = list(product(splits, seeds))
     if jobs == 0:
-        jobs = 1 if torch.cuda.is_available() else len(os.sched_getaffinity(0))
+        jobs = 1 if world > 1 or torch.cuda.is_available() else len(os.sched_getaffinity(0))
     bundles = [[i] for i in range(len(cells))]
     if isinstance(method, Stackable):
         bundles = method.bundles(dataset, cells, together)
+    with all_ranks() if shared else contextlib.nullcontext():
+        own = _run(method, dataset, cells, bundles[rank::world], jobs, progress)
+        results = {i: r for part in (from_all_ranks(own) if shared else [own]) for i, r in part}
+    return [results[i] for i in range(len(cells))]
+
+
+def _run(
+    method: Method,
+    dataset: Dataset,
+    cells: list[Cell],
+    bundles: list[list[int]],
+    jobs: int,
+    progress: Progress | None,
+) -> list[tuple[int, RunResult]]:
+    """Numbers and results of the cells in some bundles."""
     run = delayed(_one_thread)
-    found = Parallel(n_jobs=min(jobs, len(bundles)), return_as="generator")(
+    found = Parallel(n_jobs=max(1, min(jobs, len(bundles))), return_as="generator")(
         run(method, dataset, [cells[i] for i in bundle]) for bundle in bundles
     )
-    results: dict[int, RunResult] = {}
+    results: list[tuple[int, RunResult]] = []
+    total = sum(len(bundle) for bundle in bundles)
     for bundle, finished in zip(bundles, found, strict=True):
         for i, result in zip(bundle, finished, strict=True):
-            results[i] = result
+            results.append((i, result))
             if progress is not None:
-                progress(len(results), len(cells), result)
-    return [results[i] for i in range(len(cells))]
+                progress(len(results), total, result)
+    return results
 
 
 def _one_thread(method: Method, dataset: Dataset, cells: list[Cell]) -> list[RunResult]:

@@ -22,6 +22,7 @@ from vepm.training.checkpoint import ModelCard, load_state, save_state
 from vepm.training.config import Config
 from vepm.training.large import Clusters, LargeGraph
 from vepm.training.loop import train
+from vepm.training.memory import require_memory
 from vepm.training.prediction import Source
 from vepm.training.ranks import Team, own_device
 from vepm.training.state import Examples, Progress, Row, TrainingState
@@ -115,6 +116,7 @@ def fit(
     progress: Progress | None = None,
     checkpoint: Path | None = None,
     team: Team | None = None,
+    check_memory: bool = True,
 ) -> Fitted:
     """Train on part of a dataset.
 
@@ -130,9 +132,12 @@ def fit(
         progress: Told of every epoch.
         checkpoint: File to save to now and then; if it exists, training goes on from it.
         team: The processes that train the model together, each of which calls this.
+        check_memory: Refuse, before anything large is made, what will not fit in memory.
     """
     team = team or Team()
     where = pick_device(device if team.alone else own_device(device))
+    if check_memory:
+        require_memory(dataset, config, where)
     card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, int(seed))
     model = new_model(card, where)
     source = in_batches(dataset, where, config.training.batch_nodes)
@@ -157,7 +162,8 @@ def fit(
     on_epoch = None
     if checkpoint is not None:
         fingerprint = _fingerprint(card, examples)
-        if checkpoint.exists():
+        # The first has made the folder ready by now; what it finds there is what counts.
+        if team.from_first(checkpoint.exists):
             load_state(checkpoint, state, fingerprint)
         _check_together(state, checkpoint)
         on_epoch = _saver(checkpoint, fingerprint) if team.leads else None
@@ -167,6 +173,9 @@ def fit(
         if checkpoint is None or not checkpoint.exists():
             raise
         raise DivergedError(f"{error}; the last good state is kept in {checkpoint}") from None
+    finally:
+        if state.replicas is not None:
+            state.replicas.close()
     return Fitted(model, card, examples.source, state.history, state.best_epoch)
 
 

@@ -10,9 +10,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from vepm.errors import LostProcessError
+
 LONGEST_MEETING = timedelta(minutes=5)
 LONGEST_WAIT = timedelta(days=30)
 """The first to finish waits for the last."""
+LONGEST_SILENCE = timedelta(hours=1)
+"""Processes that train together wait so long for one that neither answers nor is known to be gone;
+one that ends is known to be at once."""
 
 T = TypeVar("T")
 
@@ -37,10 +42,43 @@ def all_ranks() -> Iterator[None]:
         yield
         return
     dist.init_process_group("gloo", timeout=LONGEST_MEETING)
+    with _losses_told():
+        yield
+    dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def training_team(device: str) -> Iterator["Team"]:
+    """All processes of torchrun as one team, or this one alone; they part at the end.
+
+    CPUs meet over gloo, GPUs over NCCL; torchrun has told each where the first is.
+    """
+    rank, size = rank_and_world()
+    if size == 1:
+        yield Team()
+        return
+    place = torch.device(own_device(device).replace("auto", "cpu"))
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=LONGEST_SILENCE)
+    with _losses_told():
+        yield Team(rank, size)
+    dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _losses_told() -> Iterator[None]:
+    """Say in words that another process is gone, which gloo and NCCL say in their own."""
     try:
         yield
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        text = str(error).lower()
+        if isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl")):
+            raise LostProcessError(
+                "another of the processes that work together has ended or cannot be reached"
+            ) from error
+        raise
 
 
 def from_all_ranks(own: T) -> list[T]:

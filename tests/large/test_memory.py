@@ -1,0 +1,117 @@
+"""Memory is estimated before it is used, and what will not fit is refused with a way out."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from cli.running import refused, succeed
+from training.toys import SMALL, run, toy
+from vepm.errors import InputError
+from vepm.training import memory
+from vepm.training.memory import available_bytes, large_bytes, require_memory, step_bytes
+
+CPU = torch.device("cpu")
+MEASURE = """
+import json, sys
+from vepm.bench.measure import PeakMemory
+from vepm.data import load
+from vepm.training import fit, preset
+from vepm.training.memory import step_bytes
+
+nodes, edges, changes = json.loads(sys.argv[1])
+dataset = load(f"planted:nodes={nodes},edges={edges},features=16")
+graph = dataset.graphs[0]
+config = preset("tuned", "node").replace(
+    pretrain_epochs=1, epochs=1, encoder_interval=1, **changes
+)
+rows = graph.train_mask.nonzero().flatten()
+peak = PeakMemory()
+fit(dataset, config, train_on=rows, validate_on=rows, device="cpu")
+print(json.dumps((step_bytes(nodes, graph.num_edges, 16, config), peak.read())))
+"""
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+
+
+@pytest.mark.parametrize(
+    "case", [(40_000, 400_000, {}), (80_000, 200_000, {"passes": 1, "hidden_channels": 64})]
+)
+def test_the_estimate_is_within_a_factor_of_two_of_the_peak(case: object) -> None:
+    command = [sys.executable, "-c", MEASURE, json.dumps(case)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    estimate, peak = json.loads(done.stdout)
+    assert 0.5 < estimate / peak < 2
+
+
+@pytest.mark.usefixtures("little")
+def test_what_does_not_fit_is_refused_with_the_option_to_use() -> None:
+    with pytest.raises(InputError, match="--batch-nodes 1000,") as caught:
+        run("node")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="batch_size"):
+        run("graph")
+    with pytest.raises(InputError, match="by clusters needs about"):
+        run("node", SMALL["node"].replace(batch_nodes=20))
+
+
+@pytest.mark.usefixtures("little")
+def test_the_refusal_can_be_overridden() -> None:
+    assert run("node", check_memory=False).history
+
+
+@pytest.mark.usefixtures("little", "no_page")
+def test_the_command_refuses_and_can_be_told_not_to(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(str(tmp_path))
+    words = ("train", "planted:nodes=200", "--set", "epochs=1", "--set", "pretrain_epochs=1")
+    assert "try anyway with --no-memory-check" in refused(*words)
+    succeed(*words, "--no-memory-check")
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.cli.work.write_report", lambda folder: folder / "report.html")
+
+
+def test_estimates_grow_with_everything_that_costs() -> None:
+    config = SMALL["node"]
+    base = step_bytes(1e6, 1e7, 100, config)
+    assert step_bytes(2e6, 1e7, 100, config) > base
+    assert step_bytes(1e6, 2e7, 100, config) > base
+    assert step_bytes(1e6, 1e7, 200, config) > base
+    for name in ("hidden_channels", "encoder_channels", "num_communities", "num_metacommunities"):
+        assert step_bytes(1e6, 1e7, 100, config.replace(**{name: 16, "num_communities": 16})) > base
+    assert step_bytes(1e6, 1e7, 100, config.replace(passes=2)) > base
+
+
+def test_clusters_need_less_than_the_whole_graph() -> None:
+    config = SMALL["node"].replace(hidden_channels=64, batch_nodes=50_000)
+    at_once = step_bytes(5_000_000, 100_000_000, 16, config)
+    assert large_bytes(5_000_000, 100_000_000, 16, config) < at_once / 2
+
+
+def test_a_limit_of_the_container_counts(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("cgroup")
+    limit, used = folder / "max", folder / "current"
+    limit.write_text(f"{3 * 2**20}\n")
+    used.write_text(f"{2**20}\n")
+    monkeypatch.setattr(memory, "CGROUPS", ((limit, used),))
+    assert available_bytes(CPU) == 2 * 2**20
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert available_bytes(CPU) == 2**20
+    limit.write_text("max\n")
+    assert available_bytes(CPU) > 2**24
+
+
+def test_what_fits_passes() -> None:
+    require_memory(toy("node"), SMALL["node"], CPU)
