@@ -10,7 +10,7 @@ from strategies import no_edges
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training import Config, ModelCard, explain, probabilities, scores, single_graph
+from vepm.training import Config, ModelCard, explain, fit, probabilities, scores, single_graph
 from vepm.training.chunks import Chunk, chunks
 from vepm.training.large import LargeGraph
 
@@ -78,6 +78,22 @@ def test_mostly_zero_features_are_read_too() -> None:
     torch.testing.assert_close(
         scores(built, LargeGraph(data)), scores(built, single_graph(data)), rtol=1e-10, atol=1e-12
     )
+
+
+def test_sparse_features_are_read_too() -> None:
+    data = graph()
+    data.x = ((data.x > 3).double() * data.x).to_sparse().coalesce()
+    built = model()
+    torch.testing.assert_close(
+        scores(built, LargeGraph(data)), scores(built, single_graph(data)), rtol=1e-10, atol=1e-12
+    )
+    dataset = planted_graph(150, 3, num_features=7, seed=0)
+    dataset.graphs[0].x = data.x.float()
+    config = Config().replace(
+        num_communities=4, num_metacommunities=2, batch_nodes=50, pretrain_epochs=1, epochs=1
+    )
+    rows = dataset.graphs[0].train_mask.nonzero().flatten()
+    assert len(fit(dataset, config, train_on=rows, device="cpu").history) == 2
 
 
 def test_chunks_hold_every_node_once_and_few_edges() -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vepm.nn import VEPM, Adjacency, compact, draw
+from vepm.nn import VEPM, Adjacency, draw
 from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Propagation, over_degrees, propagation
 from vepm.nn.features import Features, normalize_rows
@@ -52,7 +52,7 @@ class Chunk:
 
     def features(self, norm: str) -> Features:
         """Node features, normalised."""
-        return normalize_rows(compact(self.take(self.graph.x)), norm)
+        return normalize_rows(self.graph.features(self.everyone), norm)
 
     def plain(self, conv: str, dtype: torch.dtype) -> Propagation:
         """Weights of message passing over the graph as it stands."""

@@ -4,10 +4,13 @@ import torch
 from torch import Tensor
 
 from vepm.nn import VEPM, Adjacency
+from vepm.nn.features import dense
 from vepm.training.chunks import affiliations, classify, posterior_table
 from vepm.training.large import LargeGraph
 from vepm.training.prediction import probabilities, seeded
 
+LARGEST_FEATURES = 10_000_000
+"""Entries of the feature matrix above which outputs leave it out."""
 LARGEST = 20_000
 """Nodes of a graph that is looked at as a whole, and of the excerpt of a larger one."""
 
@@ -54,8 +57,9 @@ def large_outputs(
     excerpt = {
         "edge_index": edges.edge_index,
         "edge_weight": model.split_edges(z[nodes].to(device), edges),
-        "features": graph.x[nodes],
     }
+    if nodes.numel() * graph.x.size(1) <= LARGEST_FEATURES:
+        excerpt["features"] = dense(graph.features(nodes))
     if labelled:
         proba = torch.softmax(found.logits, dim=1)
         if num_samples:

@@ -213,7 +213,10 @@ def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
     else:
         edges, sizes = source.edges.edge_index, NONE
     x = source.x
-    features = (x,) if isinstance(x, Tensor) else (x.row_pointer, x.columns, x.values)
+    if not isinstance(x, Tensor):
+        features: tuple[Tensor, ...] = (x.row_pointer, x.columns, x.values)
+    else:
+        features = (x.indices(), x.values()) if x.layout == torch.sparse_coo else (x,)
     for tensor in (*features, sizes, edges, source.y, examples.train, examples.val):
         # Shapes too: the same bytes could be cut into other pieces.
         digest.update(repr(tuple(tensor.shape)).encode())

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
 from vepm.nn import Adjacency, compact
+from vepm.nn.features import Features
 from vepm.nn.patterns import index_type
 from vepm.training.batches import GraphBatch, Whole
 from vepm.training.config import Config
@@ -27,7 +27,6 @@ class LargeGraph:
     """
 
     def __init__(self, graph: Data, device: torch.device | str = "cpu") -> None:
-        refuse_sparse(graph.x, "batch_nodes")
         self.x, self.y = graph.x, graph.y
         self.device = torch.device(device)
         self.num_nodes = int(graph.x.size(0))
@@ -43,6 +42,12 @@ class LargeGraph:
     def num_edges(self) -> int:
         """Directed edges."""
         return self.columns.numel()
+
+    def features(self, nodes: Tensor) -> Features:
+        """Features of some nodes, on the device."""
+        if self.x.layout == torch.sparse_coo:
+            return compact(self.x.index_select(0, nodes).coalesce().to(self.device))
+        return compact(self.x[nodes].to(self.device))
 
     def edges_into(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Place of the target among the nodes, and the source, of every edge that ends in them."""
@@ -144,7 +149,7 @@ class Clusters:
             graphs=1 / self.steps,
         )
         batch = GraphBatch(
-            x=compact(graph.x[nodes].to(device)),
+            x=graph.features(nodes),
             edges=Adjacency(edge_index.to(device), nodes.numel()),
             y=graph.y[nodes].to(device),
             whole=whole,

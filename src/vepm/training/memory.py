@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.errors import InputError
@@ -97,7 +98,7 @@ def require_memory(dataset: Dataset, config: Config, device: torch.device) -> No
     wanted = config.training.batch_nodes
     by_clusters = dataset.task == "node" and 0 < wanted < nodes
     estimate = large_bytes if by_clusters else step_bytes
-    need = estimate(nodes, edges, dataset.num_features, config)
+    need = estimate(nodes, edges, _width(graphs[0].x), config)
     there = available_bytes(device)
     if need <= there:
         return
@@ -111,6 +112,11 @@ def require_memory(dataset: Dataset, config: Config, device: torch.device) -> No
         f"{there / GIB:.1f} GiB are free; train in smaller batches with {option}, or try anyway "
         "with --no-memory-check"
     )
+
+
+def _width(x: Tensor) -> int:
+    """Columns of the features, or as many as there are non-zeros in a row of sparse ones."""
+    return -(-x.values().numel() // x.size(0)) if x.layout == torch.sparse_coo else x.size(1)
 
 
 def _round(number: float) -> int:

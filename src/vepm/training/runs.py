@@ -16,7 +16,7 @@ from vepm.nn.features import dense
 from vepm.training.attribution import attribute
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import save_model
-from vepm.training.excerpt import LARGEST, large_outputs
+from vepm.training.excerpt import LARGEST, LARGEST_FEATURES, large_outputs
 from vepm.training.fitting import Fitted
 from vepm.training.large import LargeGraph
 from vepm.training.machine import describe_machine, peak_memory
@@ -41,8 +41,6 @@ HISTORY = (
     "learning_rate",
     "seconds",
 )
-LARGEST_FEATURES = 10_000_000
-"""Entries of the feature matrix above which the outputs leave it out."""
 
 
 def write_run(
