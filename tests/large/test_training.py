@@ -86,7 +86,11 @@ def test_clusters_learn_what_the_whole_graph_learns() -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"likelihood": "subsampled"}, "exact likelihood"), ({"partition": "random"}, "partition")],
+    [
+        ({"likelihood": "subsampled"}, "exact likelihood"),
+        ({"partition": "random"}, "partition"),
+        ({"inputs": "random"}, "random inputs"),
+    ],
 )
 def test_settings_that_need_the_whole_graph_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
