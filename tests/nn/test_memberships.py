@@ -5,7 +5,16 @@ import math
 import torch
 from hypothesis import given
 
-from strategies import GraphBatch, batches, complete, no_edges, quick, random_graph, uniform
+from strategies import (
+    GraphBatch,
+    batches,
+    complete,
+    no_edges,
+    quick,
+    random_graph,
+    undirected,
+    uniform,
+)
 from vepm.nn import interactions, members
 
 ACTIVATION = torch.tensor([1.0, 0.5, 2.0])
@@ -58,3 +67,22 @@ def test_no_edges_no_members_and_a_complete_graph_is_finite() -> None:
     z = torch.ones(4, 3)
     assert not members(z, ACTIVATION, 2, no_edges(4).edge_index).any()
     assert members(z, ACTIVATION, 2, complete(4).edge_index).shape == (4, 2)
+
+
+def test_density_is_the_share_of_pairs_that_are_joined() -> None:
+    """Four of six pairs, two of three, one of one: rates just above and below the threshold."""
+    pairs = {4: [(0, 1), (1, 2), (2, 3), (3, 0)], 3: [(0, 1), (1, 2)], 5: [(0, 1)]}
+    for nodes, edges in pairs.items():
+        graph = undirected(edges, nodes)
+        threshold = -math.log1p(-len(edges) / (nodes * (nodes - 1) / 2))
+        for factor, expected in ((1.001, True), (0.999, False)):
+            z = torch.full((nodes, 1), math.sqrt(factor * threshold), dtype=torch.float64)
+            assert (members(z, torch.ones(1).double(), 1, graph.edge_index) == expected).all()
+
+
+def test_everybody_is_a_member_where_the_threshold_is_met_exactly() -> None:
+    graph = complete(3)
+    z = torch.full((3, 1), 6.0, dtype=torch.float64)
+    # Of a complete graph the density counts as just below one: -log(1e-12) is about 27.6.
+    assert members(z, torch.ones(1).double(), 1, graph.edge_index).all()
+    assert not members(z / 1.2, torch.ones(1).double(), 1, graph.edge_index).any()

@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import time
 import tomllib
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -142,7 +143,10 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 def _child(words: tuple[str | Path, ...]) -> int:
     """Run a command in a process of its own, slowly, saving after every epoch."""
     sys.stdout.flush()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Other threads of a test runner hold nothing that the command needs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid:
         return pid
     save = fitting.save_state  # type: ignore[attr-defined]

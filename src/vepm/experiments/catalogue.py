@@ -45,6 +45,7 @@ def read_experiment(path: Path) -> Experiment:
     missing = sorted({"title", "description", "rows", "columns"} - set(values))
     if missing:
         raise InputError(f"{where}: lacks {', '.join(missing)}")
+    _texts(where, [values["title"], values["description"], *_list(where, values, "notes")])
     figure = values.get("figure")
     if figure not in (None, *FIGURES):
         raise InputError(f"{where}: there is no figure {figure!r}; use {', '.join(FIGURES)}")
@@ -53,8 +54,8 @@ def read_experiment(path: Path) -> Experiment:
             name=where,
             title=values["title"],
             description=values["description"],
-            rows=tuple(_row(where, row) for row in values["rows"]),
-            columns=tuple(_column(where, column) for column in values["columns"]),
+            rows=tuple(_row(where, row) for row in _list(where, values, "rows")),
+            columns=tuple(_column(where, column) for column in _list(where, values, "columns")),
             choice=_choice(where, values),
             figure=figure,
             notes=tuple(values.get("notes", ())),
@@ -78,6 +79,19 @@ def _known(where: str, values: Any, allowed: set[str] | frozenset[str]) -> None:
         raise InputError(f"{where}: unknown key {unknown[0]!r}; use {', '.join(sorted(allowed))}")
 
 
+def _list(where: str, values: dict[str, Any], key: str) -> list[Any]:
+    found = values.get(key, [])
+    if not isinstance(found, list):
+        raise InputError(f"{where}: {key} must be a list")
+    return found
+
+
+def _texts(where: str, values: list[Any]) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise InputError(f"{where}: {value!r} stands where text belongs")
+
+
 def _choice(where: str, values: dict[str, Any]) -> Choice:
     chosen = {name: values[name] for name in CHOICES & set(values)}
     kinds: dict[str, Any] = {"keep": (int, float), "seeds": int, "splits": int, "settings": dict}
@@ -91,9 +105,13 @@ def _row(where: str, values: Any) -> Line:
     _known(f"{where}, row", values, {"name", "paper", "yes"} | CHOICES)
     if "name" not in values:
         raise InputError(f"{where}: a row has no name")
+    _texts(where, [values["name"]])
     place = f"{where}, {values['name']}"
-    paper = values.get("paper", {})
-    yes = values.get("yes")
+    paper, yes = values.get("paper", {}), values.get("yes")
+    if not isinstance(paper, dict):
+        raise InputError(f"{place}: paper must be a table of numbers by column")
+    if yes is not None and not _is_pair(yes):
+        raise InputError(f"{place}: yes must be two numbers, the least and the most")
     return Line(
         name=values["name"],
         choice=_choice(place, values),
@@ -108,6 +126,7 @@ def _column(where: str, values: Any) -> Line:
     _known(f"{where}, column", values, {"name"} | CHOICES)
     if "name" not in values:
         raise InputError(f"{where}: a column has no name")
+    _texts(where, [values["name"]])
     return Line(values["name"], _choice(f"{where}, {values['name']}", values))
 
 
@@ -115,9 +134,17 @@ def _printed(where: str, value: Any) -> Printed:
     if value == DASH:
         return Printed()
     if isinstance(value, list):
-        if len(value) != 2 or not all(isinstance(item, int | float) for item in value):
+        if not _is_pair(value):
             raise InputError(f"{where}: {value} is not a mean and a spread")
         return Printed(float(value[0]), float(value[1]))
     if not isinstance(value, str | int | float):
         raise InputError(f"{where}: {value!r} is nothing that a paper prints")
     return Printed(value if isinstance(value, str) else float(value))
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(item, int | float) for item in value)
+    )
