@@ -60,7 +60,7 @@ def run(nodes: int, edges: int, batch_nodes: int, epochs: int) -> dict[str, Any]
     """
     stages = Stages()
     recipe = f"planted:nodes={nodes},edges={edges},communities={COMMUNITIES}"
-    recipe += f",features={FEATURES},labels={LABELS}"
+    recipe += f",features={FEATURES},labels={min(LABELS, nodes // (20 * COMMUNITIES))}"
     config = preset("tuned", "node").replace(
         num_communities=COMMUNITIES,
         num_metacommunities=COMMUNITIES,
