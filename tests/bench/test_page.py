@@ -85,6 +85,7 @@ def test_growth_counts_where_it_is_steepest(last: float, holds: bool) -> None:
     (bar,) = bars(report)
     assert bar.met == holds
     assert bar.what.startswith("CPU, 1,000 to 100,000 edges")
+    assert ("0.50 in processor time" in bar.measured) == holds
 
 
 def test_a_device_has_room_and_bandwidth() -> None:
