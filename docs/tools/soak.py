@@ -46,7 +46,8 @@ def noticed(found: Record) -> str:
     """What came of mutants."""
     names = ", ".join(f"`{name}`" for name in found["modules"])
     return (
-        f"{found['killed']} of {found['mutants']} mutants of {names} noticed by the tests "
+        f"{found['killed']} of {found['mutants']} mutants of {names}, drawn from "
+        f"{sum(part['possible'] for part in found['modules'].values()):,}, noticed by the tests "
         f"({found['share_killed']:.0%})"
     )
 
@@ -59,7 +60,9 @@ def line(path: Path) -> str:
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["provenance"]
     place = f"commit {where['commit'][:7]}, {where['cores']} cores, {where['ended'][:10]}"
-    return f"- {LINES[path.stem](found)} ({place})."
+    return " ".join(
+        [f"- {LINES[path.stem](found)} ({place}).", *found.get("afterwards", "").split()]
+    )
 
 
 def main() -> None:
