@@ -20,7 +20,9 @@ from vepm.cli import main
 QUICK = ("--set", "epochs=5", "--set", "pretrain_epochs=5", "--device", "cpu")
 
 SLOW = """
-import sys, time
+import signal, sys, time
+# Whoever runs the tests in the background has interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from vepm.training import fitting
 save = fitting.save_state
 def save_and_wait(*args):

@@ -49,11 +49,13 @@ def values(name: str) -> st.SearchStrategy[Any]:
     if kind is bool:
         return st.booleans()
     if kind is int:
-        largest = DEEPEST if name.endswith("_layers") else LARGEST
+        largest = DEEPEST if name.endswith("_layers") or name == "hops" else LARGEST
         smallest = 2 if name in AT_LEAST_TWO else int(name in AT_LEAST_ONE)
         return st.integers(smallest, largest)
     if "dropout" in name:
         return st.floats(0, 1, exclude_max=True)
+    if name == "teleport":
+        return st.floats(0, 1)
     positive = st.floats(0, exclude_min=name in ABOVE_ZERO, allow_infinity=False)
     return positive | st.integers(1, 9)
 

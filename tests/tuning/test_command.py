@@ -31,7 +31,9 @@ learning_rate = {low = 1e-3, high = 1e-1, log = true}
 num_metacommunities = {choices = [2, 4, 8]}
 """
 SLOW = """
-import sys, time
+import signal, sys, time
+# Whoever runs the tests in the background has interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from vepm.tuning import search
 fit = search.fit
 def fit_and_wait(*args, **options):

@@ -34,7 +34,7 @@ def test_the_same_again(task: str) -> None:
     assert all(same_run(a, b) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("noise", [{"sampling": True}, {"dropout": 0.5}, {"inputs": "random"}])
+@pytest.mark.parametrize("noise", [{"sampling": True}, {"dropout": 0.5}, {"node_dropout": 0.5}])
 @pytest.mark.parametrize("task", TASKS)
 def test_replicas_draw_their_own_noise(task: str, noise: dict[str, Any]) -> None:
     twins = [runs_of(task)[0]] * 2
