@@ -76,8 +76,8 @@ def edge_log_likelihood(
         rates_on_edges = edge_groups.sum(rate) / 2
     else:
         # Only their sum is wanted, which needs no rate of any edge.
-        near = aggregate(mean[:, None], adjacency, None).squeeze(1)
-        rates_on_edges = groups.sum((mean * near) @ activation) / 2
+        near = aggregate(mean.detach()[:, None], adjacency, None).squeeze(1)
+        rates_on_edges = groups.sum((_as_both_ends(mean) * near) @ activation) / 2
     off_edges = _pair_rates(mean, activation, groups) - rates_on_edges
     if not balanced:
         return on_edges - off_edges
@@ -115,7 +115,7 @@ def partial_edge_log_likelihood(
         activation: Community activations [C].
         edges: Edges within the batch, both directions.
         mean: Posterior means [n, C] for the non-edge part.
-        edge_weight: Weight w of each edge [e].
+        edge_weight: Weight w of each edge [e], the same in both directions.
         total: Sum of the posterior means of all nodes [C].
         num_nodes: Nodes of the whole graph.
         num_edges: Undirected edges of the whole graph.
@@ -124,11 +124,11 @@ def partial_edge_log_likelihood(
     Returns:
         One value.
     """
-    rate = edge_dot((z * activation)[:, None], z[:, None], edges).squeeze(1)
+    rate = _edge_rates(z, activation, edges)
     # Each pair stands in the edges twice.
     on_edges = edge_weight @ torch.log(-torch.expm1(-rate)) / 2
-    near = aggregate(mean[:, None], edges, edge_weight[:, None]).squeeze(1)
-    rates_on_edges = ((mean * near) @ activation).sum() / 2
+    near = aggregate(mean.detach()[:, None], edges, edge_weight[:, None]).squeeze(1)
+    rates_on_edges = ((_as_both_ends(mean) * near) @ activation).sum() / 2
     own = (mean * (total - mean).detach()).sum(0)
     pairs = activation @ own.detach() / 2 + activation.detach() @ (own - own.detach())
     off_edges = pairs - rates_on_edges
@@ -258,7 +258,17 @@ def _simple(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
 
 
 def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
-    return edge_dot((z * activation)[:, None], z[:, None], edges).squeeze(1)
+    ends = (_as_both_ends(z) * activation)[:, None], z.detach()[:, None]
+    return edge_dot(*ends, edges).squeeze(1)
+
+
+def _as_both_ends(z: Tensor) -> Tensor:
+    """Affiliations of one end of each edge, with the gradient that reaches them as the other too.
+
+    Every pair stands in the edges both ways, so the two are equal, and one sum over the edges
+    gives both.
+    """
+    return 2 * z - z.detach()
 
 
 class _Groups(NamedTuple):

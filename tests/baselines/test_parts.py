@@ -6,7 +6,15 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import ChebConv as ReferenceChebConv
 
 from baselines.toys import cycle, graph_toy, star
-from vepm.baselines import DisenConv, FactorConv, FactorGCN, LabelProp, wl_features, wl_kernels
+from vepm.baselines import (
+    GAT,
+    DisenConv,
+    FactorConv,
+    FactorGCN,
+    LabelProp,
+    wl_features,
+    wl_kernels,
+)
 from vepm.baselines.batches import GraphBatch, PackedGraphs
 from vepm.baselines.chebnet import ChebConv
 from vepm.baselines.factorgcn import FactorDiscriminator
@@ -168,3 +176,17 @@ def test_wl_kernel_is_blind_to_the_order_of_nodes() -> None:
     assert kernel.diagonal() == pytest.approx(1.0)
     assert kernel[range(6), range(6, 12)] == pytest.approx(1.0)
     assert kernel[:6, :6] == pytest.approx(kernel[6:, 6:])
+
+
+def test_gat_drops_out_single_projected_features() -> None:
+    torch.manual_seed(0)
+    x, nothing = torch.rand(50, 6), torch.empty(2, 0, dtype=torch.long)
+    model = GAT(dropout=0.5).build(6, 4)
+    layer = model.get_submodule("second.convolution")
+    hidden = torch.rand(50, 64)
+    # Without edges attention is all on the loop: it drops whole rows, never single entries.
+    kept = layer(hidden, nothing) != 0
+    assert (kept.any(1) & ~kept.all(1)).any()
+    model.eval()
+    assert (layer(hidden, nothing) != 0).all()
+    assert model(one_graph(x, nothing)).shape == (50, 4)

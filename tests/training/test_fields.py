@@ -73,6 +73,8 @@ CASES = {
     "prior_rate": Case(2.0),
     "passes": Case(2),
     "consistency_weight": Case(5.0, {"passes": 2}),
+    "consistency_warmup": Case(100, {"passes": 2, "consistency_weight": 5.0}),
+    "sharpening": Case(0.1, {"passes": 2, "consistency_weight": 1.0}),
     "sampling": Case(False),
     "num_samples": Case(3),
 }

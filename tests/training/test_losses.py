@@ -126,8 +126,8 @@ def test_disagreement_by_hand() -> None:
     # The mean (0.6, 0.4), squared and made to sum to one, is (9, 4) / 13.
     target = torch.tensor([9 / 13, 4 / 13])
     expected = sum(float((p.exp()[0] - target).square().sum()) for p in logits) / 2
-    assert float(_disagreement(logits)) == pytest.approx(expected, rel=1e-5)
-    assert float(_disagreement(logits[:1])) == 0
+    assert float(_disagreement(logits, 0.5)) == pytest.approx(expected, rel=1e-5)
+    assert float(_disagreement(logits[:1], 0.5)) == 0
 
 
 def test_several_passes_count_as_one_set_of_labels() -> None:

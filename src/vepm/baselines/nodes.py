@@ -1,6 +1,7 @@
 """Baselines on nodes made of PyG's layers: MLP, GCN, GAT and label propagation."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,9 +95,20 @@ class GCN(NodeBaseline):
         return list(model.get_submodule("first").parameters())
 
 
+def _drop_projected(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Drop out what neighbours are about to send, once attention has looked at all of it."""
+    edge_index, size, messages = inputs
+    sent, received = messages["x"]
+    sent = nn.functional.dropout(sent, layer.dropout, layer.training)
+    return edge_index, size, {**messages, "x": (sent, received)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class GAT(NodeBaseline):
-    """Veličković et al. (2018): attention over neighbours, dropped out as the features are.
+    """Veličković et al. (2018): attention over neighbours.
+
+    Dropout is applied where their code applies it: to the features before and after each
+    layer's projection, and to the attention. PyG's layer leaves out the second.
 
     Args:
         heads: attention heads of the first layer, concatenated.
@@ -123,6 +135,8 @@ class GAT(NodeBaseline):
             concat=False,
             dropout=self.dropout,
         )
+        for layer in (first, second):
+            layer.register_propagate_forward_pre_hook(_drop_projected)
         return TwoLayers(_OnEdges(first), _OnEdges(second), nn.ELU(), self.dropout)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:

@@ -21,7 +21,7 @@ from vepm.training.machine import commit, describe_machine
 
 RULE = (
     "highest validation accuracy (each run at its best epoch, mean over datasets, splits and "
-    "seeds), then lowest validation loss; test labels were removed before the search"
+    "seeds), then lowest validation loss; test labels had no part in it"
 )
 
 Row = dict[str, Any]
@@ -60,7 +60,7 @@ def run_sweep(
         root: PyG root of the data.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         jobs: Processes; 0 for one per core, or one in all where a GPU does the work.
-        together: Seeds of a setting that a process trains as one program; 0 for as many as pays.
+        together: Runs of a setting that a process trains as one program; 0 for as many as pays.
         minutes: No run begins after so long.
         progress: Told how many runs are done and how many there are.
 
@@ -75,7 +75,7 @@ def run_sweep(
     if jobs == 0:
         cores = len(os.sched_getaffinity(0))
         jobs = 1 if device != "cpu" and torch.cuda.is_available() else cores
-    parts = list(_by_all_but_seed(left).values())
+    parts = list(_by_setting(left).values())
     pool = Parallel(n_jobs=min(jobs, max(len(parts), 1)), return_as="generator_unordered")
     with path.open("a", encoding="utf-8") as file, warnings.catch_warnings():
         # Processes that have grown are replaced by fresh ones; nothing is lost.
@@ -116,10 +116,10 @@ def _standing(group: list[Row]) -> Standing:
     )
 
 
-def _by_all_but_seed(trials: Sequence[Trial]) -> dict[tuple[int, str, int], list[Trial]]:
-    parts: dict[tuple[int, str, int], list[Trial]] = {}
+def _by_setting(trials: Sequence[Trial]) -> dict[tuple[int, str], list[Trial]]:
+    parts: dict[tuple[int, str], list[Trial]] = {}
     for trial in trials:
-        parts.setdefault((trial.number, trial.dataset, trial.split), []).append(trial)
+        parts.setdefault((trial.number, trial.dataset), []).append(trial)
     return parts
 
 

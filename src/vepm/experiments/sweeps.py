@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 
 from vepm.baselines import BASELINES, baseline
 from vepm.errors import InputError
 from vepm.experiments.plan import SPLITS
 from vepm.experiments.tasks import PRESET, open_dataset, task_of
 from vepm.files import read_toml
-from vepm.protocols import PROTOCOLS, Method, VEPMMethod, evaluate_in_parallel
+from vepm.protocols import PROTOCOLS, Method, VEPMMethod, evaluate_cells
 from vepm.training import preset
-from vepm.tuning import keep_labels_of
 
 PROTOCOL_OF = {"node": "public", "graph": "capsgnn"}
 """Protocols that set labels aside for choosing, by what is labelled."""
@@ -138,25 +136,25 @@ class Trial:
 def run_trials(
     sweep: Sweep, trials: Sequence[Trial], root: Path | None, device: str, together: int
 ) -> list[dict[str, Any]]:
-    """Train seeds of one setting on one split, test labels removed, and tell how validation went.
+    """Train one setting on splits of one dataset, and tell how validation went.
+
+    Methods score the test part of a split as well; nothing of that is kept.
 
     Args:
         sweep: What they are part of.
-        trials: Trials that differ in their seeds alone.
+        trials: Trials that differ in their splits and seeds alone.
         root: PyG root of the data.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        together: Seeds to train as one program; 0 for as many as pays.
+        together: Runs to train as one program; 0 for as many as pays.
     """
     first = trials[0]
-    whole = open_dataset(first.dataset, root)
-    split = PROTOCOLS[PROTOCOL_OF[whole.task]](whole, 0)[first.split]
-    if not split.val.numel():
+    dataset = open_dataset(first.dataset, root)
+    splits = PROTOCOLS[PROTOCOL_OF[dataset.task]](dataset, 0)
+    if not splits[first.split].val.numel():
         raise InputError(f"{first.dataset} has no validation part for a sweep to choose by")
-    # Methods score the test part as well: all its labels are made the first class's.
-    seen = keep_labels_of(whole, torch.cat([split.train, split.val]), others=0)
     method = sweep.method_for(first.dataset, first.changes, device)
-    seeds = [trial.seed for trial in trials]
-    results = evaluate_in_parallel(method, seen, [split], seeds, jobs=1, together=together)
+    cells = [(splits[trial.split], trial.seed) for trial in trials]
+    results = evaluate_cells(method, dataset, cells, jobs=1, together=together)
     return [
         {
             **vars(trial),

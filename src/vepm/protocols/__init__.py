@@ -1,7 +1,7 @@
 """How a number is measured: splits, folds, seeds and selection rules."""
 
 from vepm.protocols.evaluation import Cell, Method, evaluate, summarise
-from vepm.protocols.parallel import evaluate_in_parallel
+from vepm.protocols.parallel import evaluate_cells, evaluate_in_parallel
 from vepm.protocols.results import Curve, RunResult, choose_epoch
 from vepm.protocols.rules import DESCRIPTIONS, RULES, Rule, Summary
 from vepm.protocols.splits import (
@@ -32,6 +32,7 @@ __all__ = [
     "capsgnn_folds",
     "choose_epoch",
     "evaluate",
+    "evaluate_cells",
     "evaluate_in_parallel",
     "gin_folds",
     "keep_labels",

@@ -42,8 +42,21 @@ def evaluate_in_parallel(
         shared: share the runs out over the processes of torchrun, each of which gets the results
             of all.
     """
-    rank, world = rank_and_world() if shared else (0, 1)
     cells = list(product(splits, seeds))
+    return evaluate_cells(method, dataset, cells, jobs, progress, together, shared)
+
+
+def evaluate_cells(
+    method: Method,
+    dataset: Dataset,
+    cells: Sequence[Cell],
+    jobs: int = 0,
+    progress: Progress | None = None,
+    together: int = 0,
+    shared: bool = False,
+) -> list[RunResult]:
+    """The same for pairs of a split and a seed, not all of which need be there."""
+    rank, world = rank_and_world() if shared else (0, 1)
     if jobs == 0:
         jobs = 1 if world > 1 or torch.cuda.is_available() else len(os.sched_getaffinity(0))
     bundles = [[i] for i in range(len(cells))]
@@ -58,7 +71,7 @@ def evaluate_in_parallel(
 def _run(
     method: Method,
     dataset: Dataset,
-    cells: list[Cell],
+    cells: Sequence[Cell],
     bundles: list[list[int]],
     jobs: int,
     progress: Progress | None,

@@ -95,6 +95,10 @@ class TrainingConfig:
     """Noisy passes per step of finetuning whose predictions are held to agree."""
     consistency_weight: float = 0.0
     """Weight of their disagreement; it needs at least two passes and no labels."""
+    consistency_warmup: int = 0
+    """Epochs over which that weight grows from nothing."""
+    sharpening: float = 0.5
+    """Temperature at which their mean becomes what they should agree on; below one is surer."""
     sampling: bool = True
     """Draw affiliations while training; otherwise take the posterior mean."""
     num_samples: int = 0
@@ -196,6 +200,7 @@ AT_LEAST_ONE = {
 AT_LEAST_TWO = {"batch_clusters"}
 ABOVE_ZERO = {
     "temperature",
+    "sharpening",
     "learning_rate",
     "pretrain_learning_rate",
     "encoder_learning_rate",

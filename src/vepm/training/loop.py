@@ -20,6 +20,7 @@ from vepm.training.schedule import (
     scheme_steps,
     seed_draws,
     set_rate,
+    warmed_up,
 )
 from vepm.training.state import PHASES, Examples, Progress, Row, TrainingState
 from vepm.training.tally import Tally
@@ -91,7 +92,7 @@ def _pretrain_epoch(
 def _finetune_epoch(
     state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
 ) -> Row:
-    model = state.model
+    model, config = state.model, warmed_up(config, state.epoch)
     factor = schedule_factor(config.schedule, state.epoch, config.epochs)
     set_rate(state.predictor_optimizer, factor * config.learning_rate)
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)

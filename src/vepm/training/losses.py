@@ -16,9 +16,6 @@ from vepm.objectives import (
 from vepm.training.batches import GraphBatch
 from vepm.training.config import TrainingConfig
 
-# Temperature at which the mean prediction becomes a target: below one favours confidence.
-SHARPENING = 0.5
-
 
 class Terms(NamedTuple):
     """A loss with the terms it is made of, each of them something to maximise but ``kl``."""
@@ -68,7 +65,7 @@ def predictor_loss(
         ).logits
         for _ in range(config.passes)
     ]
-    task, spread, correct = _labels(passes, batch, rows)
+    task, spread, correct = _labels(passes, batch, rows, config)
     task = task / batch.counted(rows).labels
     return Terms(
         config.consistency_weight * spread - task, task=task, disagreement=spread, correct=correct
@@ -90,7 +87,7 @@ def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingCon
         ).logits
         for z in draws
     ]
-    task, spread, correct = _labels(passes, batch, rows)
+    task, spread, correct = _labels(passes, batch, rows, config)
     whole = batch.counted(rows)
     task = task / (whole.labels if config.balanced else whole.nodes)
     edges, kl = _unsupervised(model, batch, posterior, draws[0], config)
@@ -98,7 +95,9 @@ def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingCon
     return Terms(loss + config.consistency_weight * spread, task, edges, kl, spread, correct)
 
 
-def _labels(passes: list[Tensor], batch: GraphBatch, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _labels(
+    passes: list[Tensor], batch: GraphBatch, rows: Tensor, config: TrainingConfig
+) -> tuple[Tensor, Tensor, Tensor]:
     """Log-likelihood of all labels, disagreement of the passes, number correct."""
     scores = torch.stack([logits[rows] for logits in passes])
     y, present = batch.y[rows], batch.graphs_present
@@ -106,7 +105,7 @@ def _labels(passes: list[Tensor], batch: GraphBatch, rows: Tensor) -> tuple[Tens
     hits = scores.detach().mean(0).argmax(1) == y
     whole = batch.counted(rows)
     rows_in_all = whole.nodes if batch.batch is None else whole.graphs
-    spread = _disagreement(passes, present) / rows_in_all
+    spread = _disagreement(passes, config.sharpening, present) / rows_in_all
     if present is not None:
         task, hits = torch.where(present[rows], task, 0), hits & present[rows]
     return task.sum(), spread, hits.sum()
@@ -120,12 +119,12 @@ def _total(values: Tensor, present: Tensor | None) -> Tensor:
     return torch.where(present, by_row, 0).sum()
 
 
-def _disagreement(passes: list[Tensor], present: Tensor | None = None) -> Tensor:
+def _disagreement(passes: list[Tensor], sharpening: float, present: Tensor | None = None) -> Tensor:
     """Squared distance of each pass's probabilities to their sharpened mean, all rows summed."""
     if len(passes) == 1:
         return passes[0].new_zeros(())
     probabilities = torch.softmax(torch.stack(passes), dim=-1)
-    target = probabilities.detach().mean(0).pow(1 / SHARPENING)
+    target = probabilities.detach().mean(0).pow(1 / sharpening)
     target = target / target.sum(-1, keepdim=True)
     return _total((probabilities - target).square().sum(-1).mean(0), present)
 

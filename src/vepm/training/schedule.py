@@ -2,9 +2,12 @@
 
 import hashlib
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+
+from vepm.training.config import TrainingConfig
 
 
 def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
@@ -31,6 +34,22 @@ def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
     if schedule == "cosine":
         return (1 + math.cos(math.pi * epoch / epochs)) / 2
     return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0
+
+
+def warmed_up(config: TrainingConfig, epoch: int) -> TrainingConfig:
+    """Settings of an epoch of finetuning.
+
+    Before labels have taught anything, the easiest way to agree is on one class for all.
+
+    Example:
+        >>> config = TrainingConfig(consistency_weight=2.0, consistency_warmup=4)
+        >>> [warmed_up(config, epoch).consistency_weight for epoch in (0, 2, 4, 99)]
+        [0.0, 1.0, 2.0, 2.0]
+    """
+    if epoch >= config.consistency_warmup:
+        return config
+    share = epoch / config.consistency_warmup
+    return replace(config, consistency_weight=share * config.consistency_weight)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

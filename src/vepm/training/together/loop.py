@@ -17,6 +17,7 @@ from vepm.training.schedule import (
     scheme_steps,
     seed_draws,
     set_rate,
+    warmed_up,
 )
 from vepm.training.state import Course, Examples, Row, pretrains
 from vepm.training.tally import Tally, check_finite
@@ -136,7 +137,7 @@ class Together:
         return tally.means()
 
     def _finetune_epoch(self, epoch: int) -> dict[str, Tensor]:
-        config = self.config
+        config = warmed_up(self.config, epoch)
         factor = schedule_factor(config.schedule, epoch, config.epochs)
         set_rate(self.predictor_optimizer, factor * config.learning_rate)
         set_rate(self.encoder_optimizer, factor * config.encoder_learning_rate)
@@ -146,7 +147,7 @@ class Together:
         for i, batch in enumerate(batches):
             step = epoch * len(batches) + i
             for kind in scheme_steps(config.scheme, config.encoder_interval, step):
-                terms = self._finetune_step(kind, batch, held)
+                terms = self._finetune_step(kind, batch, held, config)
             tally.add(terms)
         means = tally.means()
         labels = [sum(counts) for counts in zip(*(b.labels for b in batches), strict=True)]
@@ -177,8 +178,9 @@ class Together:
     def _hold(self, batch: StackedBatch) -> Held:
         return self._on(batch, lambda m, g, _: hold(m, g, self.config))
 
-    def _finetune_step(self, kind: str, batch: StackedBatch, held: Held | None) -> Terms:
-        config = self.config
+    def _finetune_step(
+        self, kind: str, batch: StackedBatch, held: Held | None, config: TrainingConfig
+    ) -> Terms:
         if kind == "predictor":
             held = self._hold(batch) if held is None else held
             terms = self._terms(

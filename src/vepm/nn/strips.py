@@ -1,0 +1,64 @@
+"""Elementwise arithmetic on tall matrices, a strip of rows at a time.
+
+Done at once, every intermediate result is as large as the matrix: it goes through the main memory
+and, on many systems, through fresh pages that must be cleared first. A strip stays in a cache.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS = 4096
+"""Rows of a strip; of usual width, a core's cache holds several such matrices."""
+WORTHWHILE = 2**21
+"""Numbers in a matrix from which on it no longer fits caches itself."""
+
+Elementwise = Callable[..., Tensor]
+
+
+def in_strips(function: Elementwise, *matrices: Tensor) -> Tensor:
+    """What an elementwise function of matrices of one shape returns.
+
+    The gradient computes the function again, strip by strip, instead of keeping what it needs.
+
+    Example:
+        >>> in_strips(torch.mul, torch.tensor([[2.0]]), torch.tensor([[3.0]]))
+        tensor([[6.]])
+    """
+    first = matrices[0]
+    if first.device.type != "cpu" or first.numel() < WORTHWHILE or _stacked(first):
+        return function(*matrices)
+    return _InStrips.apply(function, *matrices)  # type: ignore[no-untyped-call]
+
+
+def _stacked(x: Tensor) -> bool:
+    """Whether this stands for the tensors of many runs, which go through each function at once."""
+    return torch._C._functorch.is_batchedtensor(x)
+
+
+class _InStrips(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, function: Elementwise, *matrices: Tensor) -> Tensor:
+        ctx.function = function
+        ctx.save_for_backward(*matrices)
+        out = torch.empty_like(matrices[0], memory_format=torch.contiguous_format)
+        for part, *parts in zip(out.split(ROWS), *(m.split(ROWS) for m in matrices), strict=True):
+            part.copy_(function(*parts))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        matrices = ctx.saved_tensors
+        needed = [i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
+        found = {i: torch.empty_like(matrices[i]) for i in needed}
+        for first in range(0, grad.size(0), ROWS):
+            strip = slice(first, first + ROWS)
+            parts = [m[strip].detach().requires_grad_(i in found) for i, m in enumerate(matrices)]
+            with torch.enable_grad():
+                value = ctx.function(*parts)
+            moved = [parts[i] for i in needed]
+            for i, part in zip(needed, torch.autograd.grad(value, moved, grad[strip]), strict=True):
+                found[i][strip] = part
+        return None, *(found.get(i) for i in range(len(matrices)))
