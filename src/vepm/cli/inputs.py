@@ -41,7 +41,7 @@ def open_data(
 
 def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:
     """A preset, changed by a TOML file, changed by ``name=value`` pairs."""
-    config = preset_settings(preset, dataset.task)
+    config = preset_settings(preset, dataset.task, dataset.name)
     if file is not None:
         config = config.updated(read_toml(file))
     for pair in pairs or []:

@@ -1,5 +1,10 @@
 """Named settings: what the paper's text says, what its released code does, what works best."""
 
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
 from vepm.errors import InputError
 from vepm.training.config import Config
 
@@ -106,8 +111,13 @@ PRESETS: dict[str, dict[str, Config]] = {
 }
 
 
-def preset(name: str, task: str) -> Config:
+def preset(name: str, task: str, dataset: str | None = None) -> Config:
     """Settings by name for a ``"node"`` or ``"graph"`` task.
+
+    Args:
+        name: ``"paper"``, ``"released"`` or ``"tuned"``.
+        task: What is labelled.
+        dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
 
     Example:
         >>> preset("released", "node").training.sampling
@@ -115,4 +125,11 @@ def preset(name: str, task: str) -> Config:
     """
     if name not in PRESETS:
         raise InputError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
-    return PRESETS[name][task]
+    changes = tuned_for().get(dataset or "", {}) if name == "tuned" else {}
+    return PRESETS[name][task].replace(**changes)
+
+
+@cache
+def tuned_for() -> dict[str, dict[str, Any]]:
+    """What ``"tuned"`` changes on each dataset that was searched."""
+    return tomllib.loads(files("vepm.training").joinpath("tuned.toml").read_text("utf-8"))
