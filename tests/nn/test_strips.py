@@ -7,11 +7,6 @@ from vepm.nn.distributions import Posterior
 from vepm.nn.strips import in_strips
 
 
-@pytest.fixture(autouse=True)
-def _small_strips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strips, "ROWS", 3)
-
-
 def matrices(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(rows)
     return tuple(torch.rand(rows, 2, dtype=torch.double).add(0.5).requires_grad_() for _ in "ab")
@@ -23,7 +18,7 @@ def test_values_and_gradients_are_those_of_the_whole(
 ) -> None:
     a, b = matrices(rows)
     whole = torch.pow(a, b)
-    monkeypatch.setattr(strips, "WORTHWHILE", 0)
+    monkeypatch.setattr(strips, "LONGEST", 5)
     cut = in_strips(torch.pow, a, b)
     assert torch.equal(cut, whole)
     weight = torch.rand_like(whole)
@@ -36,7 +31,7 @@ def test_values_and_gradients_are_those_of_the_whole(
 
 
 def test_only_what_needs_a_gradient_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strips, "WORTHWHILE", 0)
+    monkeypatch.setattr(strips, "LONGEST", 5)
     a, b = matrices(5)
     in_strips(torch.mul, a, b.detach()).sum().backward()
     torch.testing.assert_close(a.grad, b.detach())
@@ -47,8 +42,8 @@ def test_a_large_posterior_is_what_a_small_one_is(monkeypatch: pytest.MonkeyPatc
     scale, shape = matrices(8)
     prior = Gamma(torch.ones((), dtype=torch.double), torch.ones((), dtype=torch.double))
     found = []
-    for worthwhile in (1000, 0):
-        monkeypatch.setattr(strips, "WORTHWHILE", worthwhile)
+    for longest in (1000, 5):
+        monkeypatch.setattr(strips, "LONGEST", longest)
         posterior = Posterior(scale, shape, validate_args=False)
         torch.manual_seed(0)
         value = posterior.rsample() + posterior.mean + kl_divergence(posterior, prior)
@@ -58,7 +53,7 @@ def test_a_large_posterior_is_what_a_small_one_is(monkeypatch: pytest.MonkeyPatc
 
 
 def test_stacked_runs_go_through_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strips, "WORTHWHILE", 0)
+    monkeypatch.setattr(strips, "LONGEST", 5)
     a, b = matrices(4)
     stacked = torch.func.vmap(lambda x, y: in_strips(torch.mul, x, y))(a[:, None], b[:, None])
     torch.testing.assert_close(stacked, (a * b)[:, None])

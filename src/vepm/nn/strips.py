@@ -1,7 +1,7 @@
 """Elementwise arithmetic on tall matrices, a strip of rows at a time.
 
-Done at once, every intermediate result is as large as the matrix: it goes through the main memory
-and, on many systems, through fresh pages that must be cleared first. A strip stays in a cache.
+Done at once, every intermediate result is as large as the matrix, and the system clears fresh
+pages for each of them. Those of a strip are small enough for the C library to use again.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS = 4096
-"""Rows of a strip; of usual width, a core's cache holds several such matrices."""
-WORTHWHILE = 2**21
-"""Numbers in a matrix from which on it no longer fits caches itself."""
+LONGEST = 2**21
+"""Numbers in a strip. Threads meet after every operation on one, so it must not be short either."""
 
 Elementwise = Callable[..., Tensor]
 
@@ -28,9 +26,14 @@ def in_strips(function: Elementwise, *matrices: Tensor) -> Tensor:
         tensor([[6.]])
     """
     first = matrices[0]
-    if first.device.type != "cpu" or first.numel() < WORTHWHILE or _stacked(first):
+    if first.device.type != "cpu" or first.numel() <= LONGEST or _stacked(first):
         return function(*matrices)
     return _InStrips.apply(function, *matrices)  # type: ignore[no-untyped-call]
+
+
+def _rows(matrix: Tensor) -> int:
+    """Rows of a strip."""
+    return max(1, LONGEST * matrix.size(0) // matrix.numel())
 
 
 def _stacked(x: Tensor) -> bool:
@@ -44,7 +47,8 @@ class _InStrips(torch.autograd.Function):
         ctx.function = function
         ctx.save_for_backward(*matrices)
         out = torch.empty_like(matrices[0], memory_format=torch.contiguous_format)
-        for part, *parts in zip(out.split(ROWS), *(m.split(ROWS) for m in matrices), strict=True):
+        rows = _rows(out)
+        for part, *parts in zip(out.split(rows), *(m.split(rows) for m in matrices), strict=True):
             part.copy_(function(*parts))
         return out
 
@@ -53,8 +57,9 @@ class _InStrips(torch.autograd.Function):
         matrices = ctx.saved_tensors
         needed = [i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
         found = {i: torch.empty_like(matrices[i]) for i in needed}
-        for first in range(0, grad.size(0), ROWS):
-            strip = slice(first, first + ROWS)
+        rows = _rows(grad)
+        for first in range(0, grad.size(0), rows):
+            strip = slice(first, first + rows)
             parts = [m[strip].detach().requires_grad_(i in found) for i, m in enumerate(matrices)]
             with torch.enable_grad():
                 value = ctx.function(*parts)
