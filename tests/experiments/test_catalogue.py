@@ -19,7 +19,8 @@ PAPER = Path(
     os.environ.get("VEPM_PAPER", Path(__file__).parents[3] / "shared" / "paper" / "numbers.json")
 )
 TABLES = [f"table-{k}" for k in range(1, 14)]
-EVERYTHING = [*TABLES, *(f"figure-{k}" for k in range(2, 7)), "nmi"]
+OWN = ["calibration", "nmi", "partition-nodes"]
+EVERYTHING = [*TABLES, *(f"figure-{k}" for k in range(2, 7)), *OWN]
 
 
 def paper() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What every baseline is: settings that can be called to make a run."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any, ClassVar
@@ -120,14 +121,26 @@ class NodeBaseline(NeuralBaseline):
     patience: int | None = None
     row_normalize: bool = True
 
-    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+    def curve(
+        self,
+        dataset: Dataset,
+        split: Split,
+        seed: int,
+        on_epoch: Callable[[Classifier], None] | None = None,
+    ) -> Curve:
         """Train and score every epoch; without validation nodes, never stop early."""
         model, optimizer = self._start(dataset)
         problem = NodeProblem(dataset, split, self.row_normalize, self.device)
         patience = self.patience if split.val.numel() else None
         generator = torch.Generator().manual_seed(seed)
         return fit(
-            model, problem, optimizer, epochs=self.epochs, generator=generator, patience=patience
+            model,
+            problem,
+            optimizer,
+            epochs=self.epochs,
+            generator=generator,
+            patience=patience,
+            on_epoch=on_epoch,
         )
 
 

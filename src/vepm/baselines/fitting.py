@@ -1,6 +1,6 @@
 """The one training loop of all neural baselines, for nodes and graphs alike."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import torch
@@ -105,6 +105,7 @@ def fit(
     generator: torch.Generator,
     scheduler: LRScheduler | None = None,
     patience: int | None = None,
+    on_epoch: Callable[[Classifier], None] | None = None,
 ) -> Curve:
     """Train, and score the held-out parts after every epoch.
 
@@ -117,6 +118,7 @@ def fit(
         scheduler: steps once an epoch.
         patience: stop when for so many epochs validation accuracy stayed below its best and the
             loss above its lowest.
+        on_epoch: given the model after every epoch.
 
     Returns:
         ``train_loss``, ``val_loss``, ``val_accuracy`` and ``test_accuracy`` per epoch.
@@ -129,6 +131,8 @@ def fit(
         if scheduler is not None:
             scheduler.step()
         _score(model, problem.held_out(), curve)
+        if on_epoch is not None:
+            on_epoch(model)
         if patience is not None and _stalled(curve, patience):
             break
     return curve

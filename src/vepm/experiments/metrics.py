@@ -32,6 +32,8 @@ METRICS: dict[str, Metric] = {
     "accuracy": Metric("%", 100.0, 1),
     "svm_accuracy": Metric("%", 100.0, 1),
     "seconds_per_epoch": Metric("s", decimals=3),
+    "calibration_error": Metric("%", 100.0, 1),
+    "sampled_calibration_error": Metric("%", 100.0, 1),
     "nmi_pretrained": Metric(decimals=3),
     "nmi_finetuned": Metric(decimals=3),
     "graphs": _COUNT,

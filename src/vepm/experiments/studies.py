@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from vepm.experiments.blockmodels import degree_corrected_blocks, mixed_memberships
+from vepm.experiments.calibration import calibration, gcn_calibration
 from vepm.experiments.characteristics import characteristics
 from vepm.experiments.explanations import communities, confusion
 from vepm.experiments.partitions import equal_parts, spectral_parts
@@ -71,6 +72,8 @@ STUDIES: dict[str, Study] = {
     "timing": timing,
     "communities": communities,
     "confusion": confusion,
+    "calibration": calibration,
+    "gcn_calibration": gcn_calibration,
     "bisection": bisection,
     "spectral": spectral,
     "sbm": sbm,
