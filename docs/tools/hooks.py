@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent
 sys.path.insert(0, str(HERE))
 
+import goals  # noqa: E402
 import notebook  # noqa: E402
 import results  # noqa: E402
 import searches  # noqa: E402
@@ -57,6 +58,9 @@ def _expand(found: re.Match[str]) -> str:
         "search": searches.summary,
         "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,
+        "goals": lambda _: goals.goals(),
+        "sweeps": goals.sweeps,
+        "tuned": lambda _: goals.tuned(),
         "presets": lambda _: tables.presets(),
         "commands": lambda _: tables.commands(),
         "datasets": lambda _: tables.datasets_table(),

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from cli.running import QUICK, names_in, read_json, read_rows, same_tensors, succeed, vepm
 from cli.writing import NODES
-from vepm.data import Dataset
+from vepm.cli.inputs import settings
+from vepm.data import Dataset, load
+from vepm.training import preset
 
 FILES = {
     "config.toml",
@@ -188,3 +191,10 @@ def test_unlabelled_graphs_in_a_split_are_left_out(shapes: Path) -> None:
     metrics = read_json(Path("run/metrics.json"))
     assert [metrics[f"num_{role}"] for role in ("train", "val", "test")] == [11, 5, 6]
     assert 0 <= metrics["test_accuracy"] <= 1
+
+
+def test_datasets_that_were_searched_have_settings_of_their_own() -> None:
+    known = replace(load("KarateClub"), name="Cora")
+    found = settings(known, "tuned", None, ["epochs=3"])
+    assert found == preset("tuned", "node", "Cora").replace(epochs=3)
+    assert settings(known, "paper", None, None) == preset("paper", "node")

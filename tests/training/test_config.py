@@ -15,7 +15,9 @@ from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
 from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS
 from vepm.nn.partitioner import PARTITIONS
+from vepm.data import datasets
 from vepm.training import PRESETS, Config, ModelCard, preset
+from vepm.training.presets import tuned_for
 from vepm.training.config import (
     ABOVE_ZERO,
     AT_LEAST_ONE,
@@ -166,3 +168,14 @@ def test_presets_say_what_the_paper_and_its_code_do() -> None:
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="paper, released, tuned"):
         preset("papr", "node")
+
+
+def test_tuned_knows_more_of_datasets_that_were_searched() -> None:
+    tasks = {info.name: info.task for info in datasets()}
+    for dataset, changes in tuned_for().items():
+        task = tasks[dataset]
+        found = preset("tuned", task, dataset)
+        assert found == preset("tuned", task).replace(**changes) != preset("tuned", task)
+        ModelCard(task, 5, found, ("a", "b")).build()
+        assert preset("paper", task, dataset) == preset("paper", task)
+    assert preset("tuned", "node", "mine") == preset("tuned", "node")
