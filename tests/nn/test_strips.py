@@ -9,7 +9,8 @@ from vepm.nn.strips import in_strips
 
 def matrices(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(rows)
-    return tuple(torch.rand(rows, 2, dtype=torch.double).add(0.5).requires_grad_() for _ in "ab")
+    a, b = torch.rand(2, rows, 2, dtype=torch.double).add(0.5)
+    return a.clone().requires_grad_(), b.clone().requires_grad_()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 7])

@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import quick
+from vepm.data import datasets
 from vepm.errors import InputError
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
 from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS
 from vepm.nn.partitioner import PARTITIONS
-from vepm.data import datasets
 from vepm.training import PRESETS, Config, ModelCard, preset
-from vepm.training.presets import tuned_for
 from vepm.training.config import (
     ABOVE_ZERO,
     AT_LEAST_ONE,
@@ -27,6 +26,7 @@ from vepm.training.config import (
     FIELDS,
     LARGEST,
 )
+from vepm.training.presets import tuned_for
 
 WORDS: dict[str, tuple[str, ...]] = {
     **CHOICES,

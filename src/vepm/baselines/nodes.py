@@ -95,7 +95,7 @@ class GCN(NodeBaseline):
         return list(model.get_submodule("first").parameters())
 
 
-def _drop_projected(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Drop out what neighbours are about to send, once attention has looked at all of it."""
     edge_index, size, messages = inputs
     sent, received = messages["x"]

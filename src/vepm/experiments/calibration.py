@@ -1,5 +1,7 @@
 """How far the confidence of predictions is from their accuracy."""
 
+from dataclasses import replace
+
 import torch
 
 from vepm.baselines import GCN
@@ -27,8 +29,9 @@ def calibration(setting: Setting) -> Finding:
 def gcn_calibration(setting: Setting) -> Finding:
     """GCN's on the test nodes, at the epoch that validation chooses."""
     device = "cuda" if setting.device != "cpu" and torch.cuda.is_available() else "cpu"
-    changes = {"epochs": QUICK_EPOCHS} if setting.quick else {}
-    gcn = GCN(device=device, **changes)
+    gcn = GCN(device=device)
+    if setting.quick:
+        gcn = replace(gcn, epochs=QUICK_EPOCHS)
     problem = NodeProblem(setting.dataset, setting.split, gcn.row_normalize, device)
     test = problem.held_out()["test"][0]
     errors: list[float] = []
