@@ -47,7 +47,7 @@ def test_average_over_samples_is_the_mean_of_single_draws(task: str) -> None:
             fitted.model(batch.x, batch.edges, batch.batch, batch.num_graphs, sample=True).logits
             for _ in range(4)
         ]
-    expected = torch.stack([torch.softmax(logits, dim=1) for logits in draws]).mean(0)
+    expected = torch.stack([fitted.model.probabilities(logits) for logits in draws]).mean(0)
     found = probabilities(fitted.model, fitted.source, 4, seed=7)
     torch.testing.assert_close(found, expected)
     assert not torch.allclose(draws[0], draws[1])
@@ -57,12 +57,12 @@ def test_average_over_samples_is_the_mean_of_single_draws(task: str) -> None:
 def test_no_samples_mean_the_posterior_mean(task: str) -> None:
     fitted = run(task)
     found = probabilities(fitted.model, fitted.source, 0)
-    assert torch.equal(found, torch.softmax(scores(fitted.model, fitted.source), dim=1))
+    assert torch.equal(found, fitted.model.probabilities(scores(fitted.model, fitted.source)))
     batch = whole(fitted.source)
     with torch.no_grad():
         out = fitted.model(batch.x, batch.edges, batch.batch, batch.num_graphs)
     assert torch.equal(out.z, out.posterior.mean)
-    torch.testing.assert_close(found, torch.softmax(out.logits, dim=1))
+    torch.testing.assert_close(found, fitted.model.probabilities(out.logits))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -21,6 +21,7 @@ from training.toys import (
 )
 from vepm.errors import InputError
 from vepm.training import Config, Examples, ModelCard, TrainingState, scores, train
+from vepm.training.calibration import calibrate
 from vepm.training.schedule import schedule_factor, scheme_steps
 
 
@@ -188,6 +189,7 @@ def test_labels_of_watched_nodes_and_graphs_choose_nothing(task: str) -> None:
     else:
         source, source.y = examples.source, y
     train(state, dataclasses.replace(examples, source=source), config.training)
+    calibrate(state.model, source, roles(task)[1], config.training.num_samples, seed=0)
     assert same_weights(state.model.state_dict(), weights(first))
     assert state.best_epoch == first.best_epoch
     kept = [

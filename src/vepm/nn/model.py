@@ -168,6 +168,9 @@ class VEPM(nn.Module):
         )
         # softplus(log(e - 1)) = 1: every community starts equally active.
         self.activation_logit = nn.Parameter(torch.full((num_communities,), math.log(math.e - 1)))
+        # How much surer probabilities are than class scores say; training on labels fits it last.
+        self.sharpness: Tensor
+        self.register_buffer("sharpness", torch.ones(()))
         self.partitioner = EdgePartitioner(num_metacommunities, temperature, partition)
         widths = {"x": in_channels, "z": num_communities}
         bank_channels = widths.get(inputs, in_channels + num_communities)
@@ -219,6 +222,10 @@ class VEPM(nn.Module):
     def predictor_parameters(self) -> list[nn.Parameter]:
         """Parameters theta of the bank and the composer."""
         return [*self.bank.parameters(), *self.composer.parameters()]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Class probabilities that class scores [..., classes] stand for."""
+        return torch.softmax(self.sharpness * logits, dim=-1)
 
     def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior of the affiliations [N, C]."""

@@ -61,7 +61,7 @@ def large_outputs(
     if nodes.numel() * graph.x.size(1) <= LARGEST_FEATURES:
         excerpt["features"] = dense(graph.features(nodes))
     if labelled:
-        proba = torch.softmax(found.logits, dim=1)
+        proba = model.probabilities(found.logits)
         if num_samples:
             proba = probabilities(model, graph, num_samples, seed)
         whole |= {"probabilities": proba, "prediction": proba.argmax(1)}

@@ -18,6 +18,7 @@ from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
+from vepm.training.calibration import calibrate
 from vepm.training.checkpoint import ModelCard, load_state, save_state
 from vepm.training.config import Config
 from vepm.training.large import Clusters, LargeGraph
@@ -176,6 +177,8 @@ def fit(
     finally:
         if state.replicas is not None:
             state.replicas.close()
+    if train_on.numel():
+        calibrate(model, source, validate_on, config.training.num_samples, card.seed)
     return Fitted(model, card, examples.source, state.history, state.best_epoch)
 
 

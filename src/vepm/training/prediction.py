@@ -109,7 +109,7 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
         seed: Seed of the draws.
     """
     if num_samples == 0:
-        return torch.softmax(scores(model, source), dim=1)
+        return model.probabilities(scores(model, source))
     model.eval()
     with seeded(model, seed):
         if isinstance(source, LargeGraph):
@@ -117,12 +117,29 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
         return torch.cat([_sampled(model, batch, num_samples) for batch in pieces(source)])
 
 
+@torch.no_grad()
+def drawn_scores(
+    model: VEPM, source: GraphBatch | GraphStore, num_samples: int, seed: int
+) -> Tensor:
+    """Class scores of every draw [S, n, classes], or of the posterior mean [1, n, classes]."""
+    if num_samples == 0:
+        return scores(model, source)[None]
+    model.eval()
+    with seeded(model, seed):
+        parts = [torch.stack(list(_draws(model, b, num_samples))) for b in pieces(source)]
+    return torch.cat(parts, dim=1)
+
+
 def _sampled(model: VEPM, batch: GraphBatch, num_samples: int) -> Tensor:
     total = torch.zeros(())
-    for _ in range(num_samples):
-        out = model(batch.x, batch.edges, batch.batch, batch.num_graphs, sample=True)
-        total = total.to(out.logits) + torch.softmax(out.logits, dim=1)
+    for logits in _draws(model, batch, num_samples):
+        total = total.to(logits) + model.probabilities(logits)
     return total / num_samples
+
+
+def _draws(model: VEPM, batch: GraphBatch, num_samples: int) -> Iterator[Tensor]:
+    for _ in range(num_samples):
+        yield model(batch.x, batch.edges, batch.batch, batch.num_graphs, sample=True).logits
 
 
 def _sampled_in_chunks(model: VEPM, graph: LargeGraph, num_samples: int) -> Tensor:
@@ -130,5 +147,5 @@ def _sampled_in_chunks(model: VEPM, graph: LargeGraph, num_samples: int) -> Tens
     total = torch.zeros(())
     for _ in range(num_samples):
         logits = classify(model, graph, affiliations(model, table, sample=True)).logits
-        total = total.to(logits) + torch.softmax(logits, dim=1)
+        total = total.to(logits) + model.probabilities(logits)
     return total / num_samples

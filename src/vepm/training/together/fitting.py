@@ -9,6 +9,7 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.data.sparse import is_sparse
 from vepm.training.batches import GRAPHS_AT_ONCE
+from vepm.training.calibration import calibrate
 from vepm.training.checkpoint import ModelCard
 from vepm.training.config import Config
 from vepm.training.fitting import Fitted, fit, new_model, pick_device, source_of
@@ -67,9 +68,11 @@ def fit_together(
     replicas = Replicas(models)
     together = Together(replicas, examples, [run.seed for run in runs], config.training)
     together.train()
-    for model, weights in zip(models, replicas.states(), strict=True):
+    for model, weights, run in zip(models, replicas.states(), runs, strict=True):
         model.load_state_dict(weights)
         model.eval()
+        if run.train_on.numel():
+            calibrate(model, source, run.validate_on, config.training.num_samples, int(run.seed))
     return [
         Fitted(model, card, source, course.history, course.best_epoch)
         for model, card, course in zip(models, cards, together.courses, strict=True)
