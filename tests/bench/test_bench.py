@@ -60,6 +60,8 @@ def test_ratios_and_slopes() -> None:
     (ratio,) = ratios(rows)
     assert (ratio["time"], ratio["memory"], ratio["against"]) == (0.5, 0.5, "gat")
     assert slopes(rows) == {"joint": pytest.approx(0.5)}
+    (flat,) = ratios([row(10, "ours", 1.0, 50), row(10, "gat", 2.0, 0)])
+    assert flat["memory"] == 0
     rows[1] = {key: rows[1][key] for key in ("graph", "edges", "step", "method")}
     rows[1]["error"] = "out of memory"
     assert ratios(rows) == []
