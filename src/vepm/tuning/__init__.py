@@ -1,6 +1,6 @@
 """Search for better settings, judged on validation alone."""
 
-from vepm.tuning.problem import Problem, keep_labels_of
+from vepm.tuning.problem import Problem
 from vepm.tuning.records import Record, best_of
 from vepm.tuning.results import Findings
 from vepm.tuning.search import tune
@@ -14,7 +14,6 @@ __all__ = [
     "Space",
     "best_of",
     "default_space",
-    "keep_labels_of",
     "read_space",
     "tune",
 ]

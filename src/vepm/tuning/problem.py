@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
+from vepm.data.labels import UNLABELLED
 from vepm.data.sparse import is_sparse
 from vepm.errors import InputError
 from vepm.training import Config
@@ -62,7 +63,7 @@ class Problem:
                     f"{dataset.name}: no {dataset.task} is there to {role} on; tuning needs "
                     "labels to learn from and others to choose by"
                 )
-        seen = keep_labels_of(dataset, torch.cat([train, val]))
+        seen = _keep_labels(dataset, torch.cat([train, val]))
         return cls(seen, train, val, base, space, seeds, sampler_seed)
 
     @property
@@ -86,22 +87,21 @@ class Problem:
         }
 
 
-def keep_labels_of(dataset: Dataset, rows: Tensor, others: int = -1) -> Dataset:
+def _keep_labels(dataset: Dataset, rows: Tensor) -> Dataset:
     """The dataset without the labels of any other node or graph.
 
     Args:
         dataset: the graphs.
         rows: numbers of the nodes or graphs that keep their labels.
-        others: what stands where a label was; -1 is unknown.
     """
     if dataset.task == "node":
         graph = dataset.graphs[0]
-        y = torch.full_like(graph.y, others)
+        y = torch.full_like(graph.y, UNLABELLED)
         y[rows] = graph.y[rows]
         return replace(dataset, graphs=[_with_labels(graph, y)])
     kept = set(rows.tolist())
     graphs = [
-        _with_labels(graph, graph.y if i in kept else torch.full_like(graph.y, others))
+        _with_labels(graph, graph.y if i in kept else torch.full_like(graph.y, UNLABELLED))
         for i, graph in enumerate(dataset.graphs)
     ]
     return replace(dataset, graphs=graphs)
