@@ -1,5 +1,6 @@
 """What the project set out to reach, beside what the committed result files say."""
 
+import csv
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -179,6 +180,17 @@ def _few_labels() -> Iterator[Goal]:
         yield Goal(aim, _leads([first, last]), wider)
 
 
+def _nmi(row: str) -> tuple[float | None, str]:
+    """From the table: the arrays that belong to its cells are too large to be kept with them."""
+    path = ROOT / "results" / "nmi" / "table.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            if (line["row"], line["source"]) == (row, "ours"):
+                mean, error = float(line["mean"]), float(line["standard_error"])
+                return mean, f"{mean:.3f} ± {error:.3f} (n {line['n']})"
+    return None, MISSING
+
+
 def _lead(ours: Any, theirs: Any) -> float:
     return float(100 * (ours.mean - theirs.mean))
 
@@ -188,19 +200,11 @@ def _leads(row: list[float | None]) -> str:
 
 
 def _honesty() -> Iterator[Goal]:
-    before, after = (
-        _summary("nmi", f"after {when}", "Cora") for when in ("pretraining", "finetuning")
-    )
-    words = [
-        MISSING if s is None else f"{s.mean:.3f} ± {s.standard_error:.3f}" for s in (before, after)
-    ]
-    yield Goal(
-        "NMI on Cora after pretraining above 0.32",
-        words[0],
-        None if before is None else before.mean > 0.32,
-    )
-    higher = None if before is None or after is None else after.mean > before.mean
-    yield Goal("NMI on Cora higher after finetuning", f"{words[0]}, then {words[1]}", higher)
+    before, after = (_nmi(f"after {when}") for when in ("pretraining", "finetuning"))
+    aim = "NMI on Cora after pretraining above 0.32"
+    yield Goal(aim, before[1], None if before[0] is None else before[0] > 0.32)
+    higher = None if before[0] is None or after[0] is None else after[0] > before[0]
+    yield Goal("NMI on Cora higher after finetuning", f"{before[1]}, then {after[1]}", higher)
     for column in ("Cora", "CiteSeer", "PubMed"):
         drawn, mean, gcn = (
             _summary("calibration", row, column)
