@@ -131,5 +131,5 @@ def preset(name: str, task: str, dataset: str | None = None) -> Config:
 
 @cache
 def tuned_for() -> dict[str, dict[str, Any]]:
-    """What ``"tuned"`` changes on each dataset that was searched."""
+    """What ``"tuned"`` changes on single datasets."""
     return tomllib.loads(files("vepm.training").joinpath("tuned.toml").read_text("utf-8"))
