@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,6 +75,15 @@ def start_slowly(*words: str | Path) -> subprocess.Popen[str]:
     """Run a command in a process of its own, without waiting for its end."""
     command = [sys.executable, "-c", SLOW, *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 120) -> None:
+    """Until a process has made a file."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def succeed(*words: str | Path) -> Outcome:

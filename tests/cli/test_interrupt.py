@@ -26,6 +26,7 @@ from cli.running import (
     start_slowly,
     succeed,
     vepm,
+    wait_for,
 )
 from cli.writing import write_nodes
 
@@ -35,14 +36,6 @@ LONG = ("--set", "epochs=50", "--set", "pretrain_epochs=40", "--set", "patience=
 VARYING = {"seconds", "peak_memory_mib", "command"}
 PATIENCE_SECONDS = 60
 NOBODY = 65534
-
-
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def stop(process: subprocess.Popen[str], how: signal.Signals) -> tuple[int, str, str]:

@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.running import read_json, read_rows, same_tensors, succeed
+from cli.running import read_json, read_rows, same_tensors, succeed, wait_for
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 TRAIN = ("train", "planted:nodes=120,edges=500,communities=3,features=6", "--device", "cpu")
@@ -70,14 +69,6 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def timeless(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
-
-
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_two_processes_train_one_model_and_survive_a_death(

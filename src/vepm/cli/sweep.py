@@ -38,9 +38,9 @@ def sweep(
     """Try settings drawn at random, over datasets and seeds, judged on validation alone.
 
     Unlike `tune`, which improves one run on one graph, a sweep compares the same settings of any
-    method across datasets, splits and seeds; presets and baselines are chosen with it. Nothing of
-    the test labels is kept or looked at. Runs that are done are kept: give the same command again
-    to go on.
+    method across datasets, splits and seeds; presets and baselines are chosen with it. What test
+    labels would say is not kept. Runs that are done are kept: give the same command again to go
+    on.
 
     Examples:
 

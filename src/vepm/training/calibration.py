@@ -1,5 +1,7 @@
 """Probabilities that mean what they say: how sharp they are is fitted on validation labels."""
 
+import math
+
 import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
@@ -43,10 +45,10 @@ def best_sharpness(scores: Tensor, y: Tensor) -> float:
     draws, own = scores.double().cpu(), y.cpu().expand(len(scores), -1)[..., None]
 
     def cost(logarithm: float) -> float:
-        likely = torch.log_softmax(float(torch.tensor(logarithm).exp()) * draws, dim=-1)
+        likely = torch.log_softmax(math.exp(logarithm) * draws, dim=-1)
         of_labels = likely.gather(2, own).squeeze(2).logsumexp(0)
         return float(logarithm**2 / 2 - of_labels.sum())
 
     bounds = (-LARGEST_LOGARITHM, LARGEST_LOGARITHM)
     found = minimize_scalar(cost, bounds=bounds, method="bounded")
-    return float(torch.tensor(found.x).exp())
+    return math.exp(found.x)
