@@ -14,6 +14,8 @@ from vepm.nn import VEPM, draw
 from vepm.training.batches import single_graph
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
+from vepm.training.recording import Recorder, recordable_adam
+from vepm.training.schedule import set_rate
 
 STEPS = {
     "pretrain": "edges and divergence, one step of the encoder",
@@ -27,6 +29,7 @@ METHODS = {
     "weights": ("ours", "literal", "gat"),
     "joint": ("ours", "literal", "gat"),
 }
+RATE = 0.01
 GAT_LAYERS = {"predict": 2, "weights": 2, "joint": 4}
 
 Loss = Callable[[], Tensor]
@@ -91,6 +94,9 @@ def build_step(
 ) -> Callable[[], Tensor]:
     """A call that trains for one step and returns the loss.
 
+    On a GPU our steps are replayed as in training; the others run kernel by kernel, as they do for
+    users of PyTorch and PyG.
+
     Args:
         method: ``"ours"``, ``"literal"`` or ``"gat"``.
         step: ``"pretrain"``, ``"predict"``, ``"weights"`` or ``"joint"``.
@@ -104,11 +110,16 @@ def build_step(
     objective = (_ours if method == "ours" else _literal)(step, model, graph, device)
     phi, theta = model.encoder_parameters(), model.predictor_parameters()
     moved = {"pretrain": phi, "joint": [*phi, *theta]}.get(step, theta)
-    return _trainer(objective, moved)
+    if method == "literal":
+        return _trainer(objective, torch.optim.Adam(moved, lr=RATE))
+    optimizer = recordable_adam(moved)
+    set_rate(optimizer, RATE)
+    plain, recorder = _trainer(objective, optimizer), Recorder(on=device == "cuda")
+    return lambda: recorder.run(step, lambda: {"loss": plain()})["loss"]
 
 
-def _trainer(objective: Objective, parameters: list[nn.Parameter]) -> Callable[[], Tensor]:
-    optimizer = torch.optim.Adam(parameters, lr=0.01)
+def _trainer(objective: Objective, optimizer: torch.optim.Adam) -> Callable[[], Tensor]:
+    parameters = optimizer.param_groups[0]["params"]
     loss, others = objective
 
     def step() -> Tensor:
@@ -160,4 +171,4 @@ def _gat_step(layers: int, graph: Data, sizes: Sizes, device: str) -> Callable[[
         lambda: functional.cross_entropy(model(x, edge_index)[rows], y[rows]),
         [],
     )
-    return _trainer(objective, list(model.parameters()))
+    return _trainer(objective, torch.optim.Adam(model.parameters(), lr=RATE))

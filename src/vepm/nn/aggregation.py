@@ -29,6 +29,7 @@ class Adjacency:
     Args:
         edge_index: The edges [2, E], both directions, messages flowing from row 0 to row 1.
         num_nodes: The number of nodes.
+        replaceable: Whether others of the same number may be written over all :meth:`tensors`.
 
     Example:
         >>> edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -38,6 +39,7 @@ class Adjacency:
 
     edge_index: Tensor
     num_nodes: int
+    replaceable: bool = field(default=False, kw_only=True)
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
@@ -82,18 +84,26 @@ class Adjacency:
             if device == "cpu":
                 self._patterns[key] = BlockPattern(self.sorted(transposed), heads)
             elif triton_pattern is not None:
-                self._patterns[key] = triton_pattern(self.sorted(transposed))
+                # How long rows are cut depends on the edges, so replaceable ones are left whole.
+                uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
+                self._patterns[key] = triton_pattern(self.sorted(transposed), **uncut)
             else:
                 self._check_ends()
                 self._patterns[key] = GatherPattern(*self._ends(transposed), self.num_nodes)
         return self._patterns[key]
 
+    def tensors(self) -> list[Tensor | None]:
+        """The edges, and all that kernels of a GPU read of what is derived from them."""
+        both = (self.sorted(), self.sorted(transposed=True))
+        return [self.edge_index, *(tensor for edges in both for tensor in edges.tensors())]
+
     def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
         return (self.source, self.target) if transposed else (self.target, self.source)
 
     def _check_ends(self) -> None:
-        # The sparse kernels read memory at these numbers without looking.
-        if self.edge_index.numel():
+        # The sparse kernels read memory at these numbers without looking. Replaceable edges come
+        # from a store that was looked at.
+        if self.edge_index.numel() and not self.replaceable:
             low, high = (int(end) for end in torch.aminmax(self.edge_index))
             if low < 0 or high >= self.num_nodes:
                 raise ValueError(
@@ -139,7 +149,7 @@ def as_adjacency(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
 
 
 @functools.cache
-def _triton_pattern() -> Callable[[SortedEdges], Pattern] | None:
+def _triton_pattern() -> Callable[..., Pattern] | None:
     try:
         from vepm.nn.triton_pattern import TritonPattern
     except ImportError:

@@ -4,6 +4,7 @@ A counter-based generator: nothing is stored, and a graph met again gets the sam
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,38 +20,47 @@ def uniform_on_edges(edges: Adjacency, batch: Tensor | None, count: int) -> Tens
 
     Both directions of an edge have the same draws. Graphs of other edges have other draws.
     """
-    source, target, batch = edges.source, edges.target, _batch(edges, batch)
-    start = _starts(batch)[source]
+    source, target, graphs = edges.source, edges.target, _Graphs.of(edges, batch)
+    start = graphs.starts[source]
     low, high = torch.minimum(source, target) - start, torch.maximum(source, target) - start
-    state = _mix(_mix(_keys(edges, batch)[batch[source]] + low) + high)
+    state = _mix(_mix(_keys(edges, graphs)[graphs.batch[source]] + low) + high)
     return _uniform(state, count)
 
 
 def normal_on_nodes(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:
     """Standard normal draws [N, count] that depend on a node's place and on its graph alone."""
-    batch = _batch(edges, batch)
-    place = torch.arange(edges.num_nodes, device=batch.device) - _starts(batch)
-    uniform = _uniform(_mix(_keys(edges, batch)[batch] + place), count)
+    graphs = _Graphs.of(edges, batch)
+    place = torch.arange(edges.num_nodes, device=edges.source.device) - graphs.starts
+    uniform = _uniform(_mix(_keys(edges, graphs)[graphs.batch] + place), count)
     return math.sqrt(2) * torch.erfinv(2 * uniform - 1)
 
 
-def _batch(edges: Adjacency, batch: Tensor | None) -> Tensor:
-    return edges.source.new_zeros(edges.num_nodes) if batch is None else batch
+class _Graphs(NamedTuple):
+    batch: Tensor
+    """Graph of each node [N]."""
+    sizes: Tensor
+    """Nodes of each graph [G]."""
+
+    @classmethod
+    def of(cls, edges: Adjacency, batch: Tensor | None) -> "_Graphs":
+        if batch is not None:
+            return cls(batch, torch.bincount(batch))
+        # Nothing is counted: a GPU would have to be waited for.
+        whole = edges.source.new_full((1,), edges.num_nodes)
+        return cls(edges.source.new_zeros(edges.num_nodes), whole)
+
+    @property
+    def starts(self) -> Tensor:
+        """Number of the first node of each node's graph [N]."""
+        return (self.sizes.cumsum(0) - self.sizes)[self.batch]
 
 
-def _starts(batch: Tensor) -> Tensor:
-    """Number of the first node of each node's graph [N]."""
-    counts = torch.bincount(batch)
-    return (counts.cumsum(0) - counts)[batch]
-
-
-def _keys(edges: Adjacency, batch: Tensor) -> Tensor:
+def _keys(edges: Adjacency, graphs: _Graphs) -> Tensor:
     """A number for each graph [G] that its size and its edges decide, in whatever order."""
-    source, start = edges.source, _starts(batch)
+    source, start = edges.source, graphs.starts
     ends = (source - start[source], edges.target - start[source])
     low, high = torch.minimum(*ends), torch.maximum(*ends)
-    sizes = _mix(torch.bincount(batch))
-    return _mix(sizes.index_add(0, batch[source], _mix(_mix(low) + high)))
+    return _mix(_mix(graphs.sizes).index_add(0, graphs.batch[source], _mix(_mix(low) + high)))
 
 
 def _uniform(state: Tensor, count: int) -> Tensor:

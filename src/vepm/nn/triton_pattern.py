@@ -42,7 +42,9 @@ class _Pieces(NamedTuple):
     """Where the pieces of each of them begin among all pieces, and where the last end."""
 
 
-def _cut(pointer: Tensor, longest: int) -> _Pieces | None:
+def _cut(pointer: Tensor, longest: int, num_edges: int) -> _Pieces | None:
+    if longest >= num_edges:
+        return None
     degree = pointer.diff()
     long_rows = (degree > longest).nonzero().flatten()
     if long_rows.numel() == 0:
@@ -77,7 +79,7 @@ class TritonPattern:
         warps: int = 1,
     ) -> None:
         self.edges, self.longest, self.tile, self.warps = edges, longest, tile, warps
-        self.pieces = _cut(edges.pointer, longest)
+        self.pieces = _cut(edges.pointer, longest, edges.num_edges)
         self.begins, self.ends = edges.pointer[:-1], edges.pointer[1:]
         self._known_sizes: dict[tuple[int, int, torch.dtype, bool], dict[str, Any]] = {}
         # Rows much shorter than a tile would leave most of it idle.

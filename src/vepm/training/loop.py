@@ -1,19 +1,21 @@
 """One loop for every phase and scheme: pretrain on edges, finetune on labels, keep the best."""
 
 import copy
+import functools
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
 
 import torch
 from torch import Tensor
 
+from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.config import TrainingConfig
 from vepm.training.divergence import check_weights
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
 from vepm.training.prediction import scores
 from vepm.training.ranks import Team
+from vepm.training.recording import Recorder
 from vepm.training.schedule import (
     descend,
     schedule_factor,
@@ -49,6 +51,10 @@ def train(
         on_epoch: Given the state after every epoch, to save it.
     """
     devices = [state.model.activation.device] if state.model.activation.is_cuda else []
+    # Steps on one graph are alike; batches of graphs, and draws of its nodes, have many sizes.
+    alike = isinstance(examples.source, GraphBatch) and config.likelihood == "exact"
+    alike = alike and state.replicas is None
+    state.recorder = Recorder(on=alike and bool(devices))
     with torch.random.fork_rng(devices=devices):
         for phase, run, epochs in [
             ("pretrain", _pretrain_epoch, config.pretrain_epochs),
@@ -82,11 +88,17 @@ def _pretrain_epoch(
     state.model.train()
     tally = Tally()
     for batch, _ in _batches(examples, examples.pretrain, config.batch_size, state.team)[1]:
-        terms = _move(state, [state.encoder_optimizer], pretraining_loss, batch, config)
-        tally.add(terms)
+        tally.add(_pretrain_step(state, batch, config))
     row = tally.row(state, state.team)
     state.watch_convergence(row["loss"], config)
     return row | {"learning_rate": config.pretrain_learning_rate}
+
+
+def _pretrain_step(state: TrainingState, batch: GraphBatch, config: TrainingConfig) -> Terms:
+    def loss(model: VEPM) -> Terms:
+        return pretraining_loss(model, batch, config)
+
+    return _move(state, [state.encoder_optimizer], "pretrain", loss)
 
 
 def _finetune_epoch(
@@ -120,7 +132,8 @@ def _held_for_cycle(
     cycle = state.epoch // config.encoder_interval
     if state.held is None or state.held[0] != cycle:
         seed_draws(seed, "hold", cycle)
-        state.held = cycle, hold(state.model, examples.source, config)
+        work = functools.partial(hold, state.model, examples.source, config)
+        state.held = cycle, state.recorder.run("hold", work)
     return state.held[1]
 
 
@@ -134,26 +147,34 @@ def _finetune_step(
 ) -> Terms:
     if kind == "predictor":
         held = hold(state.model, batch, config) if held is None else held
-        moving = [state.predictor_optimizer]
-        return _move(state, moving, predictor_loss, batch, rows, held, config)
+
+        def loss(model: VEPM, held: Held) -> Terms:
+            return predictor_loss(model, batch, rows, held, config)
+
+        return _move(state, [state.predictor_optimizer], (kind, config), loss, held)
     moving = [state.encoder_optimizer]
     if kind == "both":
         moving.append(state.predictor_optimizer)
-    return _move(state, moving, bound_loss, batch, rows, config)
+    return _move(state, moving, (kind, config), lambda m: bound_loss(m, batch, rows, config))
 
 
 def _move(
     state: TrainingState,
     optimizers: list[torch.optim.Adam],
+    name: Hashable,
     loss: Callable[..., Terms],
-    *inputs: Any,
+    *held: Held,
 ) -> Terms:
     """Let some parameters take a step down a loss; all processes do so together."""
     if state.replicas is not None:
-        return state.replicas.descend(optimizers, loss, *inputs)
-    terms = loss(state.model, *inputs)
-    descend(terms.loss, *optimizers)
-    return terms
+        return state.replicas.descend(optimizers, loss, *held)
+
+    def step(*held: Held) -> Terms:
+        terms = loss(state.model, *held)
+        descend(terms.loss, *optimizers)
+        return terms.detached()
+
+    return state.recorder.run(name, step, *held)
 
 
 def _watch_validation(state: TrainingState, examples: Examples) -> Row:

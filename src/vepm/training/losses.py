@@ -1,5 +1,6 @@
 """What a training step minimises: the negative bound, or the part of it a phase can move."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,12 +30,20 @@ class Terms(NamedTuple):
     correct: Tensor | None = None
     """Number of labels predicted correctly."""
 
+    def detached(self) -> "Terms":
+        """The same numbers, without what their gradients were computed from."""
+        return Terms._make(term if term is None else term.detach() for term in self)
+
 
 class Held(NamedTuple):
     """Affiliations and the split of the edges, without gradient."""
 
     z: Tensor
     edge_weight: Tensor
+
+    def tensors(self) -> Sequence[Tensor]:
+        """Both."""
+        return self
 
 
 def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> Terms:
@@ -133,9 +142,8 @@ def _unsupervised(
     model: VEPM, batch: GraphBatch, posterior: Weibull, z: Tensor, config: TrainingConfig
 ) -> tuple[Tensor, Tensor]:
     """Edge likelihood and divergence: averages if balanced, else sums per node."""
-    prior = Gamma(
-        z.new_tensor(config.prior_shape), z.new_tensor(config.prior_rate), validate_args=False
-    )
+    shape, rate = (z.new_full((), number) for number in (config.prior_shape, config.prior_rate))
+    prior = Gamma(shape, rate, validate_args=False)
     kl = _total(kl_divergence(posterior, prior), batch.nodes_present)
     edges = _edges(model, batch, posterior, z, config)
     whole = batch.counted(batch.y)

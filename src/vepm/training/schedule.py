@@ -55,7 +55,11 @@ def warmed_up(config: TrainingConfig, epoch: int) -> TrainingConfig:
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Give an optimizer its learning rate."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], Tensor):
+            # A recorded step reads it where it is.
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def descend(loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:

@@ -14,6 +14,7 @@ from vepm.training.config import TrainingConfig
 from vepm.training.large import Clusters, LargeGraph
 from vepm.training.losses import Held
 from vepm.training.ranks import Team
+from vepm.training.recording import Recorder, recordable_adam
 from vepm.training.replicas import Replicas
 from vepm.training.totals import RunningTotals
 
@@ -108,6 +109,8 @@ class TrainingState(Course):
     """How they do; nothing for one alone."""
     totals: RunningTotals | None = None
     """What is known of a large graph as a whole; nothing for others."""
+    recorder: Recorder = field(default_factory=lambda: Recorder(on=False))
+    """Does the steps; it may replay those it knows."""
 
     @classmethod
     def start(
@@ -117,8 +120,8 @@ class TrainingState(Course):
         team = team or Team()
         state = cls(
             model,
-            torch.optim.Adam(model.predictor_parameters(), weight_decay=config.weight_decay),
-            torch.optim.Adam(model.encoder_parameters()),
+            recordable_adam(model.predictor_parameters(), config.weight_decay),
+            recordable_adam(model.encoder_parameters()),
             team=team,
             replicas=None if team.alone else Replicas(model, team),
         )
@@ -130,6 +133,7 @@ class TrainingState(Course):
         """Begin the next phase, forgetting the encoder's momentum of the last."""
         super().enter(phase)
         self.encoder_optimizer.state.clear()
+        self.recorder.forget()
 
 
 def pretrains(config: TrainingConfig) -> bool:

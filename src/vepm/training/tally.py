@@ -19,7 +19,7 @@ class Tally:
 
     def add(self, terms: Terms, labels: int = 0) -> None:
         """Count a step that saw so many labels."""
-        self.steps.append(Terms._make(t if t is None else t.detach() for t in terms))
+        self.steps.append(terms.detached())
         self.labels += labels
 
     def means(self) -> dict[str, Tensor]:

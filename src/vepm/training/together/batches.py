@@ -32,6 +32,9 @@ class StackedBatch(Protocol):
     def local(self, parts: Any) -> tuple[GraphBatch, Tensor]:
         """One replica's batch and the rows of its labels, under ``vmap``."""
 
+    def tensors(self) -> Sequence[Tensor | None]:
+        """All that differs from batch to batch of one size."""
+
 
 def shared(batch: GraphBatch) -> GraphBatch:
     """A batch that all replicas read."""
@@ -54,6 +57,10 @@ class SharedBatch:
     def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
         """The graph, and one replica's training nodes."""
         return self.batch, parts
+
+    def tensors(self) -> list[Tensor | None]:
+        """Nothing: there is one such batch only."""
+        return []
 
 
 def epoch_batches(

@@ -1,5 +1,6 @@
 """The training loop for many runs at once; each keeps a course of its own."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
+from vepm.training.recording import Recorder, recordable_adam
 from vepm.training.schedule import (
     descend,
     schedule_factor,
@@ -51,8 +53,9 @@ class Together:
         self.replicas, self.examples, self.seeds, self.config = replicas, examples, seeds, config
         self.courses = [Course() for _ in seeds]
         theta, phi = replicas.predictor_parameters(), replicas.encoder_parameters()
-        self.predictor_optimizer = torch.optim.Adam(theta, weight_decay=config.weight_decay)
-        self.encoder_optimizer = torch.optim.Adam(phi)
+        self.recorder = Recorder(replicas.device.type == "cuda")
+        self.predictor_optimizer = recordable_adam(theta, config.weight_decay)
+        self.encoder_optimizer = recordable_adam(phi)
         self.keeper = Keeper(replicas)
         self.watch = Watch(examples)
         self.whole_graph: SharedBatch | None = None
@@ -78,6 +81,7 @@ class Together:
         for course in self.courses:
             course.enter(phase)
         self.encoder_optimizer.state.clear()
+        self.recorder.forget()
 
     def _run_phase(self, phase: str, run: Callable[[int], dict[str, Tensor]], epochs: int) -> None:
         for epoch in range(epochs):
@@ -131,10 +135,13 @@ class Together:
         self.replicas.model.train()
         tally = Tally()
         for batch in self._batches("pretrain", epoch):
-            terms = self._terms(batch, lambda m, g, _: pretraining_loss(m, g, self.config))
-            descend(terms.loss.sum(), self.encoder_optimizer)
-            tally.add(terms)
+            tally.add(self.recorder.run("pretrain", self._pretrain_step, batch))
         return tally.means()
+
+    def _pretrain_step(self, batch: StackedBatch) -> Terms:
+        terms = self._terms(batch, lambda m, g, _: pretraining_loss(m, g, self.config))
+        descend(terms.loss.sum(), self.encoder_optimizer)
+        return terms.detached()
 
     def _finetune_epoch(self, epoch: int) -> dict[str, Tensor]:
         config = warmed_up(self.config, epoch)
@@ -147,13 +154,16 @@ class Together:
         for i, batch in enumerate(batches):
             step = epoch * len(batches) + i
             for kind in scheme_steps(config.scheme, config.encoder_interval, step):
-                terms = self._finetune_step(kind, batch, held, config)
+                inputs = (batch,) if kind != "predictor" or held is None else (batch, held)
+                work = functools.partial(self._finetune_step, kind, config)
+                terms = self.recorder.run((kind, config), work, *inputs)
             tally.add(terms)
         means = tally.means()
         labels = [sum(counts) for counts in zip(*(b.labels for b in batches), strict=True)]
         correct = means.pop("correct") * len(batches)
         means["train_accuracy"] = correct / torch.tensor(labels, device=correct.device)
-        return means | self.watch.metrics(self.replicas)
+        watched = functools.partial(self.watch.metrics, self.replicas)
+        return means | self.recorder.run("watch", watched)
 
     def _batches(self, phase: str, epoch: int) -> list[StackedBatch]:
         batches: list[StackedBatch]
@@ -172,14 +182,14 @@ class Together:
         cycle = epoch // self.config.encoder_interval
         if self.held is None or self.held[0] != cycle:
             seed_draws(*self.seeds, "hold", cycle)
-            self.held = cycle, self._hold(self.whole_graph)
+            self.held = cycle, self.recorder.run("hold", self._hold, self.whole_graph)
         return self.held[1]
 
     def _hold(self, batch: StackedBatch) -> Held:
         return self._on(batch, lambda m, g, _: hold(m, g, self.config))
 
     def _finetune_step(
-        self, kind: str, batch: StackedBatch, held: Held | None, config: TrainingConfig
+        self, kind: str, config: TrainingConfig, batch: StackedBatch, held: Held | None = None
     ) -> Terms:
         if kind == "predictor":
             held = self._hold(batch) if held is None else held
@@ -187,12 +197,12 @@ class Together:
                 batch, lambda m, g, rows, held: predictor_loss(m, g, rows, held, config), held
             )
             descend(terms.loss.sum(), self.predictor_optimizer)
-            return terms
+            return terms.detached()
         terms = self._terms(batch, lambda m, g, rows: bound_loss(m, g, rows, config))
         optimizers = [self.encoder_optimizer]
         optimizers += [self.predictor_optimizer] if kind == "both" else []
         descend(terms.loss.sum(), *optimizers)
-        return terms
+        return terms.detached()
 
     def _terms(self, batch: StackedBatch, loss: Callable[..., Terms], *own: Any) -> Terms:
         """Terms of every replica [R]."""

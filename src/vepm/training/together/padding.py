@@ -11,8 +11,10 @@ from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.together.edges import OwnEdges
 
 SPARE_NODES = 2
-"""Padding nodes each replica has at least. Padding edges run from the last but one to the last:
-no sum over them feeds another, so nothing grows from layer to layer."""
+"""Padding nodes each replica has at least. Padding edges run from one of a pair to the other: no
+sum over them feeds another, so nothing grows from layer to layer."""
+KEPT_BITS = 4
+"""Leading binary digits of a size that are kept when it is rounded up, so that few sizes occur."""
 
 
 class Parts(NamedTuple):
@@ -51,36 +53,59 @@ class PaddedBatch:
         )
         return batch, torch.arange(graphs, device=self.parts.y.device)
 
+    def tensors(self) -> list[Tensor | None]:
+        """All that differs from batch to batch of one size."""
+        return [*self.parts, *self.union.tensors()]
+
 
 def pad(store: GraphStore, chosen: list[Tensor]) -> PaddedBatch:
     """Cut one batch per replica from a store: the graphs of the given numbers, in their order."""
     labels = [part.numel() for part in chosen]
     numbers = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
     present = torch.arange(numbers.size(1)) < torch.tensor(labels)[:, None]
-    node, graph, starts = _places(store.nodes, numbers, present, SPARE_NODES)
-    edge, edge_graph, _ = _places(store.edges, numbers, present, 0)
-    size, padding, device = node.size(1), numbers.size(1), store.device
-    offset = torch.gather(starts, 1, edge_graph).to(device)
-    edge_present = (edge_graph < padding).to(device)
-    spare = torch.tensor([size - 2, size - 1], device=device)[:, None, None]
-    ends = torch.where(edge_present, store.edge_index[:, edge.to(device)] + offset, spare)
+    device = store.device
+    node, graph, starts = _places(store.nodes, numbers, present, SPARE_NODES, device)
+    edge, edge_graph, _ = _places(store.edges, numbers, present, 0, device)
+    size, padding = node.size(1), numbers.size(1)
+    offset = torch.gather(starts, 1, edge_graph)
+    spare = _between_spare_nodes(starts[:, -1:], size, edge.size(1))
+    ends = torch.where(edge_graph < padding, store.edge_index[:, edge] + offset, spare)
     first_node = size * torch.arange(len(chosen), device=device)[:, None]
-    union = Adjacency((ends + first_node).flatten(1), len(chosen) * size)
-    nodes_present = (graph < padding).to(device)
+    union = Adjacency((ends + first_node).flatten(1), len(chosen) * size, replaceable=True)
+    nodes_present = graph < padding
     parts = Parts(
-        x=store.x[node.to(device)].mul_(nodes_present[..., None]),
+        x=store.x[node].mul_(nodes_present[..., None]),
         edge_index=ends.transpose(0, 1),
         in_degree=union.degree.view(-1, size),
         y=torch.nn.functional.pad(store.y[numbers.to(device)], (0, 1)),
-        batch=graph.to(device),
+        batch=graph,
         nodes_present=nodes_present,
         graphs_present=torch.nn.functional.pad(present, (0, 1)).to(device),
     )
     return PaddedBatch(parts, union, labels)
 
 
+def round_up(size: int) -> int:
+    """The next of few sizes, at most an eighth above.
+
+    Example:
+        >>> [round_up(size) for size in (7, 16, 17, 1000)]
+        [7, 16, 18, 1024]
+    """
+    step = 1 << max(size.bit_length() - KEPT_BITS, 0)
+    return -(-size // step) * step
+
+
+def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
+    """Ends of padding edges [2, R, edges], spread over pairs of the nodes from the first on."""
+    pairs = (size - first) // 2
+    each = torch.arange(edges, device=first.device)
+    source = first + 2 * (each * pairs // max(edges, 1))
+    return torch.stack([source, source + 1])
+
+
 def _places(
-    sizes: Tensor, numbers: Tensor, present: Tensor, spare: int
+    sizes: Tensor, numbers: Tensor, present: Tensor, spare: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Where the members of the chosen groups lie in the store, replica by replica.
 
@@ -89,6 +114,8 @@ def _places(
         numbers: Groups of each replica [R, G].
         present: Which of them are no padding [R, G].
         spare: Members of the padding group of each replica, at least.
+        device: Where to work out places. Sizes are counted where they are: a GPU would have to
+            be waited for.
 
     Returns:
         Place of each member [R, most], its group among the replica's, the padding one being
@@ -97,11 +124,12 @@ def _places(
     runs, groups = numbers.shape
     counts = sizes[numbers] * present
     filled = counts.sum(1, keepdim=True)
-    most = int(filled.max()) + spare
+    most = round_up(int(filled.max()) + spare)
     counts = torch.cat([counts, most - filled], dim=1)
-    group = torch.arange(groups + 1).repeat(runs).repeat_interleave(counts.flatten())
-    group = group.view(runs, most)
     starts = counts.cumsum(1) - counts
     begin = torch.nn.functional.pad((sizes.cumsum(0) - sizes)[numbers], (0, 1))
-    place = torch.arange(most) + torch.gather(begin - starts, 1, group)
+    counts, starts, begin = torch.stack([counts, starts, begin]).to(device)
+    group = torch.arange(groups + 1, device=device).repeat(runs)
+    group = group.repeat_interleave(counts.flatten(), output_size=runs * most).view(runs, most)
+    place = torch.arange(most, device=device) + torch.gather(begin - starts, 1, group)
     return place.where(group < groups, 0), group, starts

@@ -1,0 +1,51 @@
+"""Training with recorded steps beside training kernel by kernel, on a GPU."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+
+from vepm.data import load
+from vepm.protocols import PROTOCOLS
+from vepm.training import Fitted, preset, recording
+from vepm.training.together import Run, fit_together
+
+CASES = (("digits", "public", 1), ("digits", "public", 4), ("digits-graphs", "gin", 4))
+EPOCHS = {"pretrain_epochs": 6, "epochs": 6, "batch_size": 64}
+
+
+def check_recordings() -> Iterator[dict[str, Any]]:
+    """Largest difference of any loss; both draw the same random numbers."""
+    for name, protocol, count in CASES:
+        with _repeatable(), mock.patch.object(recording, "MOST_FORMS", 0):
+            plain = _train(name, protocol, count)
+        with _repeatable():
+            replayed = _train(name, protocol, count)
+        error = max(
+            abs(ours["loss"] - theirs["loss"])
+            for one, other in zip(replayed, plain, strict=True)
+            for ours, theirs in zip(one.history, other.history, strict=True)
+        )
+        yield {"what": f"recorded {name}, {count} runs", "error": error, "ok": error == 0}
+
+
+def _train(name: str, protocol: str, count: int) -> list[Fitted]:
+    dataset = load(name)
+    config = preset("tuned", dataset.task).replace(**EPOCHS)
+    splits = (PROTOCOLS[protocol](dataset, 0) * count)[:count]
+    runs = [
+        Run(split.train, split.val, split.test, seed)
+        for split, seed in zip(splits, range(count), strict=True)
+    ]
+    return fit_together(dataset, config, runs, device="cuda")
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
