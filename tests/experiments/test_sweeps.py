@@ -64,6 +64,14 @@ def test_seeds_may_train_together(tmp_path: Path) -> None:
     assert rows[1][0]["seconds"] == rows[1][1]["seconds"]
 
 
+def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
+    space = {"learning_rate": [1e30]}
+    sweep = tiny_sweep(settings=2, seeds=(7,), space=space, base={**TINY, "scheme": "joint"})
+    rows = run_sweep(sweep, tmp_path / "sweep.jsonl", device="cpu", jobs=1)
+    assert [one.number for one in standings(rows)] == [0, 1]
+    assert "learning rate" in rows[1]["diverged"]
+
+
 def test_without_a_validation_part_nothing_is_chosen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no validation part"):
         run_sweep(tiny_sweep(datasets=("KarateClub",)), tmp_path / "s.jsonl", device="cpu", jobs=1)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from vepm.baselines import BASELINES, baseline
-from vepm.errors import InputError
+from vepm.errors import DivergedError, InputError
 from vepm.experiments.plan import SPLITS
 from vepm.experiments.tasks import PRESET, open_dataset, task_of
 from vepm.files import read_toml
@@ -138,7 +138,8 @@ def run_trials(
 ) -> list[dict[str, Any]]:
     """Train one setting on splits of one dataset, and tell how validation went.
 
-    Methods score the test part of a split as well; nothing of that is kept.
+    Methods score the test part of a split as well; nothing of that is kept. If a run diverges, all
+    of its setting count as wrong on every label.
 
     Args:
         sweep: What they are part of.
@@ -154,7 +155,12 @@ def run_trials(
         raise InputError(f"{first.dataset} has no validation part for a sweep to choose by")
     method = sweep.method_for(first.dataset, first.changes, device)
     cells = [(splits[trial.split], trial.seed) for trial in trials]
-    results = evaluate_cells(method, dataset, cells, jobs=1, together=together)
+    try:
+        results = evaluate_cells(method, dataset, cells, jobs=1, together=together)
+    except DivergedError as error:
+        # A setting that cannot be trained is an outcome too: the worst.
+        lost = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
+        return [{**vars(trial), **lost, "diverged": str(error)} for trial in trials]
     return [
         {
             **vars(trial),

@@ -39,15 +39,13 @@ class _Graphs(NamedTuple):
     batch: Tensor
     """Graph of each node [N]."""
     sizes: Tensor
-    """Nodes of each graph [G]."""
+    """Nodes of each graph, then zeros [N]: to count the graphs, a GPU had to be waited for."""
 
     @classmethod
     def of(cls, edges: Adjacency, batch: Tensor | None) -> "_Graphs":
-        if batch is not None:
-            return cls(batch, torch.bincount(batch))
-        # Nothing is counted: a GPU would have to be waited for.
-        whole = edges.source.new_full((1,), edges.num_nodes)
-        return cls(edges.source.new_zeros(edges.num_nodes), whole)
+        nothing = edges.source.new_zeros(edges.num_nodes)
+        batch = nothing if batch is None else batch
+        return cls(batch, nothing.index_add(0, batch, torch.ones_like(batch)))
 
     @property
     def starts(self) -> Tensor:
@@ -56,7 +54,7 @@ class _Graphs(NamedTuple):
 
 
 def _keys(edges: Adjacency, graphs: _Graphs) -> Tensor:
-    """A number for each graph [G] that its size and its edges decide, in whatever order."""
+    """A number for each graph that its size and its edges decide, in whatever order [N]."""
     source, start = edges.source, graphs.starts
     ends = (source - start[source], edges.target - start[source])
     low, high = torch.minimum(*ends), torch.maximum(*ends)

@@ -58,8 +58,10 @@ def test_settings(task: str, settings: dict[str, Any]) -> None:
     check(task, **settings)
 
 
-def test_random_splits_of_one_graph() -> None:
-    check("node", partition="random")
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("what", ["partition", "inputs"])
+def test_what_is_drawn_once_for_all(task: str, what: str) -> None:
+    check(task, **{what: "random"}, batch_size=0 if task == "node" else 3)
 
 
 def test_nodes_of_their_own_to_learn_from() -> None:

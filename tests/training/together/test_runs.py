@@ -91,12 +91,10 @@ def _trained_on(run: Run, count: int) -> Run:
     return run._replace(train_on=torch.arange(count))
 
 
-@pytest.mark.parametrize("settings", [{"likelihood": "subsampled"}, {"partition": "random"}])
-def test_what_cannot_be_shared_stays_alone(settings: dict[str, str]) -> None:
-    config = SMALL["graph"].replace(**settings)
-    assert bundles(toy("graph"), config, runs_of("graph"), 64) == [[0], [1], [2]]
-    nodes = bundles(toy("node"), SMALL["node"].replace(**settings), runs_of("node"), 64)
-    assert nodes == ([[0, 1, 2]] if "partition" in settings else [[0], [1], [2]])
+@pytest.mark.parametrize("task", TASKS)
+def test_what_cannot_be_shared_stays_alone(task: str) -> None:
+    config = SMALL[task].replace(likelihood="subsampled")
+    assert bundles(toy(task), config, runs_of(task), 64) == [[0], [1], [2]]
 
 
 def test_lone_nodes_stay_alone() -> None:

@@ -83,8 +83,7 @@ def bundles(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) ->
     """Numbers of the runs that can train together, at most so many at a time.
 
     Runs must take equally many steps in an epoch; graphs so small that a batch may be a lone
-    node, clusters of a large graph, likelihoods of random subgraphs, random splits of each
-    graph's edges and random features stay alone.
+    node, clusters of a large graph, and likelihoods of random subgraphs stay alone.
     """
     if most < 2 or not _can_share(dataset, config):
         return [[i] for i in range(len(runs))]
@@ -101,12 +100,9 @@ def bundles(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) ->
 def _can_share(dataset: Dataset, config: Config) -> bool:
     if config.training.likelihood != "exact" or config.training.batch_nodes:
         return False
-    if config.model.inputs == "random" or is_sparse(dataset.graphs[0].x):
+    if is_sparse(dataset.graphs[0].x):
         return False
-    if dataset.task == "node":
-        return True
-    small = min(graph.num_nodes for graph in dataset.graphs) < FEWEST_NODES
-    return not small and config.model.partition != "random"
+    return dataset.task == "node" or min(g.num_nodes for g in dataset.graphs) >= FEWEST_NODES
 
 
 def _steps(dataset: Dataset, config: Config, run: Run) -> tuple[int, ...]:
