@@ -281,7 +281,9 @@ class _Groups(NamedTuple):
         """Sums of the rows of each graph [G, ...]."""
         if self.group is None:
             return values.sum(0, keepdim=True)
-        return values.new_zeros(self.number, *values.shape[1:]).index_add(0, self.group, values)
+        group = self.group.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+        # Of the sums at places, the one that many runs at once can do in one go.
+        return values.new_zeros(self.number, *values.shape[1:]).scatter_add(0, group, values)
 
     def sizes(self, rows: Tensor) -> Tensor:
         """Number of rows of each graph [G]."""

@@ -72,7 +72,8 @@ class Adjacency:
         """The edges in the order of their targets, or of their sources if transposed."""
         if transposed not in self._sorted:
             self._check_ends()
-            self._sorted[transposed] = SortedEdges(*self._ends(transposed), self.num_nodes)
+            ends = self._ends(transposed)
+            self._sorted[transposed] = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
         return self._sorted[transposed]
 
     def pattern(self, heads: int, transposed: bool = False) -> Pattern:

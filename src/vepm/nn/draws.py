@@ -45,7 +45,7 @@ class _Graphs(NamedTuple):
     def of(cls, edges: Adjacency, batch: Tensor | None) -> "_Graphs":
         nothing = edges.source.new_zeros(edges.num_nodes)
         batch = nothing if batch is None else batch
-        return cls(batch, nothing.index_add(0, batch, torch.ones_like(batch)))
+        return cls(batch, nothing.scatter_add(0, batch, torch.ones_like(batch)))
 
     @property
     def starts(self) -> Tensor:
@@ -58,7 +58,7 @@ def _keys(edges: Adjacency, graphs: _Graphs) -> Tensor:
     source, start = edges.source, graphs.starts
     ends = (source - start[source], edges.target - start[source])
     low, high = torch.minimum(*ends), torch.maximum(*ends)
-    return _mix(_mix(graphs.sizes).index_add(0, graphs.batch[source], _mix(_mix(low) + high)))
+    return _mix(_mix(graphs.sizes).scatter_add(0, graphs.batch[source], _mix(_mix(low) + high)))
 
 
 def _uniform(state: Tensor, count: int) -> Tensor:

@@ -45,17 +45,21 @@ class SortedEdges:
         rows: Node at which each edge is summed [E].
         columns: Node that each edge reads [E].
         num_nodes: Number of nodes.
+        look: Whether to spare sorted edges another sorting; to look, a GPU is waited for.
     """
 
-    def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int) -> None:
+    def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int, *, look: bool = True) -> None:
         self.num_nodes, self.num_edges = num_nodes, rows.numel()
         index = index_type(max(num_nodes, rows.numel()))
-        self.degree = torch.bincount(rows, minlength=num_nodes)
+        if look:
+            self.degree = torch.bincount(rows, minlength=num_nodes)
+        else:
+            self.degree = rows.new_zeros(num_nodes).scatter_add_(0, rows, torch.ones_like(rows))
         self.pointer = torch.nn.functional.pad(self.degree.cumsum(0), (1, 0)).to(index)
         rows, columns = rows.to(index), columns.to(index)
         self.order: Tensor | None = None
         """Number of each edge in the order given, or nothing if that was sorted already."""
-        if not bool((rows[1:] >= rows[:-1]).all()):
+        if not look or not bool((rows[1:] >= rows[:-1]).all()):
             self.order = torch.argsort(rows, stable=True).to(index)
             columns = columns.index_select(0, self.order)
         self.columns = columns.contiguous()

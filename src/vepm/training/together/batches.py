@@ -1,7 +1,7 @@
 """What replicas train on, step by step, and what they are measured on."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from vepm.training.schedule import seed_of
 from vepm.training.state import Examples
 from vepm.training.together.edges import SharedEdges
 from vepm.training.together.features import SharedFeatures
-from vepm.training.together.padding import pad
+from vepm.training.together.padding import Room, pad
 from vepm.training.together.replicas import Replicas
 
 
@@ -63,20 +63,58 @@ class SharedBatch:
         return []
 
 
-def epoch_batches(
-    examples: Sequence[Examples], seeds: Sequence[int], phase: str, epoch: int, size: int
-) -> list[StackedBatch]:
-    """The batches of an epoch, in the order a run of its own would take them."""
-    store = examples[0].source
-    assert isinstance(store, GraphStore)
-    orders = []
-    for own, seed in zip(examples, seeds, strict=True):
-        chosen = own.pretrain if phase == "pretrain" else own.train
-        chosen = torch.arange(len(store)) if chosen is None else chosen
-        generator = torch.Generator().manual_seed(seed_of(seed, phase, epoch))
-        order = chosen[torch.randperm(chosen.numel(), generator=generator)]
-        orders.append(order.split(size or max(order.numel(), 1)))
-    return [pad(store, list(parts)) for parts in zip(*orders, strict=True)]
+class GraphBatches:
+    """The batches of a phase, in the order a run of its own would take them.
+
+    Whatever the epoch, batches of one place are of one size: that of the largest. So a step on one
+    of them can be recorded and replayed on all.
+
+    Args:
+        examples: What each replica learns from.
+        seeds: Seed of each.
+        phase: ``"pretrain"`` or ``"finetune"``.
+        epochs: Epochs of the phase, at most.
+        size: Graphs of a batch; 0 for all.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Examples],
+        seeds: Sequence[int],
+        phase: str,
+        epochs: int,
+        size: int,
+    ) -> None:
+        store = examples[0].source
+        assert isinstance(store, GraphStore)
+        self.store, self.phase, self.size = store, phase, size
+        everything = torch.arange(len(store))
+        self._runs = []
+        for own, seed in zip(examples, seeds, strict=True):
+            chosen = own.pretrain if phase == "pretrain" else own.train
+            self._runs.append((everything if chosen is None else chosen, seed))
+        self._room: dict[bool, Room] = {True: Room(), False: Room()}
+        for epoch in range(epochs):
+            for is_last, parts in self._places(epoch):
+                for graphs in parts:
+                    self._room[is_last] = self._room[is_last].with_(store, graphs)
+
+    def epoch(self, number: int) -> list[StackedBatch]:
+        """The batches of an epoch."""
+        return [
+            pad(self.store, parts, self._room[is_last]) for is_last, parts in self._places(number)
+        ]
+
+    def _places(self, epoch: int) -> Iterator[tuple[bool, list[Tensor]]]:
+        """For each batch, whether it is the last, and each replica's graphs."""
+        orders = []
+        for chosen, seed in self._runs:
+            generator = torch.Generator().manual_seed(seed_of(seed, self.phase, epoch))
+            order = chosen[torch.randperm(chosen.numel(), generator=generator)]
+            orders.append(order.split(self.size or max(order.numel(), 1)))
+        last = len(orders[0]) - 1
+        for i, parts in enumerate(zip(*orders, strict=True)):
+            yield i == last, list(parts)
 
 
 class Watch:

@@ -23,7 +23,7 @@ from vepm.training.schedule import (
 )
 from vepm.training.state import Course, Examples, Row, pretrains
 from vepm.training.tally import Tally, check_finite
-from vepm.training.together.batches import SharedBatch, StackedBatch, Watch, epoch_batches
+from vepm.training.together.batches import GraphBatches, SharedBatch, StackedBatch, Watch
 from vepm.training.together.keeping import Keeper
 from vepm.training.together.replicas import Replicas
 
@@ -84,6 +84,9 @@ class Together:
         self.recorder.forget()
 
     def _run_phase(self, phase: str, run: Callable[[int], dict[str, Tensor]], epochs: int) -> None:
+        if self.whole_graph is None:
+            size = self.config.batch_size
+            self.batches = GraphBatches(self.examples, self.seeds, phase, epochs, size)
         for epoch in range(epochs):
             active = [r for r, course in enumerate(self.courses) if not course.stopped(self.config)]
             if not active:
@@ -166,12 +169,9 @@ class Together:
         return means | self.recorder.run("watch", watched)
 
     def _batches(self, phase: str, epoch: int) -> list[StackedBatch]:
+        whole = self.whole_graph
         batches: list[StackedBatch]
-        if self.whole_graph is not None:
-            batches = [self.whole_graph]
-        else:
-            size = self.config.batch_size
-            batches = epoch_batches(self.examples, self.seeds, phase, epoch, size)
+        batches = self.batches.epoch(epoch) if whole is None else [whole]
         seed_draws(*self.seeds, phase, epoch)
         return batches
 

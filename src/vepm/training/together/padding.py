@@ -13,8 +13,6 @@ from vepm.training.together.edges import OwnEdges
 SPARE_NODES = 2
 """Padding nodes each replica has at least. Padding edges run from one of a pair to the other: no
 sum over them feeds another, so nothing grows from layer to layer."""
-KEPT_BITS = 4
-"""Leading binary digits of a size that are kept when it is rounded up, so that few sizes occur."""
 
 
 class Parts(NamedTuple):
@@ -58,14 +56,29 @@ class PaddedBatch:
         return [*self.parts, *self.union.tensors()]
 
 
-def pad(store: GraphStore, chosen: list[Tensor]) -> PaddedBatch:
+class Room(NamedTuple):
+    """What the batch of each replica is padded to, or more if its graphs are larger."""
+
+    nodes: int = 0
+    edges: int = 0
+
+    def with_(self, store: GraphStore, graphs: Tensor) -> "Room":
+        """Enough for the graphs of these numbers as well."""
+        nodes, edges = int(store.nodes[graphs].sum()), int(store.edges[graphs].sum())
+        return Room(max(self.nodes, nodes), max(self.edges, edges))
+
+
+NO_ROOM = Room()
+
+
+def pad(store: GraphStore, chosen: list[Tensor], room: Room = NO_ROOM) -> PaddedBatch:
     """Cut one batch per replica from a store: the graphs of the given numbers, in their order."""
     labels = [part.numel() for part in chosen]
     numbers = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
     present = torch.arange(numbers.size(1)) < torch.tensor(labels)[:, None]
     device = store.device
-    node, graph, starts = _places(store.nodes, numbers, present, SPARE_NODES, device)
-    edge, edge_graph, _ = _places(store.edges, numbers, present, 0, device)
+    node, graph, starts = _places(store.nodes, numbers, present, room.nodes, SPARE_NODES, device)
+    edge, edge_graph, _ = _places(store.edges, numbers, present, room.edges, 0, device)
     size, padding = node.size(1), numbers.size(1)
     offset = torch.gather(starts, 1, edge_graph)
     spare = _between_spare_nodes(starts[:, -1:], size, edge.size(1))
@@ -85,17 +98,6 @@ def pad(store: GraphStore, chosen: list[Tensor]) -> PaddedBatch:
     return PaddedBatch(parts, union, labels)
 
 
-def round_up(size: int) -> int:
-    """The next of few sizes, at most an eighth above.
-
-    Example:
-        >>> [round_up(size) for size in (7, 16, 17, 1000)]
-        [7, 16, 18, 1024]
-    """
-    step = 1 << max(size.bit_length() - KEPT_BITS, 0)
-    return -(-size // step) * step
-
-
 def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
     """Ends of padding edges [2, R, edges], spread over pairs of the nodes from the first on."""
     pairs = (size - first) // 2
@@ -105,7 +107,7 @@ def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
 
 
 def _places(
-    sizes: Tensor, numbers: Tensor, present: Tensor, spare: int, device: torch.device
+    sizes: Tensor, numbers: Tensor, present: Tensor, room: int, spare: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Where the members of the chosen groups lie in the store, replica by replica.
 
@@ -113,6 +115,7 @@ def _places(
         sizes: Members of every group of the store.
         numbers: Groups of each replica [R, G].
         present: Which of them are no padding [R, G].
+        room: Members of each replica but those of its padding group, at least.
         spare: Members of the padding group of each replica, at least.
         device: Where to work out places. Sizes are counted where they are: a GPU would have to
             be waited for.
@@ -124,7 +127,7 @@ def _places(
     runs, groups = numbers.shape
     counts = sizes[numbers] * present
     filled = counts.sum(1, keepdim=True)
-    most = round_up(int(filled.max()) + spare)
+    most = max(int(filled.max()), room) + spare
     counts = torch.cat([counts, most - filled], dim=1)
     starts = counts.cumsum(1) - counts
     begin = torch.nn.functional.pad((sizes.cumsum(0) - sizes)[numbers], (0, 1))
