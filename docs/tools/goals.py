@@ -52,10 +52,10 @@ def sweeps(folder: str) -> str:
 
 def tuned() -> str:
     """What the preset changes on each dataset."""
-    lines = ["| dataset | changes |", "|---|---|"]
-    for dataset, changes in tuned_for().items():
+    lines = ["| dataset | partition | changes |", "|---|---|---|"]
+    for (dataset, partition), changes in tuned_for().items():
         words = ", ".join(f"`{name} = {json.dumps(value)}`" for name, value in changes.items())
-        lines.append(f"| {dataset} | {words} |")
+        lines.append(f"| {dataset} | {partition} | {words} |")
     return "\n".join(lines)
 
 

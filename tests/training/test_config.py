@@ -172,10 +172,13 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
 
 def test_tuned_knows_more_of_datasets_that_were_searched() -> None:
     tasks = {info.name: info.task for info in datasets()}
-    for dataset, changes in tuned_for().items():
+    for (dataset, partition), changes in tuned_for().items():
         task = tasks[dataset]
-        found = preset("tuned", task, dataset)
-        assert found == preset("tuned", task).replace(**changes) != preset("tuned", task)
+        found = preset("tuned", task, dataset, partition)
+        plain = preset("tuned", task).replace(partition=partition)
+        assert found == plain.replace(**changes) != plain
         ModelCard(task, 5, found, ("a", "b")).build()
         assert preset("paper", task, dataset) == preset("paper", task)
     assert preset("tuned", "node", "mine") == preset("tuned", "node")
+    even = preset("tuned", "node", "PubMed", "even")
+    assert even == preset("tuned", "node", "PubMed").replace(partition="even")

@@ -111,9 +111,9 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
     if method != "vepm" and method not in STUDIES:
         known = ["vepm", *BASELINES, *STUDIES]
         raise InputError(f"no method '{method}'; there are {', '.join(known)}")
-    config = preset(PRESET, task_of(choice.dataset or ""), choice.dataset).replace(
-        **choice.settings
-    )
+    partition = choice.settings.get("partition", "learned")
+    config = preset(PRESET, task_of(choice.dataset or ""), choice.dataset, partition)
+    config = config.replace(**choice.settings)
     if protocol == "gin":
         config = config.replace(patience=0)
     if quick:

@@ -111,13 +111,14 @@ PRESETS: dict[str, dict[str, Config]] = {
 }
 
 
-def preset(name: str, task: str, dataset: str | None = None) -> Config:
+def preset(name: str, task: str, dataset: str | None = None, partition: str = "learned") -> Config:
     """Settings by name for a ``"node"`` or ``"graph"`` task.
 
     Args:
         name: ``"paper"``, ``"released"`` or ``"tuned"``.
         task: What is labelled.
         dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
+        partition: How edges are split, for which it may know better ones still.
 
     Example:
         >>> preset("released", "node").training.sampling
@@ -125,11 +126,18 @@ def preset(name: str, task: str, dataset: str | None = None) -> Config:
     """
     if name not in PRESETS:
         raise InputError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
-    changes = tuned_for().get(dataset or "", {}) if name == "tuned" else {}
-    return PRESETS[name][task].replace(**changes)
+    known = tuned_for() if name == "tuned" else {}
+    changes = known.get((dataset or "", partition), known.get((dataset or "", "learned"), {}))
+    return PRESETS[name][task].replace(**{**changes, "partition": partition})
 
 
 @cache
-def tuned_for() -> dict[str, dict[str, Any]]:
-    """What ``"tuned"`` changes on single datasets."""
-    return tomllib.loads(files("vepm.training").joinpath("tuned.toml").read_text("utf-8"))
+def tuned_for() -> dict[tuple[str, str], dict[str, Any]]:
+    """What ``"tuned"`` changes on single datasets, by dataset and partition."""
+    text = files("vepm.training").joinpath("tuned.toml").read_text("utf-8")
+    found = {}
+    for dataset, changes in tomllib.loads(text).items():
+        others = {key: value for key, value in changes.items() if isinstance(value, dict)}
+        found[dataset, "learned"] = {k: v for k, v in changes.items() if k not in others}
+        found |= {(dataset, partition): own for partition, own in others.items()}
+    return found
