@@ -109,9 +109,7 @@ def recordable_adam(parameters: Sequence[Tensor], weight_decay: float = 0.0) -> 
     """An optimizer that keeps all a recorded step needs on the GPU, if its parameters are there."""
     gpu = parameters[0].is_cuda
     rate = parameters[0].new_tensor(0.0) if gpu else 0.0
-    return torch.optim.Adam(
-        parameters, lr=rate, weight_decay=weight_decay, fused=gpu, capturable=gpu
-    )
+    return torch.optim.Adam(parameters, lr=rate, weight_decay=weight_decay, capturable=gpu)
 
 
 def _tensors(inputs: Sequence[Holder]) -> list[Tensor | None]:
