@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 
 from cli.running import read_json, read_rows, same_tensors, succeed, wait_for
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
+ONE_HOST = ("--standalone", "--nproc_per_node", "2")
 TRAIN = ("train", "planted:nodes=120,edges=500,communities=3,features=6", "--device", "cpu")
 SMALL = {
     "batch_nodes": 30,
@@ -47,9 +50,11 @@ main()
 PATIENCE_SECONDS = 120
 
 
-def start(folder: str, **environment: str) -> subprocess.Popen[str]:
+def start(
+    folder: str, hosts: Sequence[str] = ONE_HOST, **environment: str
+) -> subprocess.Popen[str]:
     Path("command.py").write_text(COMMAND)
-    words = [*TORCHRUN, "command.py", *TRAIN, *SETTINGS, "-o", folder, "--json"]
+    words = [*TORCHRUN, *hosts, "command.py", *TRAIN, *SETTINGS, "-o", folder, "--json"]
     return subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
@@ -101,6 +106,22 @@ def test_two_processes_train_one_model_and_survive_a_death(
     assert same_tensors(Path("killed/model.safetensors"), Path("whole/model.safetensors"))
 
 
+def test_two_hosts_train_what_one_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = ("--nnodes", "2", "--nproc_per_node", "1", "--master_addr", "127.0.0.1")
+    hosts = [
+        start("hosts", (*place, "--master_port", port, "--node_rank", number)) for number in "01"
+    ]
+    for code, _, err in map(finish, hosts):
+        assert code == 0, err
+    code, _, err = finish(start("whole"))
+    assert code == 0, err
+    assert same_tensors(Path("hosts/model.safetensors"), Path("whole/model.safetensors"))
+
+
 def test_evaluation_is_shared_between_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +129,7 @@ def test_evaluation_is_shared_between_processes(
     few = ("--set", "pretrain_epochs=2", "--set", "epochs=2", "--device", "cpu", "--json")
     words = ["evaluate", "KarateClub", "--seeds", "3", *few]
     done = subprocess.run(
-        [*TORCHRUN, "-m", "vepm", *words],
+        [*TORCHRUN, *ONE_HOST, "-m", "vepm", *words],
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
