@@ -2,9 +2,11 @@
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from results import ROOT
@@ -12,6 +14,7 @@ from results import ROOT
 from vepm.experiments import catalogue, squares
 from vepm.experiments.results import Ended, Results, gather
 from vepm.experiments.sweeping import standings
+from vepm.experiments.sweeps import Sweep
 from vepm.protocols import Summary
 from vepm.training.presets import tuned_for
 
@@ -50,6 +53,16 @@ def sweeps(folder: str) -> str:
     return "\n".join(lines)
 
 
+def partitions(folder: str) -> str:
+    """How the settings of each search did by the partition they had, best and on average."""
+    lines = ["| search | learned | even | random |", "|---|---|---|---|"]
+    for path in sorted((ROOT / folder).glob("*.toml")):
+        log = path.with_suffix(".jsonl")
+        if log.exists() and "random" in Sweep.read(path).space.get("partition", ()):
+            lines.append(_by_partition(path.stem, log))
+    return "\n".join(lines)
+
+
 def tuned() -> str:
     """What the preset changes on each dataset."""
     lines = ["| dataset | partition | changes |", "|---|---|---|"]
@@ -57,6 +70,17 @@ def tuned() -> str:
         words = ", ".join(f"`{name} = {json.dumps(value)}`" for name, value in changes.items())
         lines.append(f"| {dataset} | {partition} | {words} |")
     return "\n".join(lines)
+
+
+def _by_partition(name: str, log: Path) -> str:
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()[1:]]
+    words = []
+    for partition in ("learned", "even", "random"):
+        own = [row for row in rows if row["changes"].get("partition") == partition]
+        scores = [100 * one.val_accuracy for one in standings(own)]
+        error = stdev(scores) / math.sqrt(len(scores))
+        words.append(f"{fmean(scores):.1f} ± {error:.1f} of {len(scores)}, best {max(scores):.1f}")
+    return f"| {name} | {' | '.join(words)} |"
 
 
 def _sweep(name: str, log: Path) -> str:
