@@ -4,7 +4,8 @@ import threading
 import pytest
 import torch
 
-from vepm.training import pages
+from training.toys import SMALL, roles, toy
+from vepm.training import fit, pages
 from vepm.training.pages import MMAP_MAX, NEVER, TRIM_THRESHOLD, USUAL, kept_pages
 
 KEPT = [(MMAP_MAX, 0), (TRIM_THRESHOLD, NEVER)]
@@ -97,3 +98,15 @@ def test_a_large_tensor_lies_where_the_last_one_lay() -> None:
         del first
         second = torch.empty(2**24 - 2**16)
         assert abs(second.data_ptr() - place) < 2**24
+
+
+def test_training_keeps_memory_until_it_ends(library: Library) -> None:
+    seen: list[bool] = []
+
+    def look(*_: object) -> None:
+        seen.append(library.calls == KEPT)
+
+    fit(toy("node"), SMALL["node"], train_on=roles("node")[0], progress=look, device="cpu")
+    assert seen
+    assert all(seen)
+    assert library.calls == [*KEPT, *GIVEN_BACK]
