@@ -30,6 +30,7 @@ from strategies import (
 )
 from vepm.nn import Adjacency
 from vepm.objectives import (
+    _as_both_ends,
     edge_log_likelihood,
     elbo,
     label_log_likelihood,
@@ -300,3 +301,14 @@ def test_elbo_is_the_sum_of_its_terms() -> None:
     assert terms.edges.item() == pytest.approx(dense(z, activation, graph, mean=posterior.mean))
     assert terms.kl.item() == pytest.approx(kl_divergence(posterior, prior).sum().item())
     assert terms.total.item() == pytest.approx((terms.task + terms.edges - terms.kl).item())
+
+
+def test_one_end_has_the_gradient_of_both_also_in_stacked_runs() -> None:
+    z = torch.rand(3, 2, dtype=torch.double)
+
+    def slope(z: Tensor) -> Tensor:
+        return torch.func.grad(lambda one: (_as_both_ends(one) * one.detach()).sum())(z)
+
+    assert torch.equal(_as_both_ends(z), z)
+    torch.testing.assert_close(slope(z), 2 * z)
+    torch.testing.assert_close(torch.func.vmap(slope)(z[None]), 2 * z[None])

@@ -1,6 +1,6 @@
 """The evidence lower bound and its terms: pure functions with named results."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -268,7 +268,26 @@ def _as_both_ends(z: Tensor) -> Tensor:
     Every pair stands in the edges both ways, so the two are equal, and one sum over the edges
     gives both.
     """
-    return 2 * z - z.detach()
+    both: Tensor = _BothEnds.apply(z)  # type: ignore[no-untyped-call]
+    return both
+
+
+class _BothEnds(torch.autograd.Function):
+    """The same values, their gradient doubled."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor) -> Tensor:
+        return z.view_as(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
 
 
 class _Groups(NamedTuple):

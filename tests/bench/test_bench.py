@@ -1,6 +1,8 @@
 """The benchmark itself: what it measures, writes and refuses."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from vepm.bench.contenders import Turn, race, summarise
+from vepm.bench.contenders import Case, Here, Turn, race, summarise
 from vepm.bench.figure import draw_scaling
 from vepm.bench.measure import PeakMemory, copy_bandwidth, time_call
 from vepm.bench.runner import Plan, cases, generate, graphs, ratios, run, slopes
-from vepm.bench.steps import METHODS
+from vepm.bench.steps import METHODS, Sizes
 from vepm.bench.table import as_table
 from vepm.cli import app
 from vepm.errors import InputError
@@ -29,6 +31,26 @@ def test_time_is_the_median_of_the_repeats_that_fit_the_budget() -> None:
     assert time_call(lambda: calls.append(1), repeats=5, warmup=2).repeats == 5
     assert len(calls) == 7
     assert time_call(lambda: calls.append(1), repeats=5, warmup=0, budget=0).repeats == 1
+
+
+def test_ours_keeps_memory_as_training_does_and_others_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+
+    @contextlib.contextmanager
+    def kept_pages() -> Iterator[None]:
+        calls.append("keep")
+        yield
+        calls.append("give back")
+
+    monkeypatch.setattr("vepm.bench.contenders.kept_pages", kept_pages)
+    graph = generate(60, 1000)
+    for method, expected in [("gat", []), ("ours", ["keep", "give back"])]:
+        contender = Here(lambda: graph, Case("weights", method), Sizes(num_communities=8))
+        assert calls == expected[:1]
+        contender.close()
+        assert calls == expected
 
 
 def test_peak_memory_sees_what_was_freed_again() -> None:

@@ -193,3 +193,19 @@ def test_dropped_rows_are_dropped_in_every_part() -> None:
     torch.testing.assert_close(dense(first), x * kept / 0.6)
     parts = [x, z]
     assert drop_rows(parts, 0.4, training=False) is parts
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (20,)])
+def test_dropout_in_strips_is_dropout(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, weight = uniform(0, *shape).requires_grad_(), uniform(1, *shape)
+    found = []
+    for longest in (1000, 5):
+        monkeypatch.setattr("vepm.nn.strips.LONGEST", longest)
+        torch.manual_seed(0)
+        dropped = dropout(x, 0.4, training=True)
+        assert isinstance(dropped, Tensor)
+        found.append((dropped, *torch.autograd.grad(dropped, x, weight)))
+    for cut, whole in zip(*found, strict=True):
+        assert torch.equal(cut, whole)

@@ -28,7 +28,8 @@ CLASSES = 8
 MOST_NODES = {"pretrain": 20_000, "weights": 6_000, "joint": 6_000}
 """Nodes above which the literal construction, whose cost grows with their square, is left out."""
 MOST_EDGES = 5_000_000
-"""Edges above which four layers of attention would fill a usual machine's memory."""
+"""Edges above which four layers of attention would fill a usual machine's memory, and methods take
+their rounds one after the other: side by side, one pushes the other's memory out."""
 SMALLEST = 1000
 
 Row = dict[str, Any]
@@ -135,8 +136,10 @@ def races(
         for step, those in (methods or cases(size["nodes"], size["edges"])).items():
             progress(f"{name}: {step}, {' against '.join(those)}")
             make = functools.partial(_contender, graph, path, step, plan)
-            for method, found in _race(those, make, plan).items():
-                yield {**size, "step": step, "method": method, **found}
+            alone = path is not None and size["edges"] > MOST_EDGES
+            for contest in ([method] for method in those) if alone else [those]:
+                for method, found in _race(contest, make, plan).items():
+                    yield {**size, "step": step, "method": method, **found}
 
 
 def cases(nodes: int, edges: int) -> dict[str, list[str]]:

@@ -43,6 +43,8 @@ class Adjacency:
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+    seen: dict[str, object] = field(default_factory=dict, repr=False)
+    """What :mod:`vepm.nn.smoothing` keeps of features that come with these edges."""
 
     @property
     def source(self) -> Tensor:
@@ -229,7 +231,7 @@ class _EdgeShares(torch.autograd.Function):
         heads, edges = target.size(1), ctx.edges
         needs_target, needs_source, _, _ = ctx.needs_input_grad
         rates = shares * grad
-        rates = torch.addcmul(rates, shares, rates.sum(1, keepdim=True), value=-1)
+        rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
         rates.mul_(ctx.sharpness)
         grad_target = edges.pattern(heads).sum_neighbours(rates, source) if needs_target else None
         grad_source = (

@@ -81,7 +81,7 @@ class CommunityBank(nn.Module):
         states: list[Tensor] = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = states[-1] if states else parts
-            states.append(torch.relu(norm(layer(self._drop(x), edges, weights))))
+            states.append(torch.relu_(norm(layer(self._drop(x), edges, weights))))
         return states
 
     def _fuses(self, shares: Shares) -> bool:

@@ -1,12 +1,16 @@
 """The kernels on CPUs: products with one sparse matrix that holds a copy of the graph per head."""
 
+import functools
+
 import torch
 from torch import Tensor
 
 from vepm.nn.patterns import SortedEdges, csr_matrix, index_type, multiply_into
 
-# Edges times communities in one matrix: what it is made of is as large, and is kept.
-LARGEST_BLOCK = 2**23
+LARGEST_BLOCK = 2**27
+"""Edges times communities in one matrix: two or three numbers for each are kept."""
+STRIP = 2**21
+"""Numbers that are rearranged at a time."""
 
 
 class BlockPattern:
@@ -24,7 +28,9 @@ class BlockPattern:
     def __init__(self, edges: SortedEdges, heads: int) -> None:
         self.edges, self.heads = edges, heads
         most = max(1, min(heads, LARGEST_BLOCK // max(edges.num_edges, 1)))
-        self.sizes = [min(most, heads - first) for first in range(0, heads, most)]
+        # As few parts as can be, all of about one size.
+        parts = -(-heads // most)
+        self.sizes = [(heads + part) // parts for part in range(parts)]
         copies = {size: Copies(edges, size) for size in set(self.sizes)}
         self.copies = [copies[size] for size in self.sizes]
 
@@ -62,10 +68,13 @@ class BlockPattern:
 
     def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
         """Softmax over k of ``sharpness * dot_ends(rows, columns)``."""
-        rates = self.dot_ends(rows, columns).t().contiguous()
-        # Over the first axis neighbouring edges go through the softmax together, which is faster.
-        shares = torch.softmax(rates if sharpness == 1 else rates * sharpness, dim=0)
-        return shares.t().contiguous()
+        rates = self.dot_ends(rows, columns)
+        for some in rates.split(max(1, STRIP // self.heads)):
+            # Over the first axis neighbouring edges go through the softmax together, faster.
+            turned = some.t().contiguous()
+            shares = torch.softmax(turned if sharpness == 1 else turned * sharpness, dim=0)
+            some.copy_(shares.t())
+        return rates
 
     def _split(self, values: Tensor) -> list[Tensor]:
         """Values [rows, K, ...] for one multiplication after the other."""
@@ -86,21 +95,31 @@ class Copies:
         self.pointer, self.columns = edges.pointer, edges.columns
         if number == 1:
             return
-        copy, count = torch.arange(number), number * edges.num_edges
+        count = number * edges.num_edges
         index = index_type(max(self.size, count))
         degree = edges.degree[:, None]
-        starts = (number * edges.pointer[:-1, None].long() + degree * copy).flatten()
-        self.pointer = torch.cat([starts, starts.new_tensor([count])]).to(index)
+        starts = number * edges.pointer[:-1, None].long() + degree * torch.arange(number)
+        self.pointer = torch.cat([starts.flatten(), starts.new_tensor([count])]).to(index)
+        self.columns = torch.empty(count, dtype=index)
+        self._edge_of = torch.empty(count, dtype=index)
         rank = torch.arange(edges.num_edges) - edges.pointer[:-1].repeat_interleave(edges.degree)
-        begin = starts.view(-1, number).repeat_interleave(edges.degree, 0)
-        # Where the matrix keeps each edge of each copy [E, copies], edges in row order.
-        places = begin + rank[:, None]
-        columns = edges.columns[:, None].long() * number + copy
-        self.columns = _scattered(places, columns, index)
-        edge = torch.arange(edges.num_edges) if edges.order is None else edges.order.long()
-        given = edge[:, None] * number + copy
-        self._edge_of = _scattered(places, given, index)
-        self._place_of = _scattered(given, places, index)
+        order = torch.arange(edges.num_edges) if edges.order is None else edges.order
+        # One copy after the other: what all of them take in passing is larger than what is kept.
+        for copy in range(number):
+            # Where the matrix keeps each edge of this copy, edges in row order.
+            place = starts[:, copy].repeat_interleave(edges.degree) + rank
+            self.columns[place] = edges.columns.to(index) * number + copy
+            self._edge_of[place] = order.to(index) * number + copy
+
+    @functools.cached_property
+    def _place_of(self) -> Tensor:
+        """Where the matrix keeps each edge of each copy, as the edges were given."""
+        place_of, first = torch.empty_like(self._edge_of), 0
+        for some in self._edge_of.split(STRIP):
+            last = first + some.numel()
+            place_of[some.long()] = torch.arange(first, last, dtype=some.dtype)
+            first = last
+        return place_of
 
     def _arrange(self, values: Tensor) -> Tensor:
         """Values of the edges as given [E, copies], as the matrix keeps them."""
@@ -129,13 +148,6 @@ class Copies:
 
     def _matrix(self, values: Tensor) -> Tensor:
         return csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
-
-
-def _scattered(places: Tensor, values: Tensor, index: torch.dtype) -> Tensor:
-    """Values in the order of their places."""
-    out = torch.empty(places.numel(), dtype=index)
-    out[places.flatten()] = values.flatten().to(index)
-    return out
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -11,12 +11,24 @@ from torch import Tensor, nn
 from vepm.nn.aggregation import Adjacency, aggregate
 from vepm.nn.features import Features
 from vepm.nn.shares import Shares
+from vepm.nn.strips import worth_strips
 
 CONVOLUTIONS = ("gcn", "gin")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")
 NEIGHBOUR_TEMPERATURE = 0.5
 
 Inputs = Features | Sequence[Features]
+
+
+class Smoothed(NamedTuple):
+    """Features that are summed over the neighbours already."""
+
+    values: Tensor
+    """The sums [N, F]."""
+
+    def size(self, dim: int) -> int:
+        """Number of rows (0) or columns (1)."""
+        return self.values.size(dim)
 
 
 class Propagation(NamedTuple):
@@ -49,7 +61,9 @@ class Propagation(NamedTuple):
             total = aggregate(x, edges, self.edge)
         mine = x if own is None else x * own[:, None]
         if isinstance(self.loop, Tensor):
-            total = torch.addcmul(total, self.loop[..., None], mine)
+            # Large sums, which nobody else wants, are written over.
+            add = Tensor.addcmul_ if worth_strips(total) else torch.addcmul
+            total = add(total, self.loop[..., None], mine)
         else:
             total = torch.add(total, mine, alpha=self.loop)
         return total if self.received is None else total * self.received[..., None]
@@ -177,15 +191,18 @@ class GCNConv(nn.Module):
         self.linear = CommunityLinear(in_channels, out_channels, heads, bias=False)
         self.bias = nn.Parameter(torch.zeros(heads, out_channels))
 
-    def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
+    def forward(self, x: Inputs | Smoothed, edges: Adjacency, weights: Propagation) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out]."""
+        if isinstance(x, Smoothed):
+            sums: Tensor = self.linear(x.values)
+            return sums.add_(self.bias)
         _, narrow, wide = self.linear.weight.shape
         if narrow < wide and isinstance(x, Tensor) and x.dim() == 3:
             # Both are linear, so the sum over edges comes where there is less to sum.
             y: Tensor = self.linear(weights.spread(x, edges))
         else:
             y = weights.spread(self.linear(x), edges)
-        return y + self.bias
+        return y.add_(self.bias)
 
 
 class GINConv(nn.Module):

@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from torch.distributions import Weibull
 
 from vepm.nn.aggregation import EdgeIndex, as_adjacency
-from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+from vepm.nn.convolution import CommunityNorm, Smoothed, convolution, plain_propagation
 from vepm.nn.distributions import Posterior
 from vepm.nn.features import Dropout, Features
+from vepm.nn.strips import in_strips
 
 SHAPES = ("entry", "node")
 
@@ -67,20 +68,28 @@ class CommunityEncoder(nn.Module):
         )
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Features, edge_index: EdgeIndex) -> Weibull:
+    def forward(self, x: Features | Smoothed, edge_index: EdgeIndex) -> Weibull:
         """Posterior over affiliations [N, C] given features [N, F] and edges."""
         edges = as_adjacency(edge_index, x.size(0))
         values = x if isinstance(x, Tensor) else x.values
         weights = plain_propagation(edges, values, self.conv)
         h = x
         for layer, norm in zip(self.layers[:-1], self.norms, strict=True):
-            h = self.dropout(torch.relu(norm(layer(h, edges, weights))))
+            h = self.dropout(torch.relu_(norm(layer(h, edges, weights))))
         return self.posterior(self.layers[-1](h, edges, weights))
 
     def posterior(self, h: Tensor) -> Weibull:
         """Posterior over affiliations from what the last layer says of each node [N, 1, width]."""
-        h = h.squeeze(1)
-        scale = nn.functional.softplus(h[:, : self.num_communities] + SCALE_OFFSET)
-        shape = nn.functional.softplus(h[:, self.num_communities :] + SHAPE_OFFSET)
-        shape = (shape + SMALLEST_SHAPE).expand_as(scale)
-        return Posterior(scale + SMALLEST_SCALE, shape, validate_args=False)
+        widths = [self.num_communities, h.size(2) - self.num_communities]
+        # Split in one go, so that the gradients of the two are joined and not added up.
+        scale, shape = h.squeeze(1).split(widths, dim=1)
+        scale, shape = in_strips(_scale, scale), in_strips(_shape, shape)
+        return Posterior(scale, shape.expand_as(scale), validate_args=False)
+
+
+def _scale(h: Tensor) -> Tensor:
+    return nn.functional.softplus(h + SCALE_OFFSET) + SMALLEST_SCALE
+
+
+def _shape(h: Tensor) -> Tensor:
+    return nn.functional.softplus(h + SHAPE_OFFSET) + SMALLEST_SHAPE

@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from vepm.nn.patterns import csr_matrix, index_type, multiply_into
+from vepm.nn.strips import rows_of_strip, worth_strips
 
 SPARSE_BELOW = 0.25
 """Share of non-zeros under which sparse products are faster than dense ones."""
@@ -189,9 +191,33 @@ def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or probability == 1:
         return nn.functional.dropout(x, probability)
+    if worth_strips(x) and x.is_contiguous():
+        dropped: Tensor = _DropoutInStrips.apply(x, probability)  # type: ignore[no-untyped-call]
+        return dropped
     # A CPU draws uniform numbers several times faster than coin tosses.
     kept = torch.rand_like(x) >= probability
     return x * kept.to(x.dtype).mul_(1 / (1 - probability))
+
+
+class _DropoutInStrips(torch.autograd.Function):
+    """The same numbers, with a byte kept for each instead of two floats made."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
+        ctx.factor = 1 / (1 - probability)
+        out, kept = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+        rows = rows_of_strip(x)
+        for part, those, to in zip(x.split(rows), kept.split(rows), out.split(rows), strict=True):
+            torch.ge(torch.rand_like(part), probability, out=those)
+            torch.mul(part, those, out=to).mul_(ctx.factor)
+        ctx.save_for_backward(kept if ctx.needs_input_grad[0] else None)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return (grad * kept).mul_(ctx.factor), None
 
 
 class Dropout(nn.Dropout):

@@ -11,12 +11,14 @@ from torch.distributions import Weibull
 from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
+from vepm.nn.convolution import Smoothed
 from vepm.nn.distributions import draw
 from vepm.nn.draws import normal_on_nodes
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.features import Features, dense, normalize_rows, row_mass
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 from vepm.nn.shares import Shares
+from vepm.nn.smoothing import smoothed
 
 TASKS = ("node", "graph")
 INPUTS = ("x", "z", "both", "random")
@@ -229,7 +231,12 @@ class VEPM(nn.Module):
 
     def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior of the affiliations [N, C]."""
-        posterior: Weibull = self.encoder(normalize_rows(x, self.feature_norm), edge_index)
+        inputs: Features | Smoothed | None = None
+        if self.encoder.conv == "gcn":
+            inputs = smoothed(x, edge_index, self.feature_norm)
+        if inputs is None:
+            inputs = normalize_rows(x, self.feature_norm)
+        posterior: Weibull = self.encoder(inputs, edge_index)
         return posterior
 
     def split_edges(self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None) -> Tensor:

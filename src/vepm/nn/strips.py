@@ -26,13 +26,19 @@ def in_strips(function: Elementwise, *matrices: Tensor) -> Tensor:
         tensor([[6.]])
     """
     first = matrices[0]
-    if first.device.type != "cpu" or first.numel() <= LONGEST or _stacked(first):
+    if not worth_strips(first):
         return function(*matrices)
     return _InStrips.apply(function, *matrices)  # type: ignore[no-untyped-call]
 
 
-def _rows(matrix: Tensor) -> int:
-    """Rows of a strip."""
+def worth_strips(matrix: Tensor) -> bool:
+    """Whether a matrix is so large that strips of it are faster."""
+    large = matrix.device.type == "cpu" and matrix.numel() > LONGEST
+    return large and not _stacked(matrix)
+
+
+def rows_of_strip(matrix: Tensor) -> int:
+    """How many rows of a matrix make a strip."""
     return max(1, LONGEST * matrix.size(0) // matrix.numel())
 
 
@@ -47,7 +53,7 @@ class _InStrips(torch.autograd.Function):
         ctx.function = function
         ctx.save_for_backward(*matrices)
         out = torch.empty_like(matrices[0], memory_format=torch.contiguous_format)
-        rows = _rows(out)
+        rows = rows_of_strip(out)
         for part, *parts in zip(out.split(rows), *(m.split(rows) for m in matrices), strict=True):
             part.copy_(function(*parts))
         return out
@@ -57,7 +63,7 @@ class _InStrips(torch.autograd.Function):
         matrices = ctx.saved_tensors
         needed = [i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
         found = {i: torch.empty_like(matrices[i]) for i in needed}
-        rows = _rows(grad)
+        rows = rows_of_strip(grad)
         for first in range(0, grad.size(0), rows):
             strip = slice(first, first + rows)
             parts = [m[strip].detach().requires_grad_(i in found) for i, m in enumerate(matrices)]

@@ -13,6 +13,7 @@ from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.config import TrainingConfig
 from vepm.training.divergence import check_weights
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
+from vepm.training.pages import kept_pages
 from vepm.training.prediction import scores
 from vepm.training.ranks import Team
 from vepm.training.recording import Recorder
@@ -55,7 +56,7 @@ def train(
     alike = isinstance(examples.source, GraphBatch) and config.likelihood == "exact"
     alike = alike and state.replicas is None
     state.recorder = Recorder(on=alike and bool(devices))
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), kept_pages():
         for phase, run, epochs in [
             ("pretrain", _pretrain_epoch, config.pretrain_epochs),
             ("finetune", _finetune_epoch, config.epochs if examples.train.numel() else 0),
