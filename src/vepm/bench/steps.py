@@ -14,7 +14,7 @@ from vepm.nn import VEPM, draw
 from vepm.training.batches import single_graph
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.recording import Recorder, recordable_adam
+from vepm.training.recording import Recorder, recordable_adam, worth_recording
 from vepm.training.schedule import set_rate
 
 STEPS = {
@@ -114,7 +114,8 @@ def build_step(
         return _trainer(objective, torch.optim.Adam(moved, lr=RATE))
     optimizer = recordable_adam(moved)
     set_rate(optimizer, RATE)
-    plain, recorder = _trainer(objective, optimizer), Recorder(on=device == "cuda")
+    recorder = Recorder(on=worth_recording(graph.edge_index, device))
+    plain = _trainer(objective, optimizer)
     return lambda: recorder.run(step, lambda: {"loss": plain()})["loss"]
 
 

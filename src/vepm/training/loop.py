@@ -16,7 +16,7 @@ from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, 
 from vepm.training.pages import kept_pages
 from vepm.training.prediction import scores
 from vepm.training.ranks import Team
-from vepm.training.recording import Recorder
+from vepm.training.recording import Recorder, worth_recording
 from vepm.training.schedule import (
     descend,
     schedule_factor,
@@ -53,9 +53,11 @@ def train(
     """
     devices = [state.model.activation.device] if state.model.activation.is_cuda else []
     # Steps on one graph are alike; batches of graphs, and draws of its nodes, have many sizes.
-    alike = isinstance(examples.source, GraphBatch) and config.likelihood == "exact"
-    alike = alike and state.replicas is None
-    state.recorder = Recorder(on=alike and bool(devices))
+    alike = isinstance(examples.source, GraphBatch) and worth_recording(
+        examples.source.edges.edge_index
+    )
+    alone = state.replicas is None and config.likelihood == "exact"
+    state.recorder = Recorder(on=alike and alone)
     with torch.random.fork_rng(devices=devices), kept_pages():
         for phase, run, epochs in [
             ("pretrain", _pretrain_epoch, config.pretrain_epochs),

@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 MOST_FORMS = 32
 """Forms of input whose steps are recorded; each keeps its tensors. Others go kernel by kernel."""
+MOST_EDGES = 2**21
+"""Edges up to which a step on one graph is recorded; larger ones keep a GPU busy by themselves,
+and a recording holds on to the memory of its step."""
 TIMES_BEFORE = 2
 """Times that a step is done kernel by kernel first, so that all it computes once is there."""
 
@@ -103,6 +106,21 @@ class Recorder:
             return _copied(out)
 
         return replay
+
+
+def worth_recording(edge_index: Tensor, device: str | None = None) -> bool:
+    """Whether telling a GPU of a step on a graph takes long beside the step itself.
+
+    Args:
+        edge_index: The edges [2, E].
+        device: Where the step runs, if not where they are.
+
+    Example:
+        >>> edges = torch.tensor([[0], [1]])
+        >>> worth_recording(edges), worth_recording(edges, "cuda")
+        (False, True)
+    """
+    return (device or edge_index.device.type) == "cuda" and edge_index.size(1) <= MOST_EDGES
 
 
 def recordable_adam(parameters: Sequence[Tensor], weight_decay: float = 0.0) -> torch.optim.Adam:

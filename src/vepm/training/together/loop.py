@@ -12,7 +12,7 @@ from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.recording import Recorder, recordable_adam
+from vepm.training.recording import Recorder, recordable_adam, worth_recording
 from vepm.training.schedule import (
     descend,
     schedule_factor,
@@ -53,7 +53,6 @@ class Together:
         self.replicas, self.examples, self.seeds, self.config = replicas, examples, seeds, config
         self.courses = [Course() for _ in seeds]
         theta, phi = replicas.predictor_parameters(), replicas.encoder_parameters()
-        self.recorder = Recorder(replicas.device.type == "cuda")
         self.predictor_optimizer = recordable_adam(theta, config.weight_decay)
         self.encoder_optimizer = recordable_adam(phi)
         self.keeper = Keeper(replicas)
@@ -62,6 +61,8 @@ class Together:
         if isinstance(examples[0].source, GraphBatch):
             rows = torch.stack([own.train for own in examples]).to(replicas.device)
             self.whole_graph = SharedBatch(self.watch.pieces[0], rows)
+        graphs = (piece.edges.edge_index for piece in self.watch.pieces)
+        self.recorder = Recorder(on=all(map(worth_recording, graphs)))
         self.held: tuple[int, Held] | None = None
 
     def train(self) -> None:
