@@ -195,17 +195,23 @@ def test_dropped_rows_are_dropped_in_every_part() -> None:
     assert drop_rows(parts, 0.4, training=False) is parts
 
 
-@pytest.mark.parametrize("shape", [(7, 3), (20,)])
-def test_dropout_in_strips_is_dropout(
-    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, weight = uniform(0, *shape).requires_grad_(), uniform(1, *shape)
+@pytest.mark.parametrize("probability", [0.4, 0.8, 1e-9])
+def test_dropout_in_strips_is_dropout(probability: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.nn.strips.LONGEST", 1000)
+    x, weight = uniform(0, 401, 7, 5).add(1).requires_grad_(), uniform(1, 401, 7, 5)
     found = []
-    for longest in (1000, 5):
-        monkeypatch.setattr("vepm.nn.strips.LONGEST", longest)
+    for _ in range(2):
         torch.manual_seed(0)
-        dropped = dropout(x, 0.4, training=True)
+        dropped = dropout(x, probability, training=True)
         assert isinstance(dropped, Tensor)
         found.append((dropped, *torch.autograd.grad(dropped, x, weight)))
-    for cut, whole in zip(*found, strict=True):
-        assert torch.equal(cut, whole)
+    again, (dropped, gradient) = found
+    assert all(map(torch.equal, again, (dropped, gradient)))
+    kept = dropped != 0
+    share = float(kept.double().mean())
+    assert share == pytest.approx(1 - probability, abs=0.02)
+    # Every strip draws its own, and every quarter of a draw counts.
+    assert not torch.equal(kept[:28], kept[28:56]) or probability < 0.1
+    factor = 1 / (1 - probability)
+    torch.testing.assert_close(dropped, torch.where(kept, x * factor, 0), rtol=1e-4, atol=0)
+    torch.testing.assert_close(gradient, torch.where(kept, weight * factor, 0), rtol=1e-4, atol=0)

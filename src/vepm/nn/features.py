@@ -200,15 +200,21 @@ def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
 
 
 class _DropoutInStrips(torch.autograd.Function):
-    """The same numbers, with a byte kept for each instead of two floats made."""
+    """Dropout that keeps a byte for each number instead of making two floats.
+
+    Large matrices spend much of a step on drawing. One draw of 64 bits decides about four numbers,
+    each with a probability that is rounded to 16 bits; the factor makes up for the rounding.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        ctx.factor = 1 / (1 - probability)
+        levels = 2**16
+        dropped = min(round(probability * levels), levels - 1)
+        ctx.factor = levels / (levels - dropped)
         out, kept = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
         rows = rows_of_strip(x)
         for part, those, to in zip(x.split(rows), kept.split(rows), out.split(rows), strict=True):
-            torch.ge(torch.rand_like(part), probability, out=those)
+            torch.ge(_sixteen_bits(part), dropped - levels // 2, out=those)
             torch.mul(part, those, out=to).mul_(ctx.factor)
         ctx.save_for_backward(kept if ctx.needs_input_grad[0] else None)
         return out
@@ -218,6 +224,12 @@ class _DropoutInStrips(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
         return (grad * kept).mul_(ctx.factor), None
+
+
+def _sixteen_bits(like: Tensor) -> Tensor:
+    """Random numbers from -2^15 to 2^15 - 1 in the shape of a tensor."""
+    bits = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    return bits.view(torch.int16)[: like.numel()].view(like.shape)
 
 
 class Dropout(nn.Dropout):

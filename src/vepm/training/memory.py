@@ -49,7 +49,7 @@ def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int
         + 30 * model.num_communities
         + 8 * states * (1 + passes)
     )
-    per_edge = model.num_metacommunities * (4 + 3 * passes)
+    per_edge = model.num_metacommunities * (10 + 3 * passes)
     return int(FLOAT * (nodes * per_node + edges * per_edge)) + BESIDES
 
 
