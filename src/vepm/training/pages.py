@@ -2,7 +2,7 @@
 
 PyTorch asks the C library for the memory of every tensor on a CPU. GNU's gives a large one back
 to the system as soon as it is freed, which hands out the same pages for the next one, cleared
-again. On a graph of ten million edges that is half of a step's time.
+again. On a large graph that takes much of a step's time.
 """
 
 import contextlib

@@ -84,6 +84,7 @@ class Recorder:
         key = name, tuple(t if t is None else (t.shape, t.dtype) for t in tensors)
         form = self._forms.get(key)
         if form is None:
+            self._make_room()
             if len(self._forms) < MOST_FORMS:
                 self._forms[key] = _Form(function, inputs)
             return function(*inputs)
@@ -93,6 +94,12 @@ class Recorder:
             form.replay = self._record(form)
         found: T = form.run() if form.replay is None else form.replay()
         return found
+
+    def _make_room(self) -> None:
+        """Give up the form that came longest ago, of those that never came again."""
+        once = [key for key, form in self._forms.items() if form.times == 1]
+        if len(self._forms) >= MOST_FORMS and once:
+            del self._forms[once[0]]
 
     def _record(self, form: _Form) -> Callable[[], Any]:
         graph = torch.cuda.CUDAGraph()

@@ -11,7 +11,7 @@ from torch import Tensor
 from training.toys import SCHEMES, TASKS
 from vepm.nn import Adjacency
 from vepm.nn.patterns import GatherPattern
-from vepm.training.recording import Recorder, _copied, _Form
+from vepm.training.recording import MOST_FORMS, Recorder, _copied, _Form
 from vepm.training.together import fit_together, loop
 
 from .doubles import EXACT_TOYS, assert_same_runs, double_precision, quiet, runs_of
@@ -92,6 +92,15 @@ def test_a_recording_serves_its_form_alone() -> None:
     recorder.forget()
     recorder.run("double", double, Numbers(1))
     assert Rehearsal.recorded == 2
+
+
+def test_steps_that_never_come_again_do_not_crowd_out_those_that_do() -> None:
+    recorder = Rehearsal(on=True)
+    for i in range(MOST_FORMS + 5):
+        recorder.run(("once", i), lambda n: {"out": n.values}, Numbers(i))
+    for i in range(3):
+        recorder.run("again", lambda n: {"out": n.values}, Numbers(i))
+    assert Rehearsal.recorded == 1
 
 
 def test_what_was_returned_stays() -> None:
