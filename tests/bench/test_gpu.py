@@ -16,6 +16,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from vepm.bench import gpu
 from vepm.bench.gpu_equality import relative_error
 from vepm.bench.gpu_kernels import least_bytes
+from vepm.bench.gpu_ranks import check_ranks
 
 
 def report() -> Row:
@@ -64,3 +65,9 @@ def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu"])
     with pytest.raises(SystemExit, match="no CUDA device"):
         gpu.main()
+
+
+def test_a_team_of_one_has_the_gradients_of_none() -> None:
+    rows = list(check_ranks("cpu"))
+    assert len(rows) == 2
+    assert all(row["ok"] and row["error"] > 0 for row in rows)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from vepm.bench import gpu_equality, gpu_kernels, gpu_recordings
+from vepm.bench import gpu_equality, gpu_kernels, gpu_ranks, gpu_recordings
 from vepm.bench.contenders import first_line
 from vepm.bench.measure import copy_bandwidth, machine
 from vepm.bench.runner import DEGREE, FEATURES, Plan, Row, conclude, generate, graphs, races
@@ -74,6 +74,7 @@ def check(plan: Plan) -> Found:
     for make in (
         gpu_equality.check_fused,
         gpu_equality.check_gradients,
+        gpu_ranks.check_ranks,
         gpu_recordings.check_recordings,
         gpu_equality.check_kernels,
         gpu_equality.check_large_offsets,
@@ -83,11 +84,11 @@ def check(plan: Plan) -> Found:
 
 
 SECTIONS: dict[str, tuple[Callable[[Plan], Found], int]] = {
-    "steps": (time_steps, 60),
+    "steps": (time_steps, 120),
     "kernels": (time_kernels, 45),
     "large": (time_large, 60),
     "scaling": (time_scaling, 75),
-    "checks": (check, 60),
+    "checks": (check, 100),
 }
 
 

@@ -12,8 +12,9 @@ from torch_geometric.nn import GATConv
 from vepm.bench.literal import LiteralVEPM
 from vepm.nn import VEPM, draw
 from vepm.training.batches import single_graph
-from vepm.training.config import TrainingConfig
+from vepm.training.config import ModelConfig, TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
+from vepm.training.ordering import good_order, in_order, worth_ordering
 from vepm.training.recording import Recorder, recordable_adam, worth_recording
 from vepm.training.schedule import set_rate
 
@@ -94,8 +95,8 @@ def build_step(
 ) -> Callable[[], Tensor]:
     """A call that trains for one step and returns the loss.
 
-    On a GPU our steps are replayed as in training; the others run kernel by kernel, as they do for
-    users of PyTorch and PyG.
+    Ours does first what training does first: on a CPU it puts the nodes of a large graph in order,
+    on a GPU its steps are replayed. The others run as they do for users of PyTorch and PyG.
 
     Args:
         method: ``"ours"``, ``"literal"`` or ``"gat"``.
@@ -104,6 +105,8 @@ def build_step(
         sizes: Widths.
         device: Where to run.
     """
+    if method == "ours" and worth_ordering(graph, ModelConfig(), device):
+        graph = in_order(graph, good_order(graph))
     if method == "gat":
         return _gat_step(GAT_LAYERS[step], graph, sizes, device)
     model = build_model(graph, sizes).to(device)

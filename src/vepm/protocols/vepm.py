@@ -45,7 +45,8 @@ class VEPMMethod:
     def together(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
         """Runs of one bundle as one program; each takes an equal share of the time."""
         started = time.perf_counter()
-        fitted = fit_together(dataset, self.config, _runs(cells), self.device)
+        runs = _runs(cells)
+        fitted = fit_together(dataset, self.config, runs, self.device, calibrated=False)
         seconds = (time.perf_counter() - started) / len(cells)
         return [
             RunResult.from_curve(

@@ -24,6 +24,7 @@ from vepm.training.config import Config
 from vepm.training.large import Clusters, LargeGraph
 from vepm.training.loop import train
 from vepm.training.memory import require_memory
+from vepm.training.ordering import examples_in_order, worth_ordering
 from vepm.training.prediction import Source
 from vepm.training.ranks import Team, own_device
 from vepm.training.state import Examples, Progress, Row, TrainingState
@@ -118,6 +119,7 @@ def fit(
     checkpoint: Path | None = None,
     team: Team | None = None,
     check_memory: bool = True,
+    calibrated: bool = True,
 ) -> Fitted:
     """Train on part of a dataset.
 
@@ -134,6 +136,7 @@ def fit(
         checkpoint: File to save to now and then; if it exists, training goes on from it.
         team: The processes that train the model together, each of which calls this.
         check_memory: Refuse, before anything large is made, what will not fit in memory.
+        calibrated: Fit how sharp the probabilities are; accuracies do not depend on it.
     """
     team = team or Team()
     where = pick_device(device if team.alone else own_device(device))
@@ -158,6 +161,8 @@ def fit(
         pretrain=train_on if config.training.pretraining == "inductive" else None,
         clusters=clusters,
     )
+    if isinstance(source, GraphBatch) and worth_ordering(dataset.graphs[0], config.model, where):
+        examples = examples_in_order(examples, dataset.graphs[0])
     state = TrainingState.start(model, config.training, team)
     state.totals = clusters.totals if clusters else None
     on_epoch = None
@@ -177,9 +182,9 @@ def fit(
     finally:
         if state.replicas is not None:
             state.replicas.close()
-    if train_on.numel():
+    if calibrated and train_on.numel():
         calibrate(model, source, validate_on, config.training.num_samples, card.seed)
-    return Fitted(model, card, examples.source, state.history, state.best_epoch)
+    return Fitted(model, card, source, state.history, state.best_epoch)
 
 
 def _check_together(state: TrainingState, checkpoint: Path) -> None:

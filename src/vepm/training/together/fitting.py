@@ -36,7 +36,12 @@ class Run(NamedTuple):
 
 
 def fit_together(
-    dataset: Dataset, config: Config, runs: Sequence[Run], device: str = "auto"
+    dataset: Dataset,
+    config: Config,
+    runs: Sequence[Run],
+    device: str = "auto",
+    *,
+    calibrated: bool = True,
 ) -> list[Fitted]:
     """Train several runs side by side.
 
@@ -50,9 +55,11 @@ def fit_together(
         config: The settings.
         runs: What differs between the runs; they must be of one :func:`bundles`.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        calibrated: Fit how sharp the probabilities are; accuracies do not depend on it.
     """
     if len(runs) == 1:
-        return [fit(dataset, config, **runs[0]._asdict(), device=device)]
+        only = runs[0]._asdict()
+        return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
     where = pick_device(device)
     named = (dataset.task, dataset.num_features, config, dataset.class_names)
     cards = [ModelCard(*named, int(run.seed)) for run in runs]
@@ -71,7 +78,7 @@ def fit_together(
     for model, weights, run in zip(models, replicas.states(), runs, strict=True):
         model.load_state_dict(weights)
         model.eval()
-        if run.train_on.numel():
+        if calibrated and run.train_on.numel():
             calibrate(model, source, run.validate_on, config.training.num_samples, int(run.seed))
     return [
         Fitted(model, card, source, course.history, course.best_epoch)

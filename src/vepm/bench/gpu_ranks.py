@@ -1,0 +1,72 @@
+"""Gradients of processes that train together over NCCL, as far as one GPU can show them."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from vepm.data import load
+from vepm.nn import VEPM
+from vepm.training import preset, single_graph
+from vepm.training.losses import Terms, bound_loss, pretraining_loss
+from vepm.training.ranks import Team
+from vepm.training.replicas import Replicas
+
+LARGEST_ERROR = 1e-10
+
+
+class _TeamOfOne(Team):
+    """One process that goes by way of the others all the same."""
+
+    @property
+    def alone(self) -> bool:
+        return False
+
+
+def check_ranks(device: str = "cuda") -> Iterator[dict[str, Any]]:
+    """Largest difference of any gradient from that of a process without a team, in doubles.
+
+    NCCL wants a GPU for every process; with one GPU that is a team of one, whose sums, gradients
+    and norms take the same way as those of many.
+    """
+    dataset = load("digits")
+    config = preset("tuned", dataset.task)
+    graph = dataset.graphs[0]
+    batch = single_graph(graph.clone().apply(lambda t: t.double(), "x"), device)
+    rows = graph.train_mask.nonzero().flatten().to(device)
+    torch.manual_seed(0)
+    sizes = (dataset.num_features, len(dataset.class_names))
+    model = VEPM(*sizes, num_communities=16, num_metacommunities=4).double().to(device)
+    losses: dict[str, Callable[[VEPM], Terms]] = {
+        "pretrain": lambda m: pretraining_loss(m, batch, config.training),
+        "joint": lambda m: bound_loss(m, batch, rows, config.training),
+    }
+    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=0, world_size=1)
+    try:
+        for step, loss in losses.items():
+            error = _difference(model, loss)
+            what = f"{backend}, gradient of the {step} step"
+            yield {"what": what, "error": error, "ok": error <= LARGEST_ERROR}
+    finally:
+        dist.destroy_process_group()
+
+
+def _difference(model: VEPM, loss: Callable[[VEPM], Terms]) -> float:
+    plain, shared = copy.deepcopy(model), copy.deepcopy(model)
+    torch.manual_seed(1)
+    loss(plain).loss.backward()
+    moving = [p for p, own in zip(shared.parameters(), plain.parameters(), strict=True)
+              if own.grad is not None]  # fmt: skip
+    team = Replicas(shared, _TeamOfOne())
+    torch.manual_seed(1)
+    team.differentiate(moving, loss)
+    team.close()
+    return max(
+        float((a.grad - b.grad).abs().max())
+        for a, b in zip(shared.parameters(), plain.parameters(), strict=True)
+        if a.grad is not None and b.grad is not None
+    )
