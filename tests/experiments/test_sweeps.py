@@ -64,6 +64,34 @@ def test_seeds_may_train_together(tmp_path: Path) -> None:
     assert rows[1][0]["seconds"] == rows[1][1]["seconds"]
 
 
+def test_runs_may_be_judged_at_one_epoch_for_all(tmp_path: Path) -> None:
+    rows = {
+        epoch: run_sweep(tiny_sweep(epoch=epoch), tmp_path / epoch, device="cpu", jobs=1)
+        for epoch in ("own", "shared")
+    }
+    for number in range(3):
+        own, shared = ([r for r in rows[e] if r["number"] == number] for e in ("own", "shared"))
+        assert len({row["best_epoch"] for row in shared}) == 1
+        # No epoch is better for both seeds than the best of each.
+        assert all(a["val_accuracy"] >= b["val_accuracy"] for a, b in zip(own, shared, strict=True))
+    assert (
+        "best for their mean"
+        in json.loads((tmp_path / "shared").read_text().split("\n")[0])["rule"]
+    )
+
+
+def test_a_file_begun_before_there_was_a_choice_of_epoch_goes_on(tmp_path: Path) -> None:
+    sweep, path = tiny_sweep(settings=1), tmp_path / "sweep.jsonl"
+    rows = run_sweep(sweep, path, device="cpu", jobs=1)
+    head, *rest = path.read_text().splitlines(keepends=True)
+    old = json.loads(head)
+    del old["sweep"]["epoch"]
+    path.write_text(json.dumps(old) + "\n" + "".join(rest))
+    assert run_sweep(sweep, path, device="cpu", jobs=1) == rows
+    with pytest.raises(InputError, match="another sweep"):
+        run_sweep(replace(sweep, epoch="shared"), path, device="cpu", jobs=1)
+
+
 def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
     space = {"learning_rate": [1e30]}
     sweep = tiny_sweep(settings=2, seeds=(7,), space=space, base={**TINY, "scheme": "joint"})
@@ -110,6 +138,7 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
         ("datasets = ['Corra']\n[space]\n", "unknown dataset 'Corra'"),
         ("datasets = ['Cora']\nsplits = 2\n[space]\n", "has 1 splits"),
         ("datasets = ['Cora']\nmethod = 'svm'\n[space]\n", "no method 'svm'"),
+        ("datasets = ['Cora']\nepoch = 'last'\n[space]\n", "no epoch 'last'"),
         ("datasets = ['Cora']\n[space]\ndropout = 0.5\n", "needs a list"),
         ("datasets = ['Cora']\n[space]\ndropuot = [0.5]\n", "did you mean dropout"),
         ("datasets = ['Cora']\nmethod = 'gcn'\n[space]\nheads = [2]\n", "has no setting 'heads'"),

@@ -48,7 +48,7 @@ def sweep(
 
         vepm sweep mine.toml --device cuda --minutes 10
     """
-    from vepm.experiments.sweeping import RULE, run_sweep, standings
+    from vepm.experiments.sweeping import run_sweep, standings
     from vepm.experiments.sweeps import Sweep
 
     chosen = Sweep.read(file)
@@ -66,7 +66,7 @@ def sweep(
         )
     found = standings(rows)
     _show(found, list(chosen.datasets))
-    console.print_line(f"Rule: {RULE}.")
+    console.print_line(f"Rule: {chosen.rule}.")
     console.print_line(f"{len(rows)} of {len(chosen.trials())} runs are in {path}")
 
 

@@ -19,11 +19,6 @@ from vepm.experiments.sweeps import Sweep, Trial, run_trials
 from vepm.files import write_text
 from vepm.training.machine import commit, describe_machine
 
-RULE = (
-    "highest validation accuracy (each run at its best epoch, mean over datasets, splits and "
-    "seeds), then lowest validation loss; test labels had no part in it"
-)
-
 Row = dict[str, Any]
 Progress = Callable[[int, int], None]
 
@@ -133,14 +128,15 @@ def _opened(path: Path, sweep: Sweep) -> list[Row]:
     """The runs a file holds; a new one is begun, and a torn last line is dropped."""
     described = json.loads(json.dumps(asdict(sweep)))
     if not path.exists():
-        head = {"sweep": described, "rule": RULE, "commit": commit()}
+        head = {"sweep": described, "rule": sweep.rule, "commit": commit()}
         write_text(path, json.dumps(head | {"machine": describe_machine()}) + "\n")
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]
     try:
         head, *rows = [json.loads(line) for line in whole]
-        same = head["sweep"] == described
+        # What sweeps did not have when the file was begun is as it was then.
+        same = {"epoch": "own", **head["sweep"]} == described
         keys = {_key(row) for row in rows}
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path}: not the results of a sweep") from None

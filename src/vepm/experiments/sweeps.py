@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +14,18 @@ from vepm.errors import DivergedError, InputError
 from vepm.experiments.plan import SPLITS
 from vepm.experiments.tasks import PRESET, open_dataset, task_of
 from vepm.files import read_toml
-from vepm.protocols import PROTOCOLS, Method, VEPMMethod, evaluate_cells
+from vepm.protocols import PROTOCOLS, Method, RunResult, VEPMMethod, evaluate_cells
 from vepm.training import preset
 
 PROTOCOL_OF = {"node": "public", "graph": "capsgnn"}
 """Protocols that set labels aside for choosing, by what is labelled."""
 DRAWS_PER_SETTING = 100
+EPOCHS = {
+    "own": "each run at its best epoch",
+    "shared": "all runs of a setting at the epoch best for their mean",
+}
+"""Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
+so the more a setting's accuracy jumps about; the mean over splits has less of that."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Sweep:
         seeds: seeds of each setting; best kept apart from those of the record.
         splits: how many of the protocol's splits to run.
         sampler_seed: seed of the draws.
+        epoch: which epoch runs are judged at: ``"own"`` or ``"shared"``, see :data:`EPOCHS`.
 
     Example:
         >>> sweep = Sweep(("Cora",), {"dropout": [0.5, 0.7]}, settings=2, seeds=(7,))
@@ -49,6 +57,15 @@ class Sweep:
     seeds: tuple[int, ...] = (1000,)
     splits: int = 1
     sampler_seed: int = 0
+    epoch: str = "own"
+
+    @property
+    def rule(self) -> str:
+        """How settings are told apart."""
+        return (
+            f"highest validation accuracy ({EPOCHS[self.epoch]}, mean over datasets, splits and "
+            "seeds), then lowest validation loss; test labels had no part in it"
+        )
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -72,6 +89,8 @@ class Sweep:
 
     def check(self) -> None:
         """Refuse what could not be run, before anything is."""
+        if self.epoch not in EPOCHS:
+            raise InputError(f"no epoch '{self.epoch}'; runs have {' and '.join(EPOCHS)} epochs")
         for name in self.datasets:
             protocol = PROTOCOL_OF[task_of(name)]
             if not 1 <= self.splits <= SPLITS[protocol]:
@@ -161,16 +180,29 @@ def run_trials(
         # A setting that cannot be trained is an outcome too: the worst.
         lost = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
         return [{**vars(trial), **lost, "diverged": str(error)} for trial in trials]
+    epochs = _judged_at(sweep, results)
     return [
         {
             **vars(trial),
-            "val_accuracy": result.val_accuracy,
-            "val_loss": result.curve["val_loss"][result.best_epoch],
-            "best_epoch": result.best_epoch,
+            "val_accuracy": result.curve["val_accuracy"][epoch],
+            "val_loss": result.curve["val_loss"][epoch],
+            "best_epoch": epoch,
             "seconds": round(result.seconds, 2),
         }
-        for trial, result in zip(trials, results, strict=True)
+        for trial, result, epoch in zip(trials, results, epochs, strict=True)
     ]
+
+
+def _judged_at(sweep: Sweep, results: Sequence[RunResult]) -> list[int]:
+    """Epoch of every run that counts."""
+    if sweep.epoch == "own":
+        return [result.best_epoch for result in results]
+    accuracies, losses = (
+        [fmean(values) for values in zip(*(r.curve[name] for r in results), strict=False)]
+        for name in ("val_accuracy", "val_loss")
+    )
+    best = max(range(len(accuracies)), key=lambda epoch: (accuracies[epoch], -losses[epoch]))
+    return [best] * len(results)
 
 
 def _sets(name: str, value: Any) -> dict[str, Any]:
