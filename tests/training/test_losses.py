@@ -98,9 +98,9 @@ def test_held_communities_are_the_encoders_and_leave_its_mode_alone() -> None:
 def test_held_communities_last_as_long_as_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Held] = []
 
-    def watched(model: VEPM, batch: GraphBatch, rows: Tensor, held: Held, config: Any) -> Any:
+    def watched(model: VEPM, batch: GraphBatch, rows: Tensor, held: Held, *rest: Any) -> Any:
         seen.append(held)
-        return predictor_loss(model, batch, rows, held, config)
+        return predictor_loss(model, batch, rows, held, *rest)
 
     monkeypatch.setattr(loop, "predictor_loss", watched)
     run("node", SMALL["node"].replace(scheme="alternating", encoder_interval=3, epochs=7))

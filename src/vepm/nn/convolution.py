@@ -149,13 +149,21 @@ class CommunityLinear(nn.Module):
             parts = x if isinstance(x, Sequence) else [x]
             shared = self.weight.transpose(0, 1).reshape(width, heads * out)
             weights = shared.split([part.size(1) for part in parts])
-            products = (part @ weight for part, weight in zip(parts, weights, strict=True))
+            products = map(self.multiply, parts, weights)
             y = functools.reduce(torch.add, products).view(-1, heads, out)
         elif heads == 1:
-            y = (x[:, 0] @ self.weight[0])[:, None]
+            y = self.multiply(x[:, 0], self.weight[0])[:, None]
         else:
-            y = torch.einsum("nki,kio->nko", x, self.weight)
+            y = self.multiply_each(x)
         return y if self.bias is None else y + self.bias
+
+    def multiply(self, x: Features, weight: Tensor) -> Tensor:
+        """One map [N, in] to [N, out]."""
+        return x @ weight
+
+    def multiply_each(self, x: Tensor) -> Tensor:
+        """All maps, each of its own input [N, K, in] to [N, K, out]."""
+        return torch.einsum("nki,kio->nko", x, self.weight)
 
 
 class CommunityNorm(nn.Module):

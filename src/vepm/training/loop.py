@@ -3,7 +3,7 @@
 import copy
 import functools
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -18,12 +18,12 @@ from vepm.training.prediction import scores
 from vepm.training.ranks import Team
 from vepm.training.recording import Recorder, worth_recording
 from vepm.training.schedule import (
+    consistency_weight,
     descend,
     schedule_factor,
     scheme_steps,
     seed_draws,
     set_rate,
-    warmed_up,
 )
 from vepm.training.state import PHASES, Examples, Progress, Row, TrainingState
 from vepm.training.tally import Tally
@@ -107,7 +107,9 @@ def _pretrain_step(state: TrainingState, batch: GraphBatch, config: TrainingConf
 def _finetune_epoch(
     state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
 ) -> Row:
-    model, config = state.model, warmed_up(config, state.epoch)
+    model = state.model
+    # A recorded step reads it where it is.
+    state.consistency_weight.fill_(consistency_weight(config, state.epoch))
     factor = schedule_factor(config.schedule, state.epoch, config.epochs)
     set_rate(state.predictor_optimizer, factor * config.learning_rate)
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)
@@ -152,19 +154,20 @@ def _finetune_step(
         held = hold(state.model, batch, config) if held is None else held
 
         def loss(model: VEPM, held: Held) -> Terms:
-            return predictor_loss(model, batch, rows, held, config)
+            return predictor_loss(model, batch, rows, held, config, state.consistency_weight)
 
-        return _move(state, [state.predictor_optimizer], (kind, config), loss, held)
+        return _move(state, [state.predictor_optimizer], kind, loss, held)
     moving = [state.encoder_optimizer]
     if kind == "both":
         moving.append(state.predictor_optimizer)
-    return _move(state, moving, (kind, config), lambda m: bound_loss(m, batch, rows, config))
+    weight = state.consistency_weight
+    return _move(state, moving, kind, lambda m: bound_loss(m, batch, rows, config, weight))
 
 
 def _move(
     state: TrainingState,
     optimizers: list[torch.optim.Adam],
-    name: Hashable,
+    name: str,
     loss: Callable[..., Terms],
     *held: Held,
 ) -> Terms:

@@ -65,9 +65,14 @@ def hold(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> Held:
 
 
 def predictor_loss(
-    model: VEPM, batch: GraphBatch, rows: Tensor, held: Held, config: TrainingConfig
+    model: VEPM,
+    batch: GraphBatch,
+    rows: Tensor,
+    held: Held,
+    config: TrainingConfig,
+    consistency_weight: Tensor | None = None,
 ) -> Terms:
-    """Labels alone, the communities held."""
+    """Labels alone, the communities held; the weight of consistency is the settings' by default."""
     passes = [
         model.classify(
             batch.x, held.z, held.edge_weight, batch.edges, batch.batch, batch.num_graphs
@@ -76,12 +81,17 @@ def predictor_loss(
     ]
     task, spread, correct = _labels(passes, batch, rows, config)
     task = task / batch.counted(rows).labels
-    return Terms(
-        config.consistency_weight * spread - task, task=task, disagreement=spread, correct=correct
-    )
+    weight = config.consistency_weight if consistency_weight is None else consistency_weight
+    return Terms(weight * spread - task, task=task, disagreement=spread, correct=correct)
 
 
-def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingConfig) -> Terms:
+def bound_loss(
+    model: VEPM,
+    batch: GraphBatch,
+    rows: Tensor,
+    config: TrainingConfig,
+    consistency_weight: Tensor | None = None,
+) -> Terms:
     """The whole negative bound, with gradients to every parameter."""
     posterior = model.encode(batch.x, batch.edges)
     draws = [draw(posterior, config.sampling) for _ in range(config.passes)]
@@ -101,7 +111,8 @@ def bound_loss(model: VEPM, batch: GraphBatch, rows: Tensor, config: TrainingCon
     task = task / (whole.labels if config.balanced else whole.nodes)
     edges, kl = _unsupervised(model, batch, posterior, draws[0], config)
     loss = config.kl_weight * kl - config.edge_weight * edges - task
-    return Terms(loss + config.consistency_weight * spread, task, edges, kl, spread, correct)
+    weight = config.consistency_weight if consistency_weight is None else consistency_weight
+    return Terms(loss + weight * spread, task, edges, kl, spread, correct)
 
 
 def _labels(

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -36,20 +35,18 @@ def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
     return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0
 
 
-def warmed_up(config: TrainingConfig, epoch: int) -> TrainingConfig:
-    """Settings of an epoch of finetuning.
+def consistency_weight(config: TrainingConfig, epoch: int) -> float:
+    """Weight of the disagreement of noisy passes in an epoch of finetuning.
 
     Before labels have taught anything, the easiest way to agree is on one class for all.
 
     Example:
         >>> config = TrainingConfig(consistency_weight=2.0, consistency_warmup=4)
-        >>> [warmed_up(config, epoch).consistency_weight for epoch in (0, 2, 4, 99)]
+        >>> [consistency_weight(config, epoch) for epoch in (0, 2, 4, 99)]
         [0.0, 1.0, 2.0, 2.0]
     """
-    if epoch >= config.consistency_warmup:
-        return config
-    share = epoch / config.consistency_warmup
-    return replace(config, consistency_weight=share * config.consistency_weight)
+    warm = epoch >= config.consistency_warmup
+    return config.consistency_weight * (1.0 if warm else epoch / config.consistency_warmup)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

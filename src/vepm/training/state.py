@@ -100,6 +100,8 @@ class TrainingState(Course):
     model: VEPM
     predictor_optimizer: torch.optim.Adam
     encoder_optimizer: torch.optim.Adam
+    consistency_weight: Tensor
+    """Of the epoch at hand."""
     best_weights: dict[str, Tensor] | None = None
     held: tuple[int, Held] | None = None
     """Affiliations of the cycle they were drawn for; a resumed run draws the same again."""
@@ -122,6 +124,7 @@ class TrainingState(Course):
             model,
             recordable_adam(model.predictor_parameters(), config.weight_decay),
             recordable_adam(model.encoder_parameters()),
+            model.activation.new_zeros(()),
             team=team,
             replicas=None if team.alone else Replicas(model, team),
         )

@@ -11,14 +11,14 @@ from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
 from vepm.training import GraphStore
 from vepm.training.together.norms import PaddedNorm, Presence, tell_norms
-from vepm.training.together.padding import pad
+from vepm.training.together.padding import plan
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
 
 
 def test_every_replica_finds_its_graphs_in_its_batch() -> None:
     store = GraphStore(toy("graph").graphs)
-    padded = pad(store, [torch.tensor(chosen) for chosen in CHOSEN])
+    padded = plan(store, [torch.tensor(chosen) for chosen in CHOSEN]).laid_out()
     assert padded.labels == [3, 2, 1]
     for r, chosen in enumerate(CHOSEN):
         parts = type(padded.parts)(*(part[r] for part in padded.parts))

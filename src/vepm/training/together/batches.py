@@ -1,9 +1,9 @@
 """What replicas train on, step by step, and what they are measured on."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from vepm.training.schedule import seed_of
 from vepm.training.state import Examples
 from vepm.training.together.edges import SharedEdges
 from vepm.training.together.features import SharedFeatures
-from vepm.training.together.padding import Room, pad
+from vepm.training.together.padding import Room, plan
 from vepm.training.together.replicas import Replicas
 
 
@@ -25,12 +25,23 @@ class StackedBatch(Protocol):
     def parts(self) -> Any:
         """What differs between replicas: tensors [R, ...]."""
 
+    def local(self, parts: Any) -> tuple[GraphBatch, Tensor]:
+        """One replica's batch and the rows of its labels, under ``vmap``."""
+
+
+class PlannedBatch(Protocol):
+    """What a batch of every replica is made from in the step that needs it."""
+
+    @property
+    def room(self) -> Hashable:
+        """Batches of one room and form are of one size."""
+
     @property
     def labels(self) -> list[int]:
         """Number of labels of each replica."""
 
-    def local(self, parts: Any) -> tuple[GraphBatch, Tensor]:
-        """One replica's batch and the rows of its labels, under ``vmap``."""
+    def laid_out(self) -> StackedBatch:
+        """The batch."""
 
     def tensors(self) -> Sequence[Tensor | None]:
         """All that differs from batch to batch of one size."""
@@ -50,6 +61,7 @@ class SharedBatch:
     parts: Tensor
     """Training nodes of each replica [R, n]."""
     labels: list[int] = field(init=False)
+    room: None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", [self.parts.size(1)] * self.parts.size(0))
@@ -57,6 +69,10 @@ class SharedBatch:
     def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
         """The graph, and one replica's training nodes."""
         return self.batch, parts
+
+    def laid_out(self) -> Self:
+        """Itself."""
+        return self
 
     def tensors(self) -> list[Tensor | None]:
         """Nothing: there is one such batch only."""
@@ -99,10 +115,10 @@ class GraphBatches:
                 for graphs in parts:
                     self._room[is_last] = self._room[is_last].with_(store, graphs)
 
-    def epoch(self, number: int) -> list[StackedBatch]:
+    def epoch(self, number: int) -> list[PlannedBatch]:
         """The batches of an epoch."""
         return [
-            pad(self.store, parts, self._room[is_last]) for is_last, parts in self._places(number)
+            plan(self.store, parts, self._room[is_last]) for is_last, parts in self._places(number)
         ]
 
     def _places(self, epoch: int) -> Iterator[tuple[bool, list[Tensor]]]:

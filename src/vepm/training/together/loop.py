@@ -14,16 +14,22 @@ from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
 from vepm.training.recording import Recorder, recordable_adam, worth_recording
 from vepm.training.schedule import (
+    consistency_weight,
     descend,
     schedule_factor,
     scheme_steps,
     seed_draws,
     set_rate,
-    warmed_up,
 )
 from vepm.training.state import Course, Examples, Row, pretrains
 from vepm.training.tally import Tally, check_finite
-from vepm.training.together.batches import GraphBatches, SharedBatch, StackedBatch, Watch
+from vepm.training.together.batches import (
+    GraphBatches,
+    PlannedBatch,
+    SharedBatch,
+    StackedBatch,
+    Watch,
+)
 from vepm.training.together.keeping import Keeper
 from vepm.training.together.replicas import Replicas
 
@@ -64,6 +70,7 @@ class Together:
         graphs = (piece.edges.edge_index for piece in self.watch.pieces)
         self.recorder = Recorder(on=all(map(worth_recording, graphs)))
         self.held: tuple[int, Held] | None = None
+        self.consistency_weight = replicas.model.activation.new_zeros(())
 
     def train(self) -> None:
         """Run all phases, then restore the weights of each replica's best validation epoch."""
@@ -139,16 +146,20 @@ class Together:
         self.replicas.model.train()
         tally = Tally()
         for batch in self._batches("pretrain", epoch):
-            tally.add(self.recorder.run("pretrain", self._pretrain_step, batch))
+            name = ("pretrain", batch.room)
+            tally.add(self.recorder.run(name, self._pretrain_step, batch))
         return tally.means()
 
-    def _pretrain_step(self, batch: StackedBatch) -> Terms:
+    def _pretrain_step(self, planned: PlannedBatch) -> Terms:
+        batch = planned.laid_out()
         terms = self._terms(batch, lambda m, g, _: pretraining_loss(m, g, self.config))
         descend(terms.loss.sum(), self.encoder_optimizer)
         return terms.detached()
 
     def _finetune_epoch(self, epoch: int) -> dict[str, Tensor]:
-        config = warmed_up(self.config, epoch)
+        config = self.config
+        # A recorded step reads it where it is.
+        self.consistency_weight.fill_(consistency_weight(config, epoch))
         factor = schedule_factor(config.schedule, epoch, config.epochs)
         set_rate(self.predictor_optimizer, factor * config.learning_rate)
         set_rate(self.encoder_optimizer, factor * config.encoder_learning_rate)
@@ -159,8 +170,8 @@ class Together:
             step = epoch * len(batches) + i
             for kind in scheme_steps(config.scheme, config.encoder_interval, step):
                 inputs = (batch,) if kind != "predictor" or held is None else (batch, held)
-                work = functools.partial(self._finetune_step, kind, config)
-                terms = self.recorder.run((kind, config), work, *inputs)
+                work = functools.partial(self._finetune_step, kind)
+                terms = self.recorder.run((kind, batch.room), work, *inputs)
             tally.add(terms)
         means = tally.means()
         labels = [sum(counts) for counts in zip(*(b.labels for b in batches), strict=True)]
@@ -169,9 +180,9 @@ class Together:
         watched = functools.partial(self.watch.metrics, self.replicas)
         return means | self.recorder.run("watch", watched)
 
-    def _batches(self, phase: str, epoch: int) -> list[StackedBatch]:
+    def _batches(self, phase: str, epoch: int) -> list[PlannedBatch]:
         whole = self.whole_graph
-        batches: list[StackedBatch]
+        batches: list[PlannedBatch]
         batches = self.batches.epoch(epoch) if whole is None else [whole]
         seed_draws(*self.seeds, phase, epoch)
         return batches
@@ -189,17 +200,18 @@ class Together:
     def _hold(self, batch: StackedBatch) -> Held:
         return self._on(batch, lambda m, g, _: hold(m, g, self.config))
 
-    def _finetune_step(
-        self, kind: str, config: TrainingConfig, batch: StackedBatch, held: Held | None = None
-    ) -> Terms:
+    def _finetune_step(self, kind: str, planned: PlannedBatch, held: Held | None = None) -> Terms:
+        batch, config, weight = planned.laid_out(), self.config, self.consistency_weight
         if kind == "predictor":
             held = self._hold(batch) if held is None else held
             terms = self._terms(
-                batch, lambda m, g, rows, held: predictor_loss(m, g, rows, held, config), held
+                batch,
+                lambda m, g, rows, held: predictor_loss(m, g, rows, held, config, weight),
+                held,
             )
             descend(terms.loss.sum(), self.predictor_optimizer)
             return terms.detached()
-        terms = self._terms(batch, lambda m, g, rows: bound_loss(m, g, rows, config))
+        terms = self._terms(batch, lambda m, g, rows: bound_loss(m, g, rows, config, weight))
         optimizers = [self.encoder_optimizer]
         optimizers += [self.predictor_optimizer] if kind == "both" else []
         descend(terms.loss.sum(), *optimizers)

@@ -1,5 +1,6 @@
 """Batches of several replicas, each of its own graphs, padded to one size."""
 
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,13 +52,9 @@ class PaddedBatch:
         )
         return batch, torch.arange(graphs, device=self.parts.y.device)
 
-    def tensors(self) -> list[Tensor | None]:
-        """All that differs from batch to batch of one size."""
-        return [*self.parts, *self.union.tensors()]
-
 
 class Room(NamedTuple):
-    """What the batch of each replica is padded to, or more if its graphs are larger."""
+    """What the batch of each replica is padded to."""
 
     nodes: int = 0
     edges: int = 0
@@ -68,34 +65,77 @@ class Room(NamedTuple):
         return Room(max(self.nodes, nodes), max(self.edges, edges))
 
 
-NO_ROOM = Room()
+class Plan(NamedTuple):
+    """Where the graphs of one batch per replica are to go: small, and told to a GPU at once.
+
+    Batches of one form and one room are of one size.
+    """
+
+    store: GraphStore
+    form: Tensor
+    """Of each graph and of the padding after them, its number, whether it is there, and of its
+    nodes and edges how many there are, where the first is to go, and where it is in the store
+    [8, R, G + 1]."""
+    room: Room
+    """What each replica is padded to; of nodes there are a few more."""
+    labels: list[int]
+    """Number of labelled graphs of each replica."""
+
+    def tensors(self) -> list[Tensor | None]:
+        """All that differs from batch to batch of one room."""
+        return [self.form]
+
+    def laid_out(self) -> PaddedBatch:
+        """The batch itself."""
+        store, (nodes, edges), (runs, padding) = self.store, self.room, _shape(self.form)
+        numbers, present = self.form[0, :, :-1], self.form[1].bool()
+        node, graph = _members(self.form[2:5], nodes + SPARE_NODES)
+        edge, edge_graph = _members(self.form[5:8], edges)
+        starts, size = self.form[3], nodes + SPARE_NODES
+        spare = _between_spare_nodes(starts[:, -1:], size, edges)
+        moved = store.edge_index[:, edge] + torch.gather(starts, 1, edge_graph)
+        ends = torch.where(edge_graph < padding, moved, spare)
+        first_node = size * torch.arange(runs, device=store.device)[:, None]
+        union = Adjacency((ends + first_node).flatten(1), runs * size, replaceable=True)
+        nodes_present = graph < padding
+        parts = Parts(
+            x=store.x[node].mul_(nodes_present[..., None]),
+            edge_index=ends.transpose(0, 1),
+            in_degree=union.degree.view(-1, size),
+            y=torch.nn.functional.pad(store.y[numbers], (0, 1)),
+            batch=graph,
+            nodes_present=nodes_present,
+            graphs_present=present,
+        )
+        return PaddedBatch(parts, union, self.labels)
 
 
-def pad(store: GraphStore, chosen: list[Tensor], room: Room = NO_ROOM) -> PaddedBatch:
-    """Cut one batch per replica from a store: the graphs of the given numbers, in their order."""
+def plan(store: GraphStore, chosen: list[Tensor], room: Room | None = None) -> Plan:
+    """Plan one batch per replica: graphs of the given numbers, in their order.
+
+    Args:
+        store: Where the graphs are.
+        chosen: Numbers of each replica's graphs.
+        room: What to pad each replica to; by default the largest's size.
+    """
+    if room is None:
+        room = functools.reduce(lambda room, graphs: room.with_(store, graphs), chosen, Room())
     labels = [part.numel() for part in chosen]
     numbers = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
     present = torch.arange(numbers.size(1)) < torch.tensor(labels)[:, None]
-    device = store.device
-    node, graph, starts = _places(store.nodes, numbers, present, room.nodes, SPARE_NODES, device)
-    edge, edge_graph, _ = _places(store.edges, numbers, present, room.edges, 0, device)
-    size, padding = node.size(1), numbers.size(1)
-    offset = torch.gather(starts, 1, edge_graph)
-    spare = _between_spare_nodes(starts[:, -1:], size, edge.size(1))
-    ends = torch.where(edge_graph < padding, store.edge_index[:, edge] + offset, spare)
-    first_node = size * torch.arange(len(chosen), device=device)[:, None]
-    union = Adjacency((ends + first_node).flatten(1), len(chosen) * size, replaceable=True)
-    nodes_present = graph < padding
-    parts = Parts(
-        x=store.x[node].mul_(nodes_present[..., None]),
-        edge_index=ends.transpose(0, 1),
-        in_degree=union.degree.view(-1, size),
-        y=torch.nn.functional.pad(store.y[numbers.to(device)], (0, 1)),
-        batch=graph,
-        nodes_present=nodes_present,
-        graphs_present=torch.nn.functional.pad(present, (0, 1)).to(device),
+    form = torch.stack(
+        [
+            *(torch.nn.functional.pad(of_graphs, (0, 1)) for of_graphs in (numbers, present)),
+            *_places(store.nodes, numbers, present, room.nodes + SPARE_NODES),
+            *_places(store.edges, numbers, present, room.edges),
+        ]
     )
-    return PaddedBatch(parts, union, labels)
+    return Plan(store, form.to(store.device), room, labels)
+
+
+def _shape(form: Tensor) -> tuple[int, int]:
+    """Replicas, and the number of their padding graph."""
+    return form.size(1), form.size(2) - 1
 
 
 def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
@@ -107,32 +147,34 @@ def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
 
 
 def _places(
-    sizes: Tensor, numbers: Tensor, present: Tensor, room: int, spare: int, device: torch.device
+    sizes: Tensor, numbers: Tensor, present: Tensor, most: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the members of the chosen groups lie in the store, replica by replica.
+    """How many members groups have, where the first goes, and where it is in the store.
+
+    Sizes are counted where they are kept, by the processor: a GPU would have to be waited for.
 
     Args:
         sizes: Members of every group of the store.
         numbers: Groups of each replica [R, G].
         present: Which of them are no padding [R, G].
-        room: Members of each replica but those of its padding group, at least.
-        spare: Members of the padding group of each replica, at least.
-        device: Where to work out places. Sizes are counted where they are: a GPU would have to
-            be waited for.
-
-    Returns:
-        Place of each member [R, most], its group among the replica's, the padding one being
-        the last [R, most], and where each group begins [R, G + 1].
+        most: Members of each replica, the last group being padding [R, G + 1].
     """
-    runs, groups = numbers.shape
     counts = sizes[numbers] * present
-    filled = counts.sum(1, keepdim=True)
-    most = max(int(filled.max()), room) + spare
-    counts = torch.cat([counts, most - filled], dim=1)
-    starts = counts.cumsum(1) - counts
+    counts = torch.cat([counts, most - counts.sum(1, keepdim=True)], dim=1)
     begin = torch.nn.functional.pad((sizes.cumsum(0) - sizes)[numbers], (0, 1))
-    counts, starts, begin = torch.stack([counts, starts, begin]).to(device)
-    group = torch.arange(groups + 1, device=device).repeat(runs)
+    return counts, counts.cumsum(1) - counts, begin
+
+
+def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Where each member of the groups lies in the store, and its group [R, most].
+
+    Args:
+        places: What :func:`_places` found [3, R, G + 1].
+        most: Members of each replica.
+    """
+    counts, starts, begin = places
+    runs, groups = counts.shape
+    group = torch.arange(groups, device=counts.device).repeat(runs)
     group = group.repeat_interleave(counts.flatten(), output_size=runs * most).view(runs, most)
-    place = torch.arange(most, device=device) + torch.gather(begin - starts, 1, group)
-    return place.where(group < groups, 0), group, starts
+    place = torch.arange(most, device=counts.device) + torch.gather(begin - starts, 1, group)
+    return place.where(group < groups - 1, 0), group

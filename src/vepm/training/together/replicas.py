@@ -10,6 +10,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from vepm.nn import VEPM
 from vepm.training.together.norms import Presence, tell_norms
+from vepm.training.together.products import share_products
 
 T = TypeVar("T")
 
@@ -27,6 +28,7 @@ class Replicas:
         self.model = copy.deepcopy(models[0])
         """Gives every replica its form; its own weights serve nothing."""
         tell_norms(self.model, self.presence)
+        share_products(self.model)
         self._caller = _Caller(self.model)
 
     def __len__(self) -> int:
