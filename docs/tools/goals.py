@@ -23,6 +23,7 @@ NODE_BARS = {"Cora": 84.3, "Citeseer": 72.5, "Pubmed": 80.5}
 RIVALS = ("GCN", "GCN-64", "GAT", "DisenGCN")
 GRAPH_SETS = ("IMDB-B", "IMDB-M", "MUTAG", "PTC", "NCI1", "PROTEINS", "RDT-B")
 MISSING = "not measured yet"
+LENGTHS = ("epochs", "pretrain_epochs", "patience")
 
 
 class Goal(NamedTuple):
@@ -51,6 +52,25 @@ def sweeps(folder: str) -> str:
         if log.exists():
             lines.append(_sweep(path.stem, log))
     return "\n".join(lines)
+
+
+def tried(folder: str) -> str:
+    """How many different settings of ours were tried on each dataset; longer is not different."""
+    settings: dict[str, set[str]] = {}
+    for log in sorted((ROOT / folder).glob("*.jsonl")):
+        head, *rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        sweep = head.get("sweep")
+        if sweep is None:
+            # The first search of all wrote every run's settings in full, and no head.
+            rows = [head, *rows]
+        elif sweep["method"] != "vepm":
+            continue
+        for row in rows:
+            values = row["settings"] if sweep is None else {**sweep["base"], **row["changes"]}
+            own = {name: value for name, value in values.items() if name not in LENGTHS}
+            settings.setdefault(row["dataset"], set()).add(json.dumps(own, sort_keys=True))
+    lines = ["| dataset | settings |", "|---|---|"]
+    return "\n".join(lines + [f"| {name} | {len(settings[name])} |" for name in sorted(settings)])
 
 
 def partitions(folder: str) -> str:

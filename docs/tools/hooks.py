@@ -60,6 +60,7 @@ def _expand(found: re.Match[str]) -> str:
         "settings": tables.settings,
         "goals": lambda _: goals.goals(),
         "sweeps": goals.sweeps,
+        "tried": goals.tried,
         "partitions": goals.partitions,
         "tuned": lambda _: goals.tuned(),
         "presets": lambda _: tables.presets(),
