@@ -4,8 +4,11 @@ import csv
 import errno
 import io
 import os
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -32,7 +35,7 @@ def test_text_is_utf8_whatever_the_platform(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-@pytest.mark.parametrize("call", ["fsync", "fdopen", "replace", "chmod"])
+@pytest.mark.parametrize("call", ["fsync", "open", "replace", "chmod"])
 def test_failing_leaves_the_old_file_and_nothing_else(
     call: str, error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,7 +45,7 @@ def test_failing_leaves_the_old_file_and_nothing_else(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(error, os.strerror(error))
 
-    owner = os if call in ("fsync", "fdopen") else Path
+    owner = os if call == "fsync" else Path
     with monkeypatch.context() as patch:
         patch.setattr(owner, call, fail)
         with pytest.raises(OSError, match=os.strerror(error)):
@@ -73,28 +76,52 @@ def test_a_disk_that_fills_up_halfway_leaves_the_old_file(
     path = tmp_path / "file.bin"
     write_bytes(path, b"old")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdopen", lambda handle, mode: FullDisk(handle))
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        patch.setattr(Path, "open", lambda half, _: FullDisk(os.open(half, flags)))
         with pytest.raises(OSError, match="No space left"):
             write_bytes(path, b"new content")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_ctrl_c_while_writing_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file.bin"
-    write_bytes(path, b"old")
+# A file that is interrupted between its opening and its use is closed by the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_at_any_moment_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:
+    path, moment = tmp_path / "file.bin", 0
+    for moment in range(1000):
+        path.write_bytes(b"old")
+        done = _interrupted_after(moment, lambda: write_bytes(path, b"new"))
+        assert path.read_bytes() in (b"old", b"new")
+        assert list(tmp_path.iterdir()) == [path]
+        if done:
+            break
+    assert path.read_bytes() == b"new"
+    assert moment > 10
 
-    def interrupt(_: int) -> None:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            write_bytes(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
+def _interrupted_after(lines: int, work: Callable[[], None]) -> bool:
+    """Whether work ended before so many lines of it had begun, at which Ctrl-C is pressed once."""
+    left = lines
+    pressed = False
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left, pressed
+        if event == "line" and not pressed:
+            left -= 1
+            if left < 0:
+                pressed = True
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.settrace(before)
+    return True
 
 
 def test_content_reaches_the_disk_before_the_name(
@@ -123,10 +150,10 @@ def test_folders_that_cannot_be_written_are_an_os_error(
     with pytest.raises(OSError, match="file"):
         write_bytes(tmp_path / "file" / "inside.bin", b"new")
 
-    def refuse(**_: Any) -> None:
+    def refuse(*_: Any) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(PermissionError):
         write_bytes(tmp_path / "other.bin", b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

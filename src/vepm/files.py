@@ -5,7 +5,7 @@ import errno
 import fcntl
 import io
 import os
-import tempfile
+import secrets
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,16 +43,17 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def _write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=HALF)
+    # The name is known before there is a file: an interrupt may come at any moment after.
+    half = path.with_name(f".{path.name}.{secrets.token_hex(4)}{HALF}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with half.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        half.chmod(0o644)
+        half.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        half.unlink(missing_ok=True)
         raise
 
 
