@@ -9,6 +9,8 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+# Processes that tests start count in the same order, and so to the same bits.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # The same examples in every run, and nothing remembered from one run for the next; kernels warm
 # up on first use, so a time limit per example would fail at random.
