@@ -29,7 +29,8 @@ class Adjacency:
     Args:
         edge_index: The edges [2, E], both directions, messages flowing from row 0 to row 1.
         num_nodes: The number of nodes.
-        replaceable: Whether others of the same number may be written over all :meth:`tensors`.
+        replaceable: Whether a recorded step makes them, so that others may take their place when it
+            is replayed: then nothing may depend on what they are, and nothing is waited for.
 
     Example:
         >>> edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -94,11 +95,6 @@ class Adjacency:
                 self._check_ends()
                 self._patterns[key] = GatherPattern(*self._ends(transposed), self.num_nodes)
         return self._patterns[key]
-
-    def tensors(self) -> list[Tensor | None]:
-        """The edges, and all that kernels of a GPU read of what is derived from them."""
-        both = (self.sorted(), self.sorted(transposed=True))
-        return [self.edge_index, *(tensor for edges in both for tensor in edges.tensors())]
 
     def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
         return (self.source, self.target) if transposed else (self.target, self.source)

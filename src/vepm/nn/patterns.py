@@ -73,11 +73,6 @@ class SortedEdges:
         )
         return place
 
-    def tensors(self) -> list[Tensor | None]:
-        """All that is derived from the edges; nothing for what needs no deriving."""
-        found = [self.degree, self.pointer, self.columns, self.order]
-        return [*found, None if self.order is None else self._place]
-
     def arrange(self, values: Tensor) -> Tensor:
         """Values of the edges as given [E, ...], in the order of their rows."""
         return values if self.order is None else values.index_select(0, self.order)
