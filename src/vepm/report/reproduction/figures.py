@@ -165,9 +165,10 @@ def _reduced_labels(results: Results) -> Drawn:
 
 def _draw_curves(axes: Axes, results: Results, dataset: str) -> None:
     rates = {column.name: column.choice.keep for column in results.experiment.columns}
-    rows = list(dict.fromkeys(v.row for v in results.values if v.dataset == dataset))
+    own = [v for v in results.values if v.dataset == dataset and v.main is not None]
+    rows = list(dict.fromkeys(v.row for v in own))
     for row, colour in zip(rows, class_colours(len(rows)), strict=True):
-        values = [v for v in results.values if v.row == row and v.main is not None]
+        values = [v for v in own if v.row == row]
         means = [v.metric.scale * v.main.mean for v in values if v.main]
         errors = [v.metric.scale * v.main.standard_error for v in values if v.main]
         places = [100 * (rates[v.column] or 0.0) for v in values]
