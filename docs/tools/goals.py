@@ -15,7 +15,9 @@ from vepm.experiments import catalogue, squares
 from vepm.experiments.results import Ended, Results, gather
 from vepm.experiments.sweeping import standings
 from vepm.experiments.sweeps import Sweep
+from vepm.experiments.tasks import task_of
 from vepm.protocols import Summary
+from vepm.training import preset
 from vepm.training.presets import tuned_for
 
 VEPM = "VEPM (this work)"
@@ -67,10 +69,18 @@ def tried(folder: str) -> str:
             continue
         for row in rows:
             values = row["settings"] if sweep is None else {**sweep["base"], **row["changes"]}
+            # A setting named with its usual value is the one that does not name it.
+            values = _usual(row["dataset"]) | values
             own = {name: value for name, value in values.items() if name not in LENGTHS}
             settings.setdefault(row["dataset"], set()).add(json.dumps(own, sort_keys=True))
     lines = ["| dataset | settings |", "|---|---|"]
     return "\n".join(lines + [f"| {name} | {len(settings[name])} |" for name in sorted(settings)])
+
+
+@cache
+def _usual(dataset: str) -> dict[str, Any]:
+    sections = preset("tuned", task_of(dataset)).to_dict()
+    return sections["model"] | sections["training"]
 
 
 def partitions(folder: str) -> str:

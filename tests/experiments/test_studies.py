@@ -1,5 +1,7 @@
 """Studies: what they measure on graphs whose answer is known."""
 
+from typing import Any
+
 import networkx as nx
 import pytest
 import torch
@@ -8,10 +10,11 @@ from torch_geometric.data import Data
 from vepm.data import as_dataset, planted_graph
 from vepm.experiments.blockmodels import degree_corrected_blocks, mixed_memberships
 from vepm.experiments.characteristics import density_ratio, size_imbalance
+from vepm.experiments.partition_use import entropy
 from vepm.experiments.partitions import equal_parts, spectral_parts
 from vepm.experiments.setting import Setting
 from vepm.experiments.studies import STUDIES
-from vepm.protocols import public_split
+from vepm.protocols import PROTOCOLS, public_split
 from vepm.training import preset
 from vepm.training.metrics import agreement
 
@@ -59,14 +62,17 @@ def test_characteristics_by_hand() -> None:
     assert size_imbalance(torch.tensor([0, 0, 0, 2]), 3) == pytest.approx(3 / (4 / 3))
 
 
-def setting(encoder_interval: int = 1) -> Setting:
+def setting(**changes: Any) -> Setting:
     dataset = planted_graph(120, 4, seed=0)
     config = preset("tuned", "node").replace(
-        num_communities=4,
-        num_metacommunities=4,
-        pretrain_epochs=3,
-        epochs=3,
-        encoder_interval=encoder_interval,
+        **{
+            "num_communities": 4,
+            "num_metacommunities": 4,
+            "pretrain_epochs": 3,
+            "epochs": 3,
+            "encoder_interval": 1,
+            **changes,
+        },
     )
     return Setting(dataset, public_split(dataset), config, seed=0, device="cpu", quick=True)
 
@@ -117,3 +123,46 @@ def test_statistics_and_timing() -> None:
     timed = STUDIES["timing"](given)
     assert timed.numbers["seconds_per_epoch"] > 0
     assert timed.result is not None
+
+
+def test_an_even_partition_is_of_no_use() -> None:
+    found = STUDIES["partition_use"](setting(partition="even"))
+    assert found.result is not None
+    assert found.numbers["partition_entropy"] == pytest.approx(1)
+    assert found.numbers["split_gradient"] == 0
+    kept = found.result.curve["test_accuracy"][found.result.best_epoch]
+    assert found.numbers["evened_accuracy"] == found.numbers["shuffled_accuracy"] == kept
+
+
+def test_the_colder_a_partition_the_sharper_it_is() -> None:
+    cold, warm = (
+        STUDIES["partition_use"](setting(partition="learned", temperature=temperature)).numbers
+        for temperature in (0.01, 10.0)
+    )
+    assert 0 < cold["partition_entropy"] < warm["partition_entropy"] < 1
+    assert 0 < warm["split_gradient"] < 1
+    assert 0 < warm["label_gradient"] < 1
+
+
+def test_the_use_of_a_partition_of_graphs() -> None:
+    pair, path = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    dataset = as_dataset(
+        [
+            Data(x=torch.eye(3), edge_index=edge_index, y=torch.tensor([y]))
+            for y, edge_index in enumerate([pair, path])
+            for _ in range(10)
+        ],
+        task="graph",
+    )
+    config = preset("tuned", "graph").replace(pretrain_epochs=2, epochs=2)
+    split = PROTOCOLS["capsgnn"](dataset, 0)[0]
+    numbers = STUDIES["partition_use"](
+        Setting(dataset, split, config, seed=0, device="cpu")
+    ).numbers
+    assert 0 < numbers["partition_entropy"] <= 1
+    assert 0 <= numbers["shuffled_accuracy"] <= 1
+
+
+def test_entropy_of_a_share_of_everything() -> None:
+    assert entropy(torch.ones(3, 1)) == 0
+    assert entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)

@@ -9,6 +9,7 @@ from vepm.experiments.blockmodels import degree_corrected_blocks, mixed_membersh
 from vepm.experiments.calibration import calibration, gcn_calibration
 from vepm.experiments.characteristics import characteristics
 from vepm.experiments.explanations import communities, confusion
+from vepm.experiments.partition_use import partition_use
 from vepm.experiments.partitions import equal_parts, spectral_parts
 from vepm.experiments.setting import Finding, Setting, finetune
 
@@ -74,6 +75,7 @@ STUDIES: dict[str, Study] = {
     "confusion": confusion,
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
+    "partition_use": partition_use,
     "bisection": bisection,
     "spectral": spectral,
     "sbm": sbm,
