@@ -65,13 +65,11 @@ class PackedGraphs:
     def __init__(self, graphs: Sequence[Data], device: torch.device | str = "cpu") -> None:
         self.x = torch.cat([graph.x for graph in graphs]).to(device)
         self.edge_index = torch.cat([graph.edge_index for graph in graphs], dim=1).to(device)
-        nodes = torch.tensor([graph.x.size(0) for graph in graphs], device=device)
-        edges = torch.tensor([graph.edge_index.size(1) for graph in graphs], device=device)
-        self._nodes, self._edges = _Runs(nodes), _Runs(edges)
+        self._nodes = _Runs([graph.x.size(0) for graph in graphs], device)
+        self._edges = _Runs([graph.edge_index.size(1) for graph in graphs], device)
 
     def take(self, ids: Tensor) -> GraphBatch:
         """The batch of these graphs, in this order."""
-        ids = ids.to(self.x.device)
         node, batch, first_node = self._nodes.gather(ids)
         edge, graph_of_edge, _ = self._edges.gather(ids)
         edge_index = self.edge_index[:, edge] + first_node[graph_of_edge]
@@ -81,14 +79,20 @@ class PackedGraphs:
 class _Runs:
     """Where the run of entries of each graph begins, and how long it is."""
 
-    def __init__(self, sizes: Tensor) -> None:
-        self.sizes = sizes
-        self.starts = sizes.cumsum(0) - sizes
+    def __init__(self, sizes: Sequence[int], device: torch.device | str) -> None:
+        # On the host, so that no step waits for a GPU to learn how long its batch is.
+        self.sizes = torch.tensor(sizes)
+        self.starts = self.sizes.cumsum(0) - self.sizes
+        self.device = device
 
     def gather(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Entries of the chosen runs, the run of each, and where each run now begins."""
         sizes = self.sizes[ids]
         begins = sizes.cumsum(0) - sizes
-        owner = torch.repeat_interleave(sizes)
-        entries = torch.arange(owner.numel(), device=owner.device)
-        return entries + (self.starts[ids] - begins)[owner], owner, begins
+        total, moved = int(sizes.sum()), self._placed(self.starts[ids] - begins)
+        owner = torch.repeat_interleave(self._placed(sizes), output_size=total)
+        entries = torch.arange(total, device=self.device)
+        return entries + moved[owner], owner, self._placed(begins)
+
+    def _placed(self, values: Tensor) -> Tensor:
+        return values.to(self.device, non_blocking=True)

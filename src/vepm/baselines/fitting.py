@@ -73,7 +73,7 @@ class GraphProblem:
 
     def __init__(self, dataset: Dataset, split: Split, batch_size: int, device: str) -> None:
         self._graphs = PackedGraphs(dataset.graphs, device)
-        self._labels = labels_of(dataset).to(device)
+        self._labels, self._device = labels_of(dataset), device
         self._train = split.train
         self._num_batches = -(-split.train.numel() // batch_size)
         self._held_out = {
@@ -82,8 +82,8 @@ class GraphProblem:
         }
 
     def _labelled(self, ids: Tensor) -> Labelled:
-        ids = ids.to(self._labels.device)
-        return Labelled(self._graphs.take(ids), slice(None), self._labels[ids])
+        labels = self._labels[ids].to(self._device, non_blocking=True)
+        return Labelled(self._graphs.take(ids), slice(None), labels)
 
     def training(self, generator: torch.Generator) -> Iterator[Labelled]:
         """Every training graph once, in random order."""
@@ -140,16 +140,17 @@ def fit(
 
 def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Optimizer) -> float:
     model.train()
-    total, count = 0.0, 0
+    # Summed where it is computed: to read it in every step would make each wait for the last.
+    total, count = torch.zeros((), dtype=torch.double), 0
     for graph, rows, labels in batches:
         logits, penalty = model.terms(graph)
         loss = nn.functional.cross_entropy(logits[rows], labels)
         optimizer.zero_grad()
         (loss + penalty).backward()
         optimizer.step()
-        total += float(loss.detach()) * labels.numel()
+        total = total.to(loss.device) + loss.detach().double() * labels.numel()
         count += labels.numel()
-    return total / count
+    return float(total) / count
 
 
 @torch.no_grad()
