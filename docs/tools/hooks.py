@@ -54,6 +54,7 @@ def _expand(found: re.Match[str]) -> str:
         return notebook.as_markdown(DOCS / argument)
     makers = {
         "results": results.tables,
+        "table": results.table,
         "benchmarks": lambda folder: as_page(read_reports(DOCS.parent / folder)),
         "search": searches.summary,
         "experiments": lambda _: tables.experiments(),

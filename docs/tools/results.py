@@ -15,5 +15,14 @@ def tables(folder: str) -> str:
     return "\n\n".join(re.sub(r"^(#+) ", r"#\1 ", page, flags=re.M) for page in pages) or NONE
 
 
+def table(folder: str) -> str:
+    """The numbers of one ``table.md`` alone."""
+    path = ROOT / folder / "table.md"
+    if not path.exists():
+        return NONE
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if line.startswith("|"))
+
+
 def _order(name: str) -> tuple[bool, list[int], str]:
     return not name.startswith("table"), [int(n) for n in re.findall(r"\d+", name)], name
