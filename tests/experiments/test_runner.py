@@ -22,9 +22,11 @@ from vepm.experiments import (
     squares,
 )
 from vepm.experiments.bundles import perform_together
-from vepm.experiments.tasks import Outcome, Task
+from vepm.experiments.specification import Choice
+from vepm.experiments.tasks import Outcome, Task, resolve
 from vepm.protocols import Cell as RunOf
 from vepm.protocols import RunResult, VEPMMethod
+from vepm.training import Config
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +102,29 @@ def test_other_settings_are_other_cells(
     }
     # GCN changed on both datasets, VEPM on none: 12 cells, and 6 more.
     assert len(fingerprints) == 18
+
+
+def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
+    plain, off, on = (
+        resolve(Choice("Cora", "vepm", settings=settings), quick=False)
+        for settings in ({}, {"alignment": 0.0}, {"alignment": 1.0})
+    )
+    assert plain.fingerprint == off.fingerprint != on.fingerprint
+    assert Config.from_dict(dict(plain.settings)).training.alignment == 0
+    assert Config.from_dict(dict(on.settings)).training.alignment == 1
+
+
+def test_committed_results_are_those_of_the_settings_of_today() -> None:
+    folder = Path(__file__).parents[2] / "results"
+    cells = [cell for name, own in catalogue().items() for s in squares(own) for cell in s.cells]
+    found = {cell: folder / cell.path for cell in cells if (folder / cell.path).exists()}
+    assert len(found) > 1000
+    stale = [
+        str(path)
+        for cell, path in found.items()
+        if json.loads(path.read_text())["fingerprint"] != cell.task.fingerprint
+    ]
+    assert stale == []
 
 
 def test_equal_runs_of_other_experiments_serve(toys: Path, nowhere: Path, finished: Path) -> None:

@@ -75,6 +75,7 @@ CASES = {
     "consistency_weight": Case(5.0, {"passes": 2}),
     "consistency_warmup": Case(100, {"passes": 2, "consistency_weight": 5.0}),
     "sharpening": Case(0.1, {"passes": 2, "consistency_weight": 1.0}),
+    "alignment": Case(1.0, {"passes": 2, "consistency_weight": 1.0}),
     "sampling": Case(False),
     "num_samples": Case(3),
 }

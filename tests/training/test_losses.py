@@ -130,6 +130,40 @@ def test_disagreement_by_hand() -> None:
     assert float(_disagreement(logits[:1], 0.5)) == 0
 
 
+def test_classes_that_most_rows_favour_are_held_back() -> None:
+    rows = torch.tensor([[0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
+    passes = [rows.log(), rows.log()]
+    # Seven tenths of all is the first class: held back by that much, the second row has no lean.
+    aligned = rows / torch.tensor([0.7, 0.3])
+    target = aligned / aligned.sum(1, keepdim=True)
+    expected = float((rows - target).square().sum())
+    assert float(_disagreement(passes, 1.0, pull=1.0)) == pytest.approx(expected, rel=1e-5)
+    assert float(target[1, 0]) == pytest.approx(0.5)
+    assert float(_disagreement(passes, 1.0, pull=0.0)) == pytest.approx(0, abs=1e-12)
+    present = torch.tensor([True, True, False])
+    alone = float(_disagreement([p[:2] for p in passes], 0.5, pull=0.5))
+    assert float(_disagreement(passes, 0.5, present, 0.5)) == pytest.approx(alone, rel=1e-5)
+
+
+def test_alignment_counts_labels_per_class() -> None:
+    config = SMALL["node"].replace(passes=2, dropout=0.0, sampling=False, consistency_weight=1.0)
+    model = run("node", config).model
+    examples, rows = examples_for("node"), roles("node")[0]
+    batch = examples.source
+    assert isinstance(batch, GraphBatch)
+
+    def disagreement(alignment: float, rows: torch.Tensor) -> float:
+        training = config.replace(alignment=alignment).training
+        found = bound_loss(model, batch, rows, training).disagreement
+        assert found is not None
+        return found.item()
+
+    half = rows[: rows.numel() // 2]
+    whole = 2 * half.numel() / rows.numel()
+    assert disagreement(1.0, half) != pytest.approx(disagreement(1.0, rows), rel=1e-3)
+    assert disagreement(whole / 2, half) == pytest.approx(disagreement(1.0, rows), rel=1e-4)
+
+
 def test_several_passes_count_as_one_set_of_labels() -> None:
     config = SMALL["node"].replace(passes=3, dropout=0.0, sampling=False, consistency_weight=2.0)
     model = run("node", config).model

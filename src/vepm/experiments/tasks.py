@@ -29,6 +29,8 @@ QUICK_VEPM: dict[str, Any] = {
     "passes": 1,
 }
 QUICK_EPOCHS = 2
+LATER = {"training": {"alignment": 0.0}}
+"""Settings that came after results had been recorded, and what they had meant until then."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,13 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
         config = config.replace(patience=0)
     if quick:
         config = config.replace(**QUICK_VEPM)
-    return config.to_dict()
+    settings = config.to_dict()
+    for section, news in LATER.items():
+        for name, before in news.items():
+            # Left out, the results from before stand for those of now.
+            if settings[section][name] == before:
+                del settings[section][name]
+    return settings
 
 
 def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:

@@ -99,6 +99,8 @@ class TrainingConfig:
     """Epochs over which that weight grows from nothing."""
     sharpening: float = 0.5
     """Temperature at which their mean becomes what they should agree on; below one is surer."""
+    alignment: float = 0.0
+    """How hard classes that most predictions favour are held back there, by labels per class."""
     sampling: bool = True
     """Draw affiliations while training; otherwise take the posterior mean."""
     num_samples: int = 0

@@ -125,7 +125,8 @@ def _labels(
     hits = scores.detach().mean(0).argmax(1) == y
     whole = batch.counted(rows)
     rows_in_all = whole.nodes if batch.batch is None else whole.graphs
-    spread = _disagreement(passes, config.sharpening, present) / rows_in_all
+    pull = config.alignment * scores.size(-1) / whole.labels if config.alignment else None
+    spread = _disagreement(passes, config.sharpening, present, pull) / rows_in_all
     if present is not None:
         task, hits = torch.where(present[rows], task, 0), hits & present[rows]
     return task.sum(), spread, hits.sum()
@@ -139,14 +140,30 @@ def _total(values: Tensor, present: Tensor | None) -> Tensor:
     return torch.where(present, by_row, 0).sum()
 
 
-def _disagreement(passes: list[Tensor], sharpening: float, present: Tensor | None = None) -> Tensor:
+def _disagreement(
+    passes: list[Tensor],
+    sharpening: float,
+    present: Tensor | None = None,
+    pull: float | Tensor | None = None,
+) -> Tensor:
     """Squared distance of each pass's probabilities to their sharpened mean, all rows summed."""
     if len(passes) == 1:
         return passes[0].new_zeros(())
     probabilities = torch.softmax(torch.stack(passes), dim=-1)
-    target = probabilities.detach().mean(0).pow(1 / sharpening)
+    common = probabilities.detach().mean(0)
+    if pull is not None:
+        common = common * _favour(common, present).pow(-pull)
+    target = common.pow(1 / sharpening)
     target = target / target.sum(-1, keepdim=True)
     return _total((probabilities - target).square().sum(-1).mean(0), present)
+
+
+def _favour(common: Tensor, present: Tensor | None) -> Tensor:
+    """The part of each class in what all rows together say [classes], never nothing at all."""
+    if present is not None:
+        common = torch.where(present[:, None], common, 0)
+    whole = common.sum(0)
+    return (whole / whole.sum()).clamp_min(1e-6)
 
 
 def _unsupervised(
