@@ -43,6 +43,7 @@ def test_schemes(task: str, scheme: str) -> None:
     "settings",
     [
         {"passes": 2, "consistency_weight": 2.0, "schedule": "halving"},
+        {"alignment": 1.0, "passes": 2, "consistency_weight": 2.0, "batch_size": 4},
         {"balanced": False, "kl_weight": 1.0, "schedule": "cosine", "scheme": "joint"},
         {"pretrain_epochs": 0, "shape": "node", "encoder_layers": 1, "bank_layers": 2},
         {"partition": "even", "inputs": "z", "composer": "fc", "pretraining": "inductive"},
