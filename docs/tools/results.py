@@ -16,12 +16,10 @@ def tables(folder: str) -> str:
 
 
 def table(folder: str) -> str:
-    """The numbers of one ``table.md`` alone."""
+    """The numbers of one ``table.md`` alone: the first table in it, without its notes."""
     path = ROOT / folder / "table.md"
-    if not path.exists():
-        return NONE
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if line.startswith("|"))
+    found = re.search(r"(^\|.*\n)+", path.read_text(encoding="utf-8"), flags=re.M)
+    return found[0] if found else NONE
 
 
 def _order(name: str) -> tuple[bool, list[int], str]:
