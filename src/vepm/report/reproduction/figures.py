@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from vepm.experiments import Results, Square, records
+from vepm.experiments.results import Value
 from vepm.experiments.specification import slug
 from vepm.report.communities import bucket_order, interactions
 from vepm.report.figures import (
@@ -153,9 +154,18 @@ DRAWINGS: dict[str, Callable[[Arrays, Results], Drawn]] = {
 def _curves_figure(results: Results, datasets: list[str]) -> Figure:
     figure = new_figure(4.8 * len(datasets), 3.6)
     panels = figure.subplots(1, len(datasets), squeeze=False).ravel()
+    drawn = [v for v in results.values if v.main is not None]
+    # A method has one colour, whatever the panel.
+    methods = list(dict.fromkeys(_method(v) for v in drawn))
+    colours = dict(zip(methods, class_colours(len(methods)), strict=True))
     for axes, dataset in zip(panels, datasets, strict=True):
-        _draw_curves(axes, results, dataset)
+        _draw_curves(axes, results, [v for v in drawn if v.dataset == dataset], colours)
+        axes.set_title(dataset)
     return figure
+
+
+def _method(value: Value) -> str:
+    return value.row.removeprefix(f"{value.dataset}, ")
 
 
 def _reduced_labels(results: Results) -> Drawn:
@@ -163,18 +173,15 @@ def _reduced_labels(results: Results) -> Drawn:
     return {results.experiment.name: _curves_figure(results, datasets)} if datasets else {}
 
 
-def _draw_curves(axes: Axes, results: Results, dataset: str) -> None:
+def _draw_curves(axes: Axes, results: Results, own: list[Value], colours: dict[str, str]) -> None:
     rates = {column.name: column.choice.keep for column in results.experiment.columns}
-    own = [v for v in results.values if v.dataset == dataset and v.main is not None]
-    rows = list(dict.fromkeys(v.row for v in own))
-    for row, colour in zip(rows, class_colours(len(rows)), strict=True):
-        values = [v for v in own if v.row == row]
+    for method in dict.fromkeys(_method(v) for v in own):
+        values = [v for v in own if _method(v) == method]
         means = [v.metric.scale * v.main.mean for v in values if v.main]
         errors = [v.metric.scale * v.main.standard_error for v in values if v.main]
         places = [100 * (rates[v.column] or 0.0) for v in values]
-        label = row.removeprefix(f"{dataset}, ")
-        axes.errorbar(places, means, errors, color=colour, marker="o", markersize=3.5, label=label)
-    axes.set_title(dataset)
+        colour = colours[method]
+        axes.errorbar(places, means, errors, color=colour, marker="o", markersize=3.5, label=method)
     axes.set_xlabel("training labels kept (%)")
     axes.set_ylabel("accuracy (%)")
     axes.grid(axis="y")
