@@ -80,16 +80,33 @@ def test_runs_may_be_judged_at_one_epoch_for_all(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_begun_before_there_was_a_choice_of_epoch_goes_on(tmp_path: Path) -> None:
+def test_a_file_begun_before_there_were_these_choices_goes_on(tmp_path: Path) -> None:
     sweep, path = tiny_sweep(settings=1), tmp_path / "sweep.jsonl"
     rows = run_sweep(sweep, path, device="cpu", jobs=1)
     head, *rest = path.read_text().splitlines(keepends=True)
     old = json.loads(head)
-    del old["sweep"]["epoch"]
+    del old["sweep"]["epoch"], old["sweep"]["keep"]
     path.write_text(json.dumps(old) + "\n" + "".join(rest))
     assert run_sweep(sweep, path, device="cpu", jobs=1) == rows
     with pytest.raises(InputError, match="another sweep"):
         run_sweep(replace(sweep, epoch="shared"), path, device="cpu", jobs=1)
+
+
+def test_settings_may_be_judged_with_fewer_labels_too(tmp_path: Path) -> None:
+    sweep = tiny_sweep(settings=2, seeds=(7,), keep=(0.1, 1.0), epoch="shared")
+    rows = run_sweep(sweep, tmp_path / "few.jsonl", device="cpu", jobs=1)
+    whole = run_sweep(
+        tiny_sweep(settings=2, seeds=(7,), epoch="shared"),
+        tmp_path / "all.jsonl",
+        device="cpu",
+        jobs=1,
+    )
+    assert [row["keep"] for row in rows] == [0.1, 1.0, 0.1, 1.0]
+    scores = [row["val_accuracy"] for row in rows]
+    assert scores[1::2] == [row["val_accuracy"] for row in whole]
+    assert scores[::2] != scores[1::2]
+    assert run_sweep(sweep, tmp_path / "few.jsonl", device="cpu", jobs=1) == rows
+    assert standings(rows)[0].val_accuracy == max(sum(scores[:2]), sum(scores[2:])) / 2
 
 
 def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
@@ -139,6 +156,7 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
         ("datasets = ['Cora']\nsplits = 2\n[space]\n", "has 1 splits"),
         ("datasets = ['Cora']\nmethod = 'svm'\n[space]\n", "no method 'svm'"),
         ("datasets = ['Cora']\nepoch = 'last'\n[space]\n", "no epoch 'last'"),
+        ("datasets = ['Cora']\nkeep = [0.5, 2]\n[space]\n", "up to 1 of the labels, not 2"),
         ("datasets = ['Cora']\n[space]\ndropout = 0.5\n", "needs a list"),
         ("datasets = ['Cora']\n[space]\ndropuot = [0.5]\n", "did you mean dropout"),
         ("datasets = ['Cora']\nmethod = 'gcn'\n[space]\nheads = [2]\n", "has no setting 'heads'"),

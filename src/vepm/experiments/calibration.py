@@ -9,6 +9,7 @@ from vepm.baselines.fitting import Classifier, NodeProblem
 from vepm.experiments.setting import Finding, Setting, finetune
 from vepm.protocols import RunResult
 from vepm.training import probabilities
+from vepm.training.calibration import calibrate
 from vepm.training.metrics import calibration_error
 
 SAMPLES = 16
@@ -16,11 +17,15 @@ QUICK_EPOCHS = 2
 
 
 def calibration(setting: Setting) -> Finding:
-    """VEPM's, by the posterior mean and by draws from the posterior, on the test nodes."""
+    """VEPM's, by the posterior mean and by draws from the posterior, on the test nodes.
+
+    Each is fitted to the validation labels as it would be were it the one asked for in training.
+    """
     fitted, result = finetune(setting)
     test, y = setting.split.test, setting.graph.y[setting.split.test]
     numbers = {}
     for name, draws in (("calibration_error", 0), ("sampled_calibration_error", SAMPLES)):
+        calibrate(fitted.model, fitted.source, setting.split.val, draws, setting.seed)
         found = probabilities(fitted.model, fitted.source, draws, setting.seed).cpu()
         numbers[name] = calibration_error(found[test], y)
     return Finding(numbers, result=result)

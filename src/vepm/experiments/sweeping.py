@@ -111,10 +111,10 @@ def _standing(group: list[Row]) -> Standing:
     )
 
 
-def _by_setting(trials: Sequence[Trial]) -> dict[tuple[int, str], list[Trial]]:
-    parts: dict[tuple[int, str], list[Trial]] = {}
+def _by_setting(trials: Sequence[Trial]) -> dict[tuple[int, str, float], list[Trial]]:
+    parts: dict[tuple[int, str, float], list[Trial]] = {}
     for trial in trials:
-        parts.setdefault((trial.number, trial.dataset), []).append(trial)
+        parts.setdefault((trial.number, trial.dataset, trial.keep), []).append(trial)
     return parts
 
 
@@ -136,7 +136,7 @@ def _opened(path: Path, sweep: Sweep) -> list[Row]:
     try:
         head, *rows = [json.loads(line) for line in whole]
         # What sweeps did not have when the file was begun is as it was then.
-        same = {"epoch": "own", **head["sweep"]} == described
+        same = {"epoch": "own", "keep": [1.0], **head["sweep"]} == described
         keys = {_key(row) for row in rows}
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path}: not the results of a sweep") from None
@@ -147,5 +147,5 @@ def _opened(path: Path, sweep: Sweep) -> list[Row]:
     return rows
 
 
-def _key(row: Row) -> tuple[int, str, int, int]:
-    return row["number"], row["dataset"], row["split"], row["seed"]
+def _key(row: Row) -> tuple[int, str, int, int, float]:
+    return row["number"], row["dataset"], row["split"], row["seed"], row.get("keep", 1.0)

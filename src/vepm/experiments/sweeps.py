@@ -12,7 +12,7 @@ import numpy as np
 from vepm.baselines import BASELINES, baseline
 from vepm.errors import DivergedError, InputError
 from vepm.experiments.plan import SPLITS
-from vepm.experiments.tasks import PRESET, open_dataset, task_of
+from vepm.experiments.tasks import PRESET, kept, open_dataset, task_of
 from vepm.files import read_toml
 from vepm.protocols import PROTOCOLS, Method, RunResult, VEPMMethod, evaluate_cells
 from vepm.training import preset
@@ -41,6 +41,7 @@ class Sweep:
         seeds: seeds of each setting; best kept apart from those of the record.
         splits: how many of the protocol's splits to run.
         sampler_seed: seed of the draws.
+        keep: parts of the training labels to keep; the runs of each are judged with equal weight.
         epoch: which epoch runs are judged at: ``"own"`` or ``"shared"``, see :data:`EPOCHS`.
 
     Example:
@@ -57,14 +58,15 @@ class Sweep:
     seeds: tuple[int, ...] = (1000,)
     splits: int = 1
     sampler_seed: int = 0
+    keep: tuple[float, ...] = (1.0,)
     epoch: str = "own"
 
     @property
     def rule(self) -> str:
         """How settings are told apart."""
         return (
-            f"highest validation accuracy ({EPOCHS[self.epoch]}, mean over datasets, splits and "
-            "seeds), then lowest validation loss; test labels had no part in it"
+            f"highest validation accuracy ({EPOCHS[self.epoch]}, mean over datasets, parts of the "
+            "labels, splits and seeds), then lowest validation loss; test labels had no part in it"
         )
 
     @classmethod
@@ -81,7 +83,7 @@ class Sweep:
         if unknown or lacking:
             what = f"there is no '{unknown[0]}'" if unknown else f"'{lacking[0]}' is missing"
             raise InputError(f"{path}: {what}; a sweep has {', '.join(known)}")
-        for key in {"datasets", "seeds"} & set(values):
+        for key in {"datasets", "seeds", "keep"} & set(values):
             values[key] = tuple(values[key])
         sweep = cls(**values)
         sweep.check()
@@ -91,6 +93,9 @@ class Sweep:
         """Refuse what could not be run, before anything is."""
         if self.epoch not in EPOCHS:
             raise InputError(f"no epoch '{self.epoch}'; runs have {' and '.join(EPOCHS)} epochs")
+        for part in self.keep:
+            if not (isinstance(part, int | float) and 0 < part <= 1):
+                raise InputError(f"keep has parts above 0 and up to 1 of the labels, not {part}")
         for name in self.datasets:
             protocol = PROTOCOL_OF[task_of(name)]
             if not 1 <= self.splits <= SPLITS[protocol]:
@@ -115,11 +120,11 @@ class Sweep:
 
     def trials(self) -> list["Trial"]:
         """Every run there is to be, setting by setting."""
-        where = list(product(self.datasets, range(self.splits), self.seeds))
+        where = list(product(self.datasets, self.keep, range(self.splits), self.seeds))
         return [
-            Trial(number, changes, dataset, split, seed)
+            Trial(number, changes, dataset, split, seed, keep)
             for number, changes in enumerate(self._draw())
-            for dataset, split, seed in where
+            for dataset, keep, split, seed in where
         ]
 
     def _draw(self) -> list[dict[str, Any]]:
@@ -145,11 +150,12 @@ class Trial:
     dataset: str
     split: int
     seed: int
+    keep: float = 1.0
 
     @property
-    def key(self) -> tuple[int, str, int, int]:
+    def key(self) -> tuple[int, str, int, int, float]:
         """What tells it from the others."""
-        return self.number, self.dataset, self.split, self.seed
+        return self.number, self.dataset, self.split, self.seed, self.keep
 
 
 def run_trials(
@@ -162,7 +168,7 @@ def run_trials(
 
     Args:
         sweep: What they are part of.
-        trials: Trials that differ in their splits and seeds alone.
+        trials: Trials that differ in their splits and seeds alone, and so keep as many labels.
         root: PyG root of the data.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         together: Runs to train as one program; 0 for as many as pays.
@@ -173,7 +179,9 @@ def run_trials(
     if not splits[first.split].val.numel():
         raise InputError(f"{first.dataset} has no validation part for a sweep to choose by")
     method = sweep.method_for(first.dataset, first.changes, device)
-    cells = [(splits[trial.split], trial.seed) for trial in trials]
+    cells = [
+        (kept(splits[trial.split], dataset, trial.keep, trial.seed), trial.seed) for trial in trials
+    ]
     try:
         results = evaluate_cells(method, dataset, cells, jobs=1, together=together)
     except DivergedError as error:

@@ -134,9 +134,12 @@ def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:
     shrink = task.quick and task.method not in WHOLE
     dataset = open_dataset(task.dataset, root, QUICK_GRAPHS if shrink else 0)
     split = PROTOCOLS[task.protocol](dataset, 0)[task.split]
-    if task.keep < 1:
-        split = keep_labels(split, labels_of(dataset), task.keep, task.seed)
-    return dataset, split
+    return dataset, kept(split, dataset, task.keep, task.seed)
+
+
+def kept(split: Split, dataset: Dataset, part: float, seed: int) -> Split:
+    """The split with a part of its training labels; with all of them it is the same one."""
+    return split if part == 1 else keep_labels(split, labels_of(dataset), part, seed)
 
 
 def perform(task: Task, root: Path | None, device: str) -> Outcome:
