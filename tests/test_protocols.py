@@ -193,6 +193,21 @@ def test_descriptions_say_whether_test_data_chose() -> None:
         assert ("nothing was chosen on test data" in words) == (rule not in ("gin", "fold-max"))
 
 
+def test_each_seed_has_an_epoch_of_its_own_for_all_its_folds() -> None:
+    curves = {0: [[0.1, 0.8], [0.3, 0.6]], 1: [[0.9, 0.2], [0.7, 0.4]]}
+    results = [
+        RunResult.from_curve("toy", "MUTAG", f"fold-{fold}", seed, {"test_accuracy": curve})
+        for seed, folds in curves.items()
+        for fold, curve in enumerate(folds)
+    ]
+    found = summarise(results, "gin")
+    assert found.epochs == (1, 1, 0, 0)
+    assert found.mean == pytest.approx(0.75)
+    # Seeds and folds may come in any order, and one seed alone is measured alike.
+    assert summarise(results[::-1], "gin").mean == found.mean
+    assert summarise(results[:2], "gin").mean == pytest.approx(0.7)
+
+
 def test_ties_in_validation_go_to_the_lower_loss_then_the_first() -> None:
     assert choose_epoch([0.9, 0.9, 0.1], [0.5, 0.4, 0.1]) == 1
     assert choose_epoch([0.9, 0.9, 0.9], [0.4, 0.4, 0.4]) == 0
@@ -210,6 +225,8 @@ def test_rules_refuse_what_they_cannot_read() -> None:
         RULES["last"]([])
     with pytest.raises(InputError, match="no selection rule 'best'"):
         summarise([], "best")
+    with pytest.raises(InputError, match="no runs"):
+        summarise([], "gin")
 
 
 def test_results_survive_json() -> None:

@@ -106,7 +106,7 @@ def test_other_settings_are_other_cells(
 
 def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
     plain, off, on = (
-        resolve(Choice("Cora", "vepm", settings=settings), quick=False)
+        resolve(Choice("CiteSeer", "vepm", settings=settings), quick=False)
         for settings in ({}, {"alignment": 0.0}, {"alignment": 1.0})
     )
     assert plain.fingerprint == off.fingerprint != on.fingerprint

@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
-from vepm.protocols.results import RunResult
-from vepm.protocols.rules import RULES, Summary
+from vepm.protocols.results import Curve, RunResult
+from vepm.protocols.rules import RULES, Summary, joined
 from vepm.protocols.splits import Split
 
 
@@ -79,6 +79,9 @@ def evaluate(
 def summarise(results: Sequence[RunResult], rule: str) -> Summary:
     """The mean and spread of runs by a rule of :data:`RULES`; every run is one value.
 
+    A rule that chooses for all folds at once does so for each seed: a number from several seeds
+    tells of the same protocol as one from a single seed, only more precisely.
+
     Args:
         results: runs of one method on one dataset.
         rule: name of the selection rule.
@@ -88,4 +91,9 @@ def summarise(results: Sequence[RunResult], rule: str) -> Summary:
     """
     if rule not in RULES:
         raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
-    return RULES[rule]([result.curve for result in results])
+    if not results:
+        raise InputError("no runs to summarise")
+    by_seed: dict[int, list[Curve]] = {}
+    for result in results:
+        by_seed.setdefault(result.seed, []).append(result.curve)
+    return joined([RULES[rule](curves) for curves in by_seed.values()])

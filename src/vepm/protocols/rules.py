@@ -16,7 +16,7 @@ class Summary:
     Args:
         rule: name of the rule.
         description: the rule in words, saying whether test data chose anything.
-        values: test accuracy of each run (fold, split or seed), at its selected epoch.
+        values: test accuracy of each run at its selected epoch, seed by seed.
         epochs: the selected epoch of each run.
         mean: of the values.
         std: sample standard deviation of the values (n - 1); 0 for one value.
@@ -38,7 +38,7 @@ Rule = Callable[[Sequence[Curve]], Summary]
 
 
 def gin(curves: Sequence[Curve]) -> Summary:
-    """One epoch for all runs: the best of the mean test curve, the first of several."""
+    """One epoch for all folds: the best of the mean test curve, the first of several."""
     scores = _test_matrix(curves)
     epoch = int(scores.mean(axis=0).argmax())
     return _summarise("gin", curves, [epoch] * len(curves))
@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
 """Selection rules by name: from the curves of all runs to a summary."""
 
 DESCRIPTIONS: dict[str, str] = {
-    "gin": "one epoch for all folds, the best of their mean; the scored folds chose the epoch",
+    "gin": "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
     "fold-max": "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
     "last": "the last epoch; nothing was chosen on test data",
     "capsgnn": "each fold's epoch chosen on its validation fold; nothing was chosen on test data",
@@ -110,6 +110,17 @@ def _validated_epochs(curves: Sequence[Curve]) -> list[int]:
 
 def _summarise(rule: str, curves: Sequence[Curve], epochs: Sequence[int]) -> Summary:
     values = [c["test_accuracy"][epoch] for c, epoch in zip(curves, epochs, strict=True)]
+    return _summary(rule, values, epochs)
+
+
+def joined(summaries: Sequence[Summary]) -> Summary:
+    """One summary of all runs of several by the same rule."""
+    values = [value for summary in summaries for value in summary.values]
+    epochs = [epoch for summary in summaries for epoch in summary.epochs]
+    return _summary(summaries[0].rule, values, epochs)
+
+
+def _summary(rule: str, values: Sequence[float], epochs: Sequence[int]) -> Summary:
     std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return Summary(
         rule=rule,
