@@ -117,7 +117,9 @@ def _sweep(name: str, log: Path) -> str:
     head, *rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     found = standings(rows)
     base = next((one for one in found if one.number == 0), None)
-    best = f"{100 * found[0].val_accuracy:.1f} ± {100 * found[0].spread:.1f}"
+    best = f"{100 * found[0].val_accuracy:.1f}"
+    if not math.isnan(found[0].spread):
+        best += f" ± {100 * found[0].spread:.1f}"
     before = f"{100 * base.val_accuracy:.1f}" if base else "-"
     where = head["machine"].get("gpu") or "CPU"
     datasets = ", ".join(head["sweep"]["datasets"])
@@ -191,8 +193,8 @@ def _graph_sets() -> Iterator[Goal]:
 def _partitions() -> Iterator[Goal]:
     for column in ("IMDB-B", "IMDB-M", "MUTAG", "PTC", "PROTEINS"):
         found = [
-            _summary("table-2", VEPM, column, "gin"),
-            *(_summary("table-4", f"VEPM ({how} partition)", column) for how in ("even", "random")),
+            _summary("table-4", row, column)
+            for row in ("VEPM", "VEPM (even partition)", "VEPM (random partition)")
         ]
         learned, even, random = found
         words = ", ".join(
@@ -229,8 +231,8 @@ def _few_labels() -> Iterator[Goal]:
             f"{dataset}: leads at every keep rate ({', '.join(rates)})", words, _all(answers)
         )
         first, last = leads[rivals[0]][0], leads[rivals[0]][-1]
-        wider = None if first is None or last is None else first > last
-        aim = f"{dataset}: the lead over {rivals[0]} is larger at the lowest rate"
+        wider = None if first is None or last is None else first > max(last, 0)
+        aim = f"{dataset}: there is a lead over {rivals[0]}, larger at the lowest rate"
         yield Goal(aim, _leads([first, last]), wider)
 
 
