@@ -262,13 +262,13 @@ def _honesty() -> Iterator[Goal]:
     higher = None if before[0] is None or after[0] is None else after[0] > before[0]
     yield Goal("NMI on Cora higher after finetuning", f"{before[1]}, then {after[1]}", higher)
     for column in ("Cora", "CiteSeer", "PubMed"):
-        drawn, mean, gcn = (
+        drawn, mean, gcn, fitted = (
             _summary("calibration", row, column)
-            for row in ("VEPM, 16 draws", "VEPM, posterior mean", "GCN")
+            for row in ("VEPM, 16 draws", "VEPM, posterior mean", "GCN", "GCN, fitted")
         )
-        words = [_percent(summary) for summary in (drawn, mean, gcn)]
+        words = [_percent(summary) for summary in (drawn, mean, gcn, fitted)]
         lower = _all(
             [None if drawn is None or s is None else drawn.mean < s.mean for s in (mean, gcn)]
         )
-        found = f"draws {words[0]}, mean {words[1]}, GCN {words[2]}"
+        found = f"draws {words[0]}, mean {words[1]}, GCN {words[2]}, fitted {words[3]}"
         yield Goal(f"{column}: calibration error of draws below the mean's and GCN's", found, lower)

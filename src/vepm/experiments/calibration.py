@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from vepm.baselines import GCN
 from vepm.baselines.fitting import Classifier, NodeProblem
 from vepm.experiments.setting import Finding, Setting, finetune
 from vepm.protocols import RunResult
 from vepm.training import probabilities
-from vepm.training.calibration import calibrate
+from vepm.training.calibration import best_sharpness, calibrate
 from vepm.training.metrics import calibration_error
 
 SAMPLES = 16
@@ -32,23 +33,29 @@ def calibration(setting: Setting) -> Finding:
 
 
 def gcn_calibration(setting: Setting) -> Finding:
-    """GCN's on the test nodes, at the epoch that validation chooses."""
+    """GCN's on the test nodes at the epoch that validation chooses: as trained, and fitted too."""
     device = "cuda" if setting.device != "cpu" and torch.cuda.is_available() else "cpu"
     gcn = GCN(device=device)
     if setting.quick:
         gcn = replace(gcn, epochs=QUICK_EPOCHS)
     problem = NodeProblem(setting.dataset, setting.split, gcn.row_normalize, device)
-    test = problem.held_out()["test"][0]
-    errors: list[float] = []
+    (val,), (test,) = problem.held_out().values()
+    scores: list[tuple[Tensor, Tensor]] = []
 
-    def measure(model: Classifier) -> None:
+    def keep_scores(model: Classifier) -> None:
         with torch.no_grad():
-            found = torch.softmax(model(test.graph)[test.rows], dim=1)
-        errors.append(calibration_error(found, test.labels))
+            found = model(test.graph)
+        scores.append((found[val.rows], found[test.rows]))
 
     with torch.random.fork_rng():
         torch.manual_seed(setting.seed)
-        curve = gcn.curve(setting.dataset, setting.split, setting.seed, measure)
+        curve = gcn.curve(setting.dataset, setting.split, setting.seed, keep_scores)
     named = ("gcn", setting.dataset.name, setting.split.name, setting.seed)
     result = RunResult.from_curve(*named, curve, settings=gcn.settings())
-    return Finding({"calibration_error": errors[result.best_epoch]}, result=result)
+    of_val, of_test = scores[result.best_epoch]
+    sharpness = best_sharpness(of_val[None], val.labels)
+    numbers = {
+        name: calibration_error(torch.softmax(factor * of_test, dim=1), test.labels)
+        for name, factor in (("calibration_error", 1.0), ("fitted_calibration_error", sharpness))
+    }
+    return Finding(numbers, result=result)

@@ -34,6 +34,7 @@ METRICS: dict[str, Metric] = {
     "seconds_per_epoch": Metric("s", decimals=3),
     "calibration_error": Metric("%", 100.0, 1),
     "sampled_calibration_error": Metric("%", 100.0, 1),
+    "fitted_calibration_error": Metric("%", 100.0, 1),
     "partition_entropy": Metric(decimals=3),
     "evened_accuracy": Metric("%", 100.0, 1),
     "shuffled_accuracy": Metric("%", 100.0, 1),
