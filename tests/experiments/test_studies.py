@@ -1,5 +1,6 @@
 """Studies: what they measure on graphs whose answer is known."""
 
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -123,6 +124,23 @@ def test_statistics_and_timing() -> None:
     timed = STUDIES["timing"](given)
     assert timed.numbers["seconds_per_epoch"] > 0
     assert timed.result is not None
+
+
+@pytest.mark.parametrize(
+    ("study", "fitted"),
+    [("calibration", "sampled_calibration_error"), ("gcn_calibration", "fitted_calibration_error")],
+)
+def test_each_prediction_is_fitted_on_its_own(study: str, fitted: str) -> None:
+    found = STUDIES[study](setting())
+    assert found.result is not None
+    assert set(found.numbers) == {"calibration_error", fitted}
+    assert all(0 <= error <= 1 for error in found.numbers.values())
+    assert found.numbers["calibration_error"] != found.numbers[fitted]
+
+
+def test_fitting_mends_a_gcn_that_is_not_sure_enough() -> None:
+    found = STUDIES["gcn_calibration"](replace(setting(), quick=False)).numbers
+    assert found["fitted_calibration_error"] < found["calibration_error"]
 
 
 def test_an_even_partition_is_of_no_use() -> None:
