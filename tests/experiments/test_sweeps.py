@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,11 @@ from vepm.data import load
 from vepm.errors import InputError
 from vepm.experiments.sweeping import run_sweep, standings
 from vepm.experiments.sweeps import Sweep
+from vepm.training import preset
 
+ROOT = Path(__file__).parents[2]
+CHOICE = re.compile(r"# (.+), setting (\d+): ([\d.]+) on validation, best of \d+\n\[(.+)\]")
+LENGTHS = ("epochs", "patience", "pretrain_epochs", "batch_size")
 TINY = {"epochs": 3, "pretrain_epochs": 2, "hidden_channels": 8, "num_metacommunities": 2}
 
 
@@ -181,3 +186,23 @@ def test_command_shows_the_best_settings_of_any_method(tmp_path: Path) -> None:
     assert "2 of 2 runs" in shown.output
     head = json.loads((tmp_path / "mlp.jsonl").read_text().splitlines()[0])
     assert head["sweep"]["method"] == "mlp"
+
+
+def test_tuned_has_what_its_searches_found() -> None:
+    text = (ROOT / "src/vepm/training/tuned.toml").read_text()
+    choices = CHOICE.findall(text)
+    assert len(choices) == text.count(" on validation, best of ")
+    for name, number, accuracy, section in choices:
+        dataset, _, other = section.partition(".")
+        partition = other or "learned"
+        log = ROOT / f"results/search/{name}.jsonl"
+        head, *rows = map(json.loads, log.read_text().splitlines())
+        base = preset("tuned", "graph").replace(**head["sweep"]["base"])
+        own = [row for row in rows if base.replace(**row["changes"]).model.partition == partition]
+        best = standings(own)[0]
+        assert (best.number, f"{100 * best.val_accuracy:.1f}") == (int(number), accuracy), section
+        found = base.replace(**best.changes)
+        taken = preset("tuned", "graph", dataset, partition)
+        assert taken.model == found.model, section
+        lengths = {field: getattr(found.training, field) for field in LENGTHS}
+        assert replace(taken.training, **lengths) == found.training, section
