@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from vepm.data import Dataset, load
+from vepm.evaluation import public_split
 from vepm.nn import interactions
-from vepm.protocols import public_split
 from vepm.training import Fitted, explain, fit, preset
 from vepm.training.metrics import agreement
 

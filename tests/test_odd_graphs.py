@@ -18,7 +18,7 @@ from training.toys import SMALL
 from vepm import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.data import as_dataset, read
 from vepm.errors import InputError
-from vepm.nn.features import SparseFeatures
+from vepm.kernels.features import SparseFeatures
 from vepm.training import single_graph
 
 Make = Callable[[Tensor], Tensor]

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
-from vepm.protocols import (
+from vepm.evaluation import (
     DESCRIPTIONS,
     PROTOCOLS,
     RULES,

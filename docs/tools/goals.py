@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from results import ROOT
 
-from vepm.experiments import catalogue, squares
-from vepm.experiments.results import Ended, Results, gather
-from vepm.experiments.sweeping import standings
-from vepm.experiments.sweeps import Sweep
-from vepm.experiments.tasks import task_of
-from vepm.protocols import Summary
+from vepm.paper import catalogue, squares
+from vepm.paper.results import Ended, Results, gather
+from vepm.search.sweeping import standings
+from vepm.search.sweeps import Sweep
+from vepm.paper.tasks import task_of
+from vepm.evaluation import Summary
 from vepm.training import preset
 from vepm.training.presets import tuned_for
 

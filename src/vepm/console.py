@@ -17,8 +17,8 @@ from vepm.escaping import for_terminal, on_one_line
 from vepm.files import FULL
 
 if TYPE_CHECKING:
-    from vepm.protocols import RunResult
-    from vepm.protocols.evaluation import Progress as RunProgress
+    from vepm.evaluation import RunResult
+    from vepm.evaluation.evaluation import Progress as RunProgress
     from vepm.training import Progress as EpochProgress
 
 out = Console()
@@ -135,7 +135,7 @@ def print_json(value: Any) -> None:
 
 def print_evaluation(results: "list[RunResult]", rules: Sequence[str], as_json: bool) -> None:
     """Mean, spread and rule of many runs, as a table or as JSON."""
-    from vepm.protocols import summarise
+    from vepm.evaluation import summarise
 
     summaries = [summarise(results, rule) for rule in rules]
     main = summaries[0]

@@ -10,7 +10,7 @@ from baselines.toys import graph_split, graph_toy, node_toy, relabelled
 from vepm.baselines import BASELINES, PUBLISHED, Baseline, baseline
 from vepm.data import Dataset
 from vepm.errors import InputError
-from vepm.protocols import RunResult, Split, public_split
+from vepm.evaluation import RunResult, Split, public_split
 
 SMALL: dict[str, dict[str, Any]] = {
     "disengcn": {"num_layers": 2, "num_iterations": 3},

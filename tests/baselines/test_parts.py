@@ -19,7 +19,7 @@ from vepm.baselines.batches import GraphBatch, PackedGraphs
 from vepm.baselines.chebnet import ChebConv
 from vepm.baselines.factorgcn import FactorDiscriminator
 from vepm.data import Dataset
-from vepm.protocols import Split
+from vepm.evaluation import Split
 
 
 def one_graph(x: torch.Tensor, edge_index: torch.Tensor) -> GraphBatch:

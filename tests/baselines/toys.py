@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from vepm.data import Dataset, planted_graph
-from vepm.protocols import Split
+from vepm.evaluation import Split
 
 
 def node_toy() -> Dataset:

@@ -9,7 +9,7 @@ from vepm.bench.literal import LiteralVEPM, pairwise_log_likelihood
 from vepm.bench.steps import METHODS, Sizes, build_model, build_step
 from vepm.data import planted_graph
 from vepm.nn import VEPM
-from vepm.objectives import edge_log_likelihood
+from vepm.objective import edge_log_likelihood
 from vepm.training.batches import single_graph
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, pretraining_loss

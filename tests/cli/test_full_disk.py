@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from cli.running import QUICK, names_in, read_json, same_tensors, succeed, vepm
+from vepm.search import search
 from vepm.training import checkpoint, fitting
-from vepm.tuning import search
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

@@ -11,10 +11,10 @@ import pytest
 
 from cli.running import QUICK, names_in, read_rows, refused, succeed
 from cli.writing import write_nodes, write_table
-from experiments.toys import NODES
+from paper.toys import NODES
 from training.forging import Bomb
 from vepm.errors import InputError
-from vepm.experiments.catalogue import read_experiment
+from vepm.paper.catalogue import read_experiment
 
 SCRIPT = "<script>alert(1)</script>"
 FORMULA = '=HYPERLINK("http://x";"y")'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import QUICK, names_in, refused, succeed, vepm
-from experiments.toys import write_toys
+from paper.toys import write_toys
 from vepm.files import only_writer
 
 HOLD = """

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from training.toys import SMALL, roles, toy
+from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
-from vepm.nn.features import dense
 from vepm.training import Config, ModelCard
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.large import Clusters, LargeGraph

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import grad
 
 from large.fixed import COMMUNITIES, NODES, TRAIN, Tabled, cut, numbered_graph
-from vepm.nn.features import dense
+from vepm.kernels.features import dense
 from vepm.training import Config
 from vepm.training.batches import GraphBatch, single_graph
 from vepm.training.large import Clusters, _weight_of_cut_edges

@@ -24,7 +24,7 @@ from strategies import (
 )
 from vepm import VEPM
 from vepm.nn.partitioner import PARTITIONS
-from vepm.objectives import edge_log_likelihood
+from vepm.objective import edge_log_likelihood
 
 GRAPH = random_graph(7)
 

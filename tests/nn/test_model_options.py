@@ -9,11 +9,11 @@ from torch import Tensor
 
 from strategies import join, path, random_graph
 from vepm import VEPM
+from vepm.kernels.features import dense
 from vepm.nn import Adjacency
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
-from vepm.nn.features import dense
 from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS, TASKS
 from vepm.nn.partitioner import PARTITIONS
 

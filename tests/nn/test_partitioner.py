@@ -21,8 +21,8 @@ from strategies import (
     undirected,
     uniform,
 )
+from vepm.kernels.draws import normal_on_nodes, uniform_on_edges
 from vepm.nn import Adjacency, EdgePartitioner, segment_sizes
-from vepm.nn.draws import normal_on_nodes, uniform_on_edges
 from vepm.nn.partitioner import PARTITIONS
 
 GRAPH = random_graph(8)

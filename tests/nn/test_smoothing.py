@@ -6,9 +6,9 @@ from torch import Tensor
 
 from strategies import random_graph, scramble, uniform
 from vepm import VEPM
+from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import Adjacency, SparseFeatures, smoothing
 from vepm.nn.convolution import plain_propagation
-from vepm.nn.features import Features, normalize_rows
 from vepm.nn.smoothing import smoothed
 
 GRAPH = random_graph(9)

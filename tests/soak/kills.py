@@ -26,7 +26,7 @@ from safetensors import safe_open
 from cli.conftest import without_page
 from cli.running import read_json, read_rows, same_tensors, vepm
 from cli.writing import write_nodes
-from experiments.toys import write_long
+from paper.toys import write_long
 from soak.record import keep
 from vepm.training import fitting
 

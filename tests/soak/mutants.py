@@ -29,7 +29,7 @@ TESTS = {
         "tests/nn/test_memberships.py",
         "tests/nn/test_symmetry.py",
     ),
-    "vepm.objectives": ("tests/test_objectives.py", "tests/large/test_unbiased.py"),
+    "vepm.objective": ("tests/test_objectives.py", "tests/large/test_unbiased.py"),
 }
 # They swap variables that their user names; Cosmic Ray leaves them out as well unless told.
 NEED_ARGUMENTS = {"core/VariableReplacer", "core/VariableInserter"}

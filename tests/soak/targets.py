@@ -14,18 +14,18 @@ import networkx as nx
 import numpy as np
 
 from cli.writing import write_graphs, write_nodes
-from experiments.toys import NODES
+from paper.toys import NODES
 from soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json, spoil_tensors
 from training.toys import SMALL, run, toy
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read
-from vepm.experiments import squares
-from vepm.experiments.catalogue import read_experiment
+from vepm.paper import squares
+from vepm.paper.catalogue import read_experiment
 from vepm.report.run import read_run
+from vepm.search import default_space, read_space
 from vepm.training import ModelCard, TrainingState, load_model
 from vepm.training.checkpoint import load_state, save_model, save_state
 from vepm.training.runs import write_run
-from vepm.tuning import default_space, read_space
 
 Reader = Callable[[Path], object]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
 from strategies import Graph, complete, no_edges, path, quick, simple_graphs
-from vepm.nn.features import SparseFeatures, dense
+from vepm.kernels.features import SparseFeatures, dense
 from vepm.training import GraphStore, single_graph
 from vepm.training.batches import ragged
 

@@ -9,7 +9,7 @@ from torch.distributions import Gamma, kl_divergence
 
 from training.toys import SMALL, TASKS, examples_for, roles, run
 from vepm.nn import VEPM
-from vepm.objectives import edge_log_likelihood
+from vepm.objective import edge_log_likelihood
 from vepm.training import Config, GraphBatch, GraphStore, loop
 from vepm.training.losses import (
     Held,

@@ -15,7 +15,7 @@ from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
 from vepm.data.dataset import Dataset, Task, require_labels
 from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
-from vepm.protocols import Curve, RunResult, Split
+from vepm.evaluation import Curve, RunResult, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Baseline(ABC):
     Example:
         >>> from vepm.baselines import baseline
         >>> from vepm.data import planted_graph
-        >>> from vepm.protocols import public_split
+        >>> from vepm.evaluation import public_split
         >>> dataset = planted_graph(200, 2, seed=0)
         >>> result = baseline("gcn", epochs=50)(dataset, public_split(dataset), seed=0)
         >>> len(result.curve["test_accuracy"])

@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from vepm.baselines.batches import GraphBatch, PackedGraphs
 from vepm.data.dataset import Dataset
-from vepm.protocols import Curve, Split, labels_of
+from vepm.evaluation import Curve, Split, labels_of
 
 EVALUATION_BATCH = 512
 

@@ -16,7 +16,7 @@ from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
 from vepm.baselines.nodes import single_epoch_curve
 from vepm.data.dataset import Dataset
-from vepm.protocols import Curve, Split, labels_of
+from vepm.evaluation import Curve, Split, labels_of
 
 
 def pool(x: Tensor, graph: GraphBatch, how: str) -> Tensor:

@@ -12,7 +12,7 @@ from vepm.baselines.base import Baseline, NodeBaseline
 from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
 from vepm.data.dataset import Dataset
-from vepm.protocols import Curve, Split, labels_of
+from vepm.evaluation import Curve, Split, labels_of
 
 
 class TwoLayers(Classifier):

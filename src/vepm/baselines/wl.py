@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from vepm.baselines.base import Baseline
 from vepm.baselines.nodes import single_epoch_curve
 from vepm.data.dataset import Dataset
-from vepm.protocols import Curve, Split, choose_epoch, labels_of
+from vepm.evaluation import Curve, Split, choose_epoch, labels_of
 
 Kernel = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vepm.kernels.patterns import GatherPattern, SortedEdges
+from vepm.kernels.shares import Shares
+from vepm.kernels.triton_pattern import TritonPattern
 from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
-from vepm.nn.patterns import GatherPattern, SortedEdges
-from vepm.nn.shares import Shares
-from vepm.nn.triton_pattern import TritonPattern
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-5, torch.bfloat16: 2e-2}
 SHAPES = ((8, 8), (3, 5), (300, 1))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from vepm.bench.measure import time_call
 from vepm.bench.runner import Row
-from vepm.nn.patterns import GatherPattern, SortedEdges
-from vepm.nn.triton_pattern import TritonPattern
+from vepm.kernels.patterns import GatherPattern, SortedEdges
+from vepm.kernels.triton_pattern import TritonPattern
 
 HEADS, CHANNELS = 8, 8
 

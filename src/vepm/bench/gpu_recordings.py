@@ -8,7 +8,7 @@ from unittest import mock
 import torch
 
 from vepm.data import load
-from vepm.protocols import PROTOCOLS
+from vepm.evaluation import PROTOCOLS
 from vepm.training import Fitted, preset, recording
 from vepm.training.together import Run, fit_together
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from vepm.bench.measure import PeakMemory, machine, synchronize
 from vepm.data import Dataset, load
+from vepm.evaluation import gin_folds, public_split
 from vepm.files import write_text
-from vepm.protocols import gin_folds, public_split
 from vepm.training import Config, Fitted, Run, fit_together, pick_device, preset
 
 WARMUP = {"pretrain_epochs": 2, "epochs": 2, "encoder_interval": 1}

@@ -11,8 +11,8 @@ from torch import Tensor
 from vepm.baselines import Baseline, baseline
 from vepm.data import Dataset, datasets, is_recipe, load, read
 from vepm.errors import InputError
+from vepm.evaluation import Split, labels_of, splits_for
 from vepm.files import read_toml
-from vepm.protocols import Split, labels_of, splits_for
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
 

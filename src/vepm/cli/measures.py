@@ -25,7 +25,7 @@ from vepm.files import only_writer
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
-    from vepm.protocols import Method
+    from vepm.evaluation import Method
     from vepm.training import Config
 
 PROTOCOL_PANEL = "Protocol"
@@ -84,7 +84,7 @@ def evaluate(
     from vepm.cli.inputs import open_data, protocol_splits
     from vepm.cli.inputs import settings as settings_from
     from vepm.data import require_labels
-    from vepm.protocols import evaluate_in_parallel
+    from vepm.evaluation import evaluate_in_parallel
     from vepm.training.ranks import own_device, rank_and_world
 
     data = open_data(dataset, data_dir, strict=strict)
@@ -114,7 +114,7 @@ def evaluate(
 
 def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":
     from vepm.cli.inputs import check_model, chosen_baseline
-    from vepm.protocols import VEPMMethod
+    from vepm.evaluation import VEPMMethod
 
     if method != "vepm":
         return chosen_baseline(method, data, device)

@@ -16,8 +16,8 @@ from vepm.errors import InputError
 from vepm.files import only_writer
 
 if TYPE_CHECKING:
-    from vepm.experiments import Ended, Experiment, Selection
-    from vepm.experiments.runner import Progress as CellProgress
+    from vepm.paper import Ended, Experiment, Selection
+    from vepm.paper.runner import Progress as CellProgress
 
 
 def reproduce(
@@ -64,8 +64,8 @@ def reproduce(
 
         vepm reproduce --all --quick
     """
-    from vepm.experiments import Options, Selection, check_selection, run, select, squares
-    from vepm.experiments.catalogue import FOLDER, catalogue
+    from vepm.paper import Options, Selection, check_selection, run, select, squares
+    from vepm.paper.catalogue import FOLDER, catalogue
     from vepm.report.reproduction import write_index
     from vepm.training.ranks import rank_and_world
 
@@ -128,7 +128,7 @@ def _show(
     chosen: "list[Experiment]", selection: "Selection", folder: Path, ended: "Ended", quick: bool
 ) -> None:
     """Print what was selected; write what is known of the whole experiment."""
-    from vepm.experiments import gather, select, squares
+    from vepm.paper import gather, select, squares
     from vepm.report.reproduction import (
         draw_figures,
         footnotes,
@@ -187,7 +187,7 @@ def _saying_how_to_go_on() -> Iterator[None]:
 @contextlib.contextmanager
 def _cell_bar() -> Iterator["CellProgress | None"]:
     """A bar over cells on a terminal; nothing elsewhere."""
-    from vepm.experiments import rank_and_world
+    from vepm.paper import rank_and_world
 
     if not console.err.is_terminal or rank_and_world()[0]:
         yield None

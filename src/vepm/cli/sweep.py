@@ -12,7 +12,7 @@ from vepm import console
 from vepm.cli.options import MACHINE_PANEL, DataDir, Device, Together
 
 if TYPE_CHECKING:
-    from vepm.experiments.sweeping import Progress, Standing
+    from vepm.search.sweeping import Progress, Standing
 
 SHOWN = 10
 
@@ -48,8 +48,8 @@ def sweep(
 
         vepm sweep mine.toml --device cuda --minutes 10
     """
-    from vepm.experiments.sweeping import run_sweep, standings
-    from vepm.experiments.sweeps import Sweep
+    from vepm.search.sweeping import run_sweep, standings
+    from vepm.search.sweeps import Sweep
 
     chosen = Sweep.read(file)
     path = output or file.with_suffix(".jsonl")

@@ -29,8 +29,8 @@ from vepm.cli.options import (
 from vepm.files import only_writer
 
 if TYPE_CHECKING:
-    from vepm.tuning import Findings, Record
-    from vepm.tuning.search import Told
+    from vepm.search import Findings, Record
+    from vepm.search.search import Told
 
 
 _WARNING = (
@@ -90,9 +90,9 @@ def tune(
     from vepm.cli.inputs import check_model, open_data, roles
     from vepm.cli.inputs import settings as chosen_settings
     from vepm.data import require_labels
-    from vepm.tuning import Problem, default_space, read_space
-    from vepm.tuning import tune as search
-    from vepm.tuning.study import require_optuna
+    from vepm.search import Problem, default_space, read_space
+    from vepm.search import tune as search
+    from vepm.search.study import require_optuna
 
     require_optuna()
     data = open_data(dataset, data_dir, strict=strict)
@@ -126,8 +126,8 @@ def tune(
 
 def _clear(folder: Path) -> None:
     """Remove what a search wrote, and nothing else."""
-    from vepm.tuning.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
-    from vepm.tuning.search import TRIALS_FILE
+    from vepm.search.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
+    from vepm.search.search import TRIALS_FILE
 
     for name in (TRIALS_FILE, f"{TRIALS_FILE}-journal", BEST_FILE, TABLE_FILE, SUMMARY_FILE):
         (folder / name).unlink(missing_ok=True)
@@ -147,7 +147,7 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
     """A bar over trials on a terminal; nothing elsewhere."""
-    from vepm.tuning import best_of
+    from vepm.search import best_of
 
     if not console.err.is_terminal:
         yield None
@@ -166,8 +166,8 @@ def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
+    from vepm.search.results import BEST_FILE
     from vepm.training.machine import peak_memory
-    from vepm.tuning.results import BEST_FILE
 
     summary = found.summary()
     table = Table("settings", "trial", "validation accuracy", "validation loss")

@@ -1,12 +1,12 @@
 """The model, one room per box of the paper's drawing."""
 
-from vepm.nn.aggregation import Adjacency, aggregate, edge_dot, edge_shares
+from vepm.kernels.aggregation import Adjacency, aggregate, edge_dot, edge_shares
+from vepm.kernels.features import SparseFeatures, compact
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
 from vepm.nn.distributions import draw
 from vepm.nn.encoder import CommunityEncoder
-from vepm.nn.features import SparseFeatures, compact
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
 from vepm.nn.partitioner import EdgePartitioner, interactions, members, segment_sizes
 

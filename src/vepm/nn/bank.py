@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import EdgeIndex, as_adjacency
+from vepm.kernels.aggregation import EdgeIndex, as_adjacency
+from vepm.kernels.features import Features, drop_rows, dropout
+from vepm.kernels.shares import Shares
 from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
-from vepm.nn.features import Features, drop_rows, dropout
-from vepm.nn.shares import Shares
 
 
 class CommunityBank(nn.Module):

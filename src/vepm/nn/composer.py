@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
+from vepm.kernels.features import Dropout
 from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation
-from vepm.nn.features import Dropout
 
 COMPOSERS = ("gnn", "fc")
 POOLINGS = ("sum", "mean")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import Adjacency, aggregate
-from vepm.nn.features import Features
-from vepm.nn.shares import Shares
-from vepm.nn.strips import worth_strips
+from vepm.kernels.aggregation import Adjacency, aggregate
+from vepm.kernels.elementwise import worth_strips
+from vepm.kernels.features import Features
+from vepm.kernels.shares import Shares
 
 CONVOLUTIONS = ("gcn", "gin")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")

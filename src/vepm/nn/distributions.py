@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 from torch.distributions.kl import register_kl
 
-from vepm.nn.strips import in_strips
+from vepm.kernels.elementwise import in_strips
 
 EULER_GAMMA = 0.57721566490153286061
 

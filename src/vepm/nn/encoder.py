@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Weibull
 
-from vepm.nn.aggregation import EdgeIndex, as_adjacency
+from vepm.kernels.aggregation import EdgeIndex, as_adjacency
+from vepm.kernels.elementwise import in_strips
+from vepm.kernels.features import Dropout, Features
 from vepm.nn.convolution import CommunityNorm, Smoothed, convolution, plain_propagation
 from vepm.nn.distributions import Posterior
-from vepm.nn.features import Dropout, Features
-from vepm.nn.strips import in_strips
 
 SHAPES = ("entry", "node")
 

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Weibull
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex, as_adjacency
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
+from vepm.kernels.draws import normal_on_nodes
+from vepm.kernels.features import Features, dense, normalize_rows, row_mass
+from vepm.kernels.shares import Shares
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
 from vepm.nn.convolution import Smoothed
 from vepm.nn.distributions import draw
-from vepm.nn.draws import normal_on_nodes
 from vepm.nn.encoder import CommunityEncoder
-from vepm.nn.features import Features, dense, normalize_rows, row_mass
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
-from vepm.nn.shares import Shares
 from vepm.nn.smoothing import smoothed
 
 TASKS = ("node", "graph")

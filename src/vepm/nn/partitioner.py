@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.nn.aggregation import EdgeIndex, as_adjacency, edge_dot
-from vepm.nn.draws import uniform_on_edges
-from vepm.nn.shares import Shares
+from vepm.kernels.aggregation import EdgeIndex, as_adjacency, edge_dot
+from vepm.kernels.draws import uniform_on_edges
+from vepm.kernels.shares import Shares
 
 PARTITIONS = ("learned", "even", "random")
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vepm.nn.aggregation import Adjacency, EdgeIndex
+from vepm.kernels.aggregation import Adjacency, EdgeIndex
+from vepm.kernels.features import Features, normalize_rows
 from vepm.nn.convolution import Smoothed, plain_propagation
-from vepm.nn.features import Features, normalize_rows
 
 FEWEST_EDGES = 2**20
 """Edges below which the sums are found so fast that nothing is worth keeping."""

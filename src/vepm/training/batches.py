@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from vepm.kernels.features import Features
 from vepm.nn import Adjacency, compact
-from vepm.nn.features import Features
 from vepm.training.totals import Part
 
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import VEPM, Adjacency, draw
 from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Propagation, over_degrees, propagation
-from vepm.nn.features import Features, normalize_rows
 from vepm.training.large import LargeGraph, check_partition
 
 EDGES_AT_ONCE = 2**20

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
-from vepm.nn.features import dense
 from vepm.training.chunks import affiliations, classify, posterior_table
 from vepm.training.large import LargeGraph
 from vepm.training.prediction import probabilities, seeded

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.errors import InputError
+from vepm.kernels.features import Features
+from vepm.kernels.patterns import index_type
 from vepm.nn import Adjacency, compact
-from vepm.nn.features import Features
-from vepm.nn.patterns import index_type
 from vepm.training.batches import GraphBatch, Whole
 from vepm.training.config import Config
 from vepm.training.partition import cluster_nodes

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 
 from vepm.nn import VEPM, draw
-from vepm.objectives import (
+from vepm.objective import (
     edge_log_likelihood,
     label_log_likelihood,
     partial_edge_log_likelihood,

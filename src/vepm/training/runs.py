@@ -11,8 +11,8 @@ from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.files import write_bytes, write_csv, write_text
+from vepm.kernels.features import dense
 from vepm.nn import interactions
-from vepm.nn.features import dense
 from vepm.training.attribution import attribute
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import save_model

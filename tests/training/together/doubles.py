@@ -9,7 +9,7 @@ import torch
 
 from training.toys import SMALL, TASKS, toy
 from vepm.data import Dataset
-from vepm.protocols import gin_folds, public_split
+from vepm.evaluation import gin_folds, public_split
 from vepm.training import Config, Fitted, fit
 from vepm.training.together import Run
 

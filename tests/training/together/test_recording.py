@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from training.toys import SCHEMES, TASKS
+from vepm.kernels.patterns import GatherPattern
 from vepm.nn import Adjacency
-from vepm.nn.patterns import GatherPattern
 from vepm.training.recording import MOST_FORMS, Recorder, _copied, _Form
 from vepm.training.together import fit_together, loop
 

@@ -132,7 +132,7 @@ def test_dense_features_pass_through() -> None:
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton's interpreter is off")
 def test_replicas_go_through_the_kernels_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    triton_pattern = pytest.importorskip("vepm.nn.triton_pattern")
+    triton_pattern = pytest.importorskip("vepm.kernels.triton_pattern")
 
     def pattern(self: Adjacency, heads: int, transposed: bool = False) -> Any:
         return triton_pattern.TritonPattern(self.sorted(transposed), longest=4)

@@ -10,7 +10,7 @@ import torch
 from training.toys import SMALL, TASKS, rng_untouched, run, same_run, toy
 from vepm.data import planted_graph
 from vepm.errors import InputError
-from vepm.protocols import public_split
+from vepm.evaluation import public_split
 from vepm.training import Fitted, Run, bundles, fit_together, most_together
 from vepm.training.together import fitting
 

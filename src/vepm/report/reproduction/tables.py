@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from vepm.escaping import for_latex, for_markdown, for_terminal
-from vepm.experiments import Results, Value
 from vepm.files import write_csv, write_text
+from vepm.paper import Results, Value
 from vepm.report.reproduction.words import footnotes, heading, number, ours, spread, theirs
 
 FRAME = 3

@@ -1,9 +1,9 @@
 """How a number of ours and one of the paper's are put into words."""
 
-from vepm.experiments.metrics import Metric
-from vepm.experiments.results import NO_DATA, Results, Value
-from vepm.experiments.specification import Printed
-from vepm.protocols import Summary
+from vepm.evaluation import Summary
+from vepm.paper.metrics import Metric
+from vepm.paper.results import NO_DATA, Results, Value
+from vepm.paper.specification import Printed
 
 QUICK = (
     "QUICK: a few epochs on part of the data, to show that everything runs. "

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from vepm.kernels.features import Features
 from vepm.nn import SparseFeatures
-from vepm.nn.features import Features
 from vepm.training.together.bridge import across
 from vepm.training.together.edges import Dims, apart, beside
 

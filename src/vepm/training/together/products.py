@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from vepm.kernels.features import Features
 from vepm.nn.convolution import CommunityLinear
-from vepm.nn.features import Features
 from vepm.training.together.bridge import across
 from vepm.training.together.edges import Dims, apart, beside
 

@@ -1,0 +1,310 @@
+"""The one hot kernel: sums over neighbours in K communities at once, and its adjoint.
+
+Both directions of the computation are sparse products on a pattern that is built once per
+graph, so memory is O(N H + E K): no message of size [E, H] outlives a kernel, and no gradient
+of size N x N ever exists.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from vepm.kernels.blocks import BlockPattern
+from vepm.kernels.patterns import GatherPattern, Pattern, SortedEdges
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """Edges of a graph with what the kernels derive from them, derived once.
+
+    Wherever a module takes ``edge_index``, an ``Adjacency`` may stand for it; training loops
+    build one per graph, so that sorting is not repeated in every layer of every epoch.
+
+    Args:
+        edge_index: The edges [2, E], both directions, messages flowing from row 0 to row 1.
+        num_nodes: The number of nodes.
+        replaceable: Whether a recorded step makes them, so that others may take their place when it
+            is replayed: then nothing may depend on what they are, and nothing is waited for.
+
+    Example:
+        >>> edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> aggregate(torch.ones(2, 1, 1), edges, torch.ones(2, 1)).flatten()
+        tensor([1., 1.])
+    """
+
+    edge_index: Tensor
+    num_nodes: int
+    replaceable: bool = field(default=False, kw_only=True)
+    _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
+    _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
+    _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+    seen: dict[str, object] = field(default_factory=dict, repr=False)
+    """What :mod:`vepm.nn.smoothing` keeps of features that come with these edges."""
+
+    @property
+    def source(self) -> Tensor:
+        """Where each edge comes from [E]."""
+        return self.edge_index[0]
+
+    @property
+    def target(self) -> Tensor:
+        """Where each edge goes to [E]."""
+        return self.edge_index[1]
+
+    @property
+    def degree(self) -> Tensor:
+        """Number of edges that end in each node [N]."""
+        return self.sorted().degree
+
+    def gcn_weights(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Weights of GCN's normalised adjacency: of the edges [E, 1] and the loops [N, 1]."""
+        if dtype not in self._scales:
+            with torch.no_grad():
+                scale = (self.degree.to(dtype)[:, None] + 1).rsqrt()
+                ends = (scale.index_select(0, end) for end in self.edge_index)
+                self._scales[dtype] = math.prod(ends, start=scale.new_ones(())), scale.square()
+        return self._scales[dtype]
+
+    def sorted(self, transposed: bool = False) -> SortedEdges:
+        """The edges in the order of their targets, or of their sources if transposed."""
+        if transposed not in self._sorted:
+            self._check_ends()
+            ends = self._ends(transposed)
+            self._sorted[transposed] = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
+        return self._sorted[transposed]
+
+    def pattern(self, heads: int, transposed: bool = False) -> Pattern:
+        """How to sum for ``heads`` communities; rows are targets unless transposed."""
+        key = (heads, transposed)
+        if key not in self._patterns:
+            device = self.edge_index.device.type
+            triton_pattern = _triton_pattern() if device == "cuda" else None
+            if device == "cpu":
+                self._patterns[key] = BlockPattern(self.sorted(transposed), heads)
+            elif triton_pattern is not None:
+                # How long rows are cut depends on the edges, so replaceable ones are left whole.
+                uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
+                self._patterns[key] = triton_pattern(self.sorted(transposed), **uncut)
+            else:
+                self._check_ends()
+                self._patterns[key] = GatherPattern(*self._ends(transposed), self.num_nodes)
+        return self._patterns[key]
+
+    def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
+        return (self.source, self.target) if transposed else (self.target, self.source)
+
+    def _check_ends(self) -> None:
+        # The sparse kernels read memory at these numbers without looking. Replaceable edges come
+        # from a store that was looked at.
+        if self.edge_index.numel() and not self.replaceable:
+            low, high = (int(end) for end in torch.aminmax(self.edge_index))
+            if low < 0 or high >= self.num_nodes:
+                raise ValueError(
+                    f"edge_index holds nodes {low} to {high}, but nodes are numbered 0 to "
+                    f"{self.num_nodes - 1}"
+                )
+
+    def sum_at_target(self, values: Tensor) -> Tensor:
+        """Sum edge values [E, K] over the edges that end in each node [N, K]."""
+        return _SumAtTarget.apply(values, self)  # type: ignore[no-untyped-call]
+
+    def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """What :func:`aggregate` returns for features and weights of one type."""
+        return _Aggregate.apply(  # type: ignore[no-untyped-call]
+            x.contiguous(), weight, self
+        )
+
+    def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
+        """What :func:`edge_dot` returns."""
+        return _EdgeDot.apply(  # type: ignore[no-untyped-call]
+            target.contiguous(), source.contiguous(), self
+        )
+
+    def share_ends(self, target: Tensor, source: Tensor, sharpness: float) -> Tensor:
+        """What :func:`edge_shares` returns."""
+        return _EdgeShares.apply(  # type: ignore[no-untyped-call]
+            target.contiguous(), source.contiguous(), self, sharpness
+        )
+
+    def to(self, device: torch.device | str) -> "Adjacency":
+        """The same edges on another device."""
+        return Adjacency(self.edge_index.to(device), self.num_nodes)
+
+
+EdgeIndex = Tensor | Adjacency
+
+
+def as_adjacency(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
+    """Wrap a plain ``edge_index``; an :class:`Adjacency` passes through."""
+    if isinstance(edge_index, Adjacency):
+        return edge_index
+    return Adjacency(edge_index, num_nodes)
+
+
+@functools.cache
+def _triton_pattern() -> Callable[..., Pattern] | None:
+    try:
+        from vepm.kernels.triton_pattern import TritonPattern
+    except ImportError:
+        return None
+    return TritonPattern
+
+
+class _SumAtTarget(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, edges: Adjacency) -> Tensor:
+        ctx.edges = edges
+        return edges.pattern(values.size(1)).sum_edges(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(0, ctx.edges.target), None
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, edges: Adjacency) -> Tensor:
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        # Each is kept only for the gradient of the other.
+        ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
+        ctx.edges = edges
+        return edges.pattern(x.size(1)).sum_neighbours(weight, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        heads, edges = grad.size(1), ctx.edges
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        grad_x = edges.pattern(heads, True).sum_neighbours(weight, grad) if needs_x else None
+        grad_weight = edges.pattern(heads).dot_ends(grad, x) if needs_weight else None
+        return grad_x, grad_weight, None
+
+
+class _EdgeDot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, target: Tensor, source: Tensor, edges: Adjacency) -> Tensor:
+        ctx.save_for_backward(target, source)
+        ctx.edges = edges
+        return edges.pattern(target.size(1)).dot_ends(target, source)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        target, source = ctx.saved_tensors
+        heads, edges = target.size(1), ctx.edges
+        needs_target, needs_source, _ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        grad_target = edges.pattern(heads).sum_neighbours(grad, source) if needs_target else None
+        grad_source = (
+            edges.pattern(heads, True).sum_neighbours(grad, target) if needs_source else None
+        )
+        return grad_target, grad_source, None
+
+
+class _EdgeShares(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, target: Tensor, source: Tensor, edges: Adjacency, sharpness: float
+    ) -> Tensor:
+        shares = edges.pattern(target.size(1)).share_ends(target, source, sharpness)
+        ctx.save_for_backward(target, source, shares)
+        ctx.edges, ctx.sharpness = edges, sharpness
+        return shares
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        target, source, shares = ctx.saved_tensors
+        heads, edges = target.size(1), ctx.edges
+        needs_target, needs_source, _, _ = ctx.needs_input_grad
+        rates = shares * grad
+        rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
+        rates.mul_(ctx.sharpness)
+        grad_target = edges.pattern(heads).sum_neighbours(rates, source) if needs_target else None
+        grad_source = (
+            edges.pattern(heads, True).sum_neighbours(rates, target) if needs_source else None
+        )
+        return grad_target, grad_source, None, None
+
+
+def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> Tensor:
+    r"""Sum each node's neighbours in every community, weighted by the community's share.
+
+    .. math:: y_{jk} = \sum_{(i, j) \in E} w_{ijk} \, x_{ik}
+
+    Args:
+        x: Features [N, K, D], one slice per community.
+        edge_index: Edges [2, E] (or an :class:`Adjacency`), flowing from row 0 to row 1.
+        edge_weight: Share of each edge in each community [E, K]; nothing counts every edge as
+            one.
+
+    Returns:
+        Sums [N, K, D]. Gradients flow to ``x`` and ``edge_weight`` in O(N K D + E K) memory.
+
+    Example:
+        >>> x = torch.tensor([[[1.0]], [[10.0]]])
+        >>> aggregate(x, torch.tensor([[0], [1]]), torch.tensor([[0.5]])).flatten()
+        tensor([0.0000, 0.5000])
+    """
+    edges = as_adjacency(edge_index, x.size(0))
+    expected = (edges.edge_index.size(1), x.size(1))
+    if edge_weight is not None and edge_weight.shape != expected:
+        raise ValueError(
+            f"edge_weight must have a row per edge and a column per community, {expected}, "
+            f"got {tuple(edge_weight.shape)}"
+        )
+    if edge_weight is not None:
+        kind = torch.promote_types(x.dtype, edge_weight.dtype)
+        x, edge_weight = x.to(kind), edge_weight.to(kind)
+    return edges.sum_neighbours(x, edge_weight)
+
+
+def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
+    r"""Dot products between the two ends of every edge, community by community.
+
+    .. math:: d_{ek} = \langle t_{jk}, s_{ik} \rangle \quad \text{for edge } e = (i, j)
+
+    The adjoint of :func:`aggregate` with respect to its weights.
+
+    Args:
+        target: Features [N, K, D] read at ``edge_index[1]``.
+        source: Features [N, K, D] read at ``edge_index[0]``.
+        edge_index: Edges [2, E] or an :class:`Adjacency`.
+
+    Returns:
+        Products [E, K].
+    """
+    edges = as_adjacency(edge_index, target.size(0))
+    return edges.dot_ends(target, source)
+
+
+def edge_shares(
+    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
+) -> Tensor:
+    r"""Share every edge out among the communities by the agreement of its two ends.
+
+    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
+              \quad \text{for edge } e = (i, j)
+
+    One pass over the edges; the products themselves are not kept.
+
+    Args:
+        target: Features [N, K, D] read at ``edge_index[1]``.
+        source: Features [N, K, D] read at ``edge_index[0]``.
+        edge_index: Edges [2, E] or an :class:`Adjacency`.
+        temperature: Sharpness :math:`\tau`.
+
+    Returns:
+        Shares [E, K]; those of an edge sum to one.
+    """
+    edges = as_adjacency(edge_index, target.size(0))
+    return edges.share_ends(target, source, 1 / temperature)

@@ -1,0 +1,251 @@
+"""A graph as the Triton kernels read it, and the launches of those kernels."""
+
+import contextlib
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from vepm.kernels.patterns import SortedEdges
+from vepm.kernels.triton_fused import share_rows
+from vepm.kernels.triton_kernels import dot_rows, sum_rows
+
+LONGEST = 1024
+"""Edges of a row that one program sums; longer rows are cut into pieces of this length."""
+TILE = 1024
+"""Numbers that one program holds at a time, in single precision."""
+WIDEST = 128
+"""Channels of an edge that one program holds at a time."""
+MOST_SHARES = 1024
+"""Communities among which one program can share an edge out."""
+
+MOST_FUSED = 1024
+"""Numbers of an edge, at either end, up to which it is shared out and summed in one program."""
+FUSED_TILE = 512
+"""Numbers of several edges that such a program holds at a time, in single precision."""
+
+
+class _Pieces(NamedTuple):
+    """Long rows cut up, so that a star does not wait for one program."""
+
+    begins: Tensor
+    """First edge of each piece."""
+    ends: Tensor
+    """Edge after the last of each piece."""
+    rows: Tensor
+    """Row each piece belongs to."""
+    long_rows: Tensor
+    """The rows that were cut."""
+    pointer: Tensor
+    """Where the pieces of each of them begin among all pieces, and where the last end."""
+
+
+def _cut(pointer: Tensor, longest: int, num_edges: int) -> _Pieces | None:
+    if longest >= num_edges:
+        return None
+    degree = pointer.diff()
+    long_rows = (degree > longest).nonzero().flatten()
+    if long_rows.numel() == 0:
+        return None
+    counts = (degree[long_rows] + longest - 1) // longest
+    starts = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    rows = long_rows.repeat_interleave(counts)
+    rank = torch.arange(rows.numel(), device=rows.device) - starts[:-1].repeat_interleave(counts)
+    begins = pointer[rows] + rank * longest
+    ends = torch.minimum(begins + longest, pointer[rows + 1])
+    return _Pieces(begins, ends, rows, long_rows, starts)
+
+
+class TritonPattern:
+    """CSR of a graph for any number of communities, with the kernels that run on it.
+
+    The same inputs give the same bits: nothing is added up in an order left to chance.
+
+    Args:
+        edges: The edges.
+        longest: Edges of a row that one program sums.
+        tile: Numbers that one program holds at a time.
+        warps: Warps of each program.
+    """
+
+    def __init__(
+        self,
+        edges: SortedEdges,
+        *,
+        longest: int = LONGEST,
+        tile: int = TILE,
+        warps: int = 1,
+    ) -> None:
+        self.edges, self.longest, self.tile, self.warps = edges, longest, tile, warps
+        self.pieces = _cut(edges.pointer, longest, edges.num_edges)
+        self.begins, self.ends = edges.pointer[:-1], edges.pointer[1:]
+        self._known_sizes: dict[tuple[int, int, torch.dtype, bool], dict[str, Any]] = {}
+        # Rows much shorter than a tile would leave most of it idle.
+        mean = edges.num_edges // max(edges.num_nodes, 1)
+        self.most_edges = min(triton.next_power_of_2(mean + 1), 32)
+
+    def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
+        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
+        return self._sum(torch.empty_like(x), x, None if weight is None else weight.contiguous())
+
+    def sum_edges(self, weight: Tensor) -> Tensor:
+        """``out[i, k] = sum over edges e into i of weight[e, k]``."""
+        out = weight.new_empty(self.edges.num_nodes, weight.size(1), 1)
+        return self._sum(out, None, weight.contiguous()).squeeze(-1)
+
+    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
+        return self._dot(rows, columns)
+
+    def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
+        """Softmax over k of ``sharpness * dot_ends(rows, columns)``, in the same pass."""
+        if rows.size(1) > MOST_SHARES:
+            return torch.softmax(sharpness * self.dot_ends(rows, columns), dim=1)
+        # A number given to a kernel arrives in single precision: the tensor takes it up instead.
+        return self._dot(rows if sharpness == 1 else rows * sharpness, columns, softmax=True)
+
+    def fuses(self, heads: int, segment: int, channels: int) -> bool:
+        """Whether edges can be shared out and summed in one pass at these sizes."""
+        return self._numbers(heads, segment, channels) <= MOST_FUSED
+
+    def share_sums(
+        self,
+        near: Tensor,
+        far: Tensor,
+        near_value: Tensor | None,
+        far_value: Tensor | None,
+        *,
+        wanted: tuple[bool, bool],
+    ) -> list[Tensor | None]:
+        """Values summed by shares, and far ends summed by the gradient of their rates.
+
+        See :func:`vepm.kernels.triton_fused.share_rows`; ``wanted`` says which of the two.
+        """
+        nodes, heads, segment = near.shape
+        value = far_value if far_value is not None else near_value
+        channels = 1 if value is None else value.size(2)
+        outs = [
+            near.new_empty(nodes, heads, width) if want else None
+            for want, width in zip(wanted, (channels, segment), strict=True)
+        ]
+        inputs = (near, far, near_value, far_value, self.edges.columns)
+        sizes = (heads, segment, channels)
+        self._launch_share(outs, inputs, (self.begins, self.ends, None), sizes)
+        if self.pieces is not None:
+            begins, ends, rows, long_rows, pointer = self.pieces
+            kind = torch.promote_types(near.dtype, torch.float32)
+            parts = [
+                out if out is None else out.new_empty(begins.numel(), *out.shape[1:], dtype=kind)
+                for out in outs
+            ]
+            self._launch_share(parts, inputs, (begins, ends, rows), sizes)
+            for out, part in zip(outs, parts, strict=True):
+                if out is not None:
+                    alone = (part, None, None, None, pointer[:-1], pointer[1:], long_rows)
+                    self._launch_sum(out, *alone, self.edges.num_edges)
+        return outs
+
+    def _launch_share(
+        self,
+        outs: list[Tensor | None],
+        inputs: tuple[Tensor | None, ...],
+        work: tuple[Tensor, Tensor, Tensor | None],
+        sizes: tuple[int, int, int],
+    ) -> None:
+        out = next(out for out in outs if out is not None)
+        if out.numel() == 0:
+            return
+        heads, segment, channels = sizes
+        tile = FUSED_TILE // 2 if out.dtype == torch.float64 else FUSED_TILE
+        with _on_device_of(out):
+            share_rows[(work[0].numel(),)](
+                *outs, *inputs, *work, self.longest,
+                HEADS=heads, SEGMENT=segment, CHANNELS=channels,
+                TYPE=tl.float64 if out.dtype == torch.float64 else tl.float32,
+                BLOCK_E=max(1, min(tile // self._numbers(*sizes), self.most_edges)),
+                BLOCK_K=triton.next_power_of_2(heads),
+                BLOCK_S=triton.next_power_of_2(segment),
+                BLOCK_D=triton.next_power_of_2(channels),
+                num_warps=self.warps,
+            )  # fmt: skip
+
+    @staticmethod
+    def _numbers(heads: int, segment: int, channels: int) -> int:
+        widest = triton.next_power_of_2(max(segment, channels))
+        return int(triton.next_power_of_2(heads) * widest)
+
+    def _sum(self, out: Tensor, x: Tensor | None, weight: Tensor | None) -> Tensor:
+        inputs = (x, weight, self.edges.columns, self.edges.order)
+        self._launch_sum(out, *inputs, self.begins, self.ends, None, self.longest)
+        if self.pieces is not None:
+            begins, ends, _, rows, pointer = self.pieces
+            kind = torch.promote_types(out.dtype, torch.float32)
+            parts = torch.empty(begins.numel(), *out.shape[1:], dtype=kind, device=out.device)
+            self._launch_sum(parts, *inputs, begins, ends, None, self.longest)
+            alone = (parts, None, None, None)
+            self._launch_sum(out, *alone, pointer[:-1], pointer[1:], rows, self.edges.num_edges)
+        return out
+
+    def _launch_sum(self, out: Tensor, *arguments: Any) -> None:
+        items, (_, heads, channels) = arguments[4].numel(), out.shape
+        if out.numel() == 0 or items == 0:
+            return
+        sizes = self._sizes(heads, channels, out)
+        blocks = triton.cdiv(heads, sizes["BLOCK_K"]) * triton.cdiv(channels, sizes["BLOCK_D"])
+        with _on_device_of(out):
+            sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=self.warps)
+
+    def _dot(self, near: Tensor, far: Tensor, softmax: bool = False) -> Tensor:
+        _, heads, channels = near.shape
+        out = near.new_empty(self.edges.num_edges, heads)
+        if out.numel() == 0:
+            return out
+        sizes = self._sizes(heads, channels, out, whole=softmax)
+        blocks = triton.cdiv(heads, sizes["BLOCK_K"])
+        inputs = (near, far, self.edges.columns, self.edges.order)
+        work: list[tuple[Tensor, Tensor, Tensor | None]]
+        work = [(self.begins, self.ends, None)]
+        if self.pieces is not None:
+            work.append((self.pieces.begins, self.pieces.ends, self.pieces.rows))
+        for begins, ends, rows in work:
+            with _on_device_of(out):
+                dot_rows[(begins.numel(), blocks)](
+                    out, *inputs, begins, ends, rows, self.longest, **sizes, SOFTMAX=softmax,
+                    num_warps=self.warps,
+                )  # fmt: skip
+        return out
+
+    def _sizes(self, heads: int, channels: int, out: Tensor, whole: bool = False) -> dict[str, Any]:
+        """Sizes the kernels are compiled for; ``whole`` keeps all communities in one program."""
+        key = (heads, channels, out.dtype, whole)
+        if key not in self._known_sizes:
+            self._known_sizes[key] = self._choose_sizes(*key)
+        return self._known_sizes[key]
+
+    def _choose_sizes(
+        self, heads: int, channels: int, dtype: torch.dtype, whole: bool
+    ) -> dict[str, Any]:
+        tile = self.tile // 2 if dtype == torch.float64 else self.tile
+        block_k = triton.next_power_of_2(heads)
+        block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
+        if whole:
+            block_d = min(block_d, max(tile // block_k, 1))
+        else:
+            block_k = min(block_k, WIDEST // block_d)
+        return {
+            "HEADS": heads,
+            "CHANNELS": channels,
+            "TYPE": tl.float64 if dtype == torch.float64 else tl.float32,
+            "BLOCK_E": max(1, min(tile // (block_k * block_d), self.most_edges)),
+            "BLOCK_K": block_k,
+            "BLOCK_D": block_d,
+        }
+
+
+def _on_device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Kernels start on the current device; to look is cheaper than to set it."""
+    if not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device_of(tensor)

@@ -1,0 +1,106 @@
+"""Cells on disk: whole or not there, and never taken for another's."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from vepm.evaluation import RunResult
+from vepm.files import write_bytes, write_text
+from vepm.paper.plan import Cell
+from vepm.paper.tasks import Outcome
+from vepm.training.machine import commit, describe_machine
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A finished cell as it was read."""
+
+    body: dict[str, Any]
+    arrays_path: Path
+
+    @property
+    def result(self) -> RunResult | None:
+        """The run behind the cell, if it was one."""
+        found = self.body["result"]
+        return None if found is None else RunResult.from_dict(found)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Numbers by metric."""
+        return dict(self.body["numbers"])
+
+    def arrays(self) -> dict[str, Tensor]:
+        """What figures are drawn from."""
+        return load(self.arrays_path.read_bytes())
+
+
+def write_cell(folder: Path, cell: Cell, outcome: Outcome, seconds: float) -> None:
+    """Write a finished cell; its JSON comes last, so that what it tells of is there."""
+    path = folder / cell.path
+    arrays = save(outcome.arrays) if outcome.arrays else b""
+    if arrays:
+        write_bytes(path.with_suffix(".safetensors"), arrays)
+    body = _identity(cell) | {
+        "commit": commit(),
+        "machine": describe_machine(),
+        "seconds": seconds,
+        "numbers": outcome.numbers,
+        "arrays": _digest(arrays) if arrays else None,
+        "result": None if outcome.result is None else outcome.result.to_dict(),
+    }
+    _write(path, body)
+
+
+def copy_cell(folder: Path, source: Path, cell: Cell) -> None:
+    """Let a finished cell of the same task stand for another."""
+    path = folder / cell.path
+    body = json.loads((folder / source).read_text())
+    if body["arrays"]:
+        write_bytes(
+            path.with_suffix(".safetensors"),
+            (folder / source).with_suffix(".safetensors").read_bytes(),
+        )
+    body.pop("checksum")
+    _write(path, body | _identity(cell))
+
+
+def read_cell(path: Path, fingerprint: str) -> Record | None:
+    """A finished cell, or None where there is none, a damaged one, or one of another task."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        checksum = body.pop("checksum")
+        whole = checksum == _checksum(body) and body["fingerprint"] == fingerprint
+        arrays = path.with_suffix(".safetensors")
+        if not whole or (body["arrays"] and _digest(arrays.read_bytes()) != body["arrays"]):
+            return None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    return Record(body, arrays)
+
+
+def _identity(cell: Cell) -> dict[str, Any]:
+    return {
+        "experiment": cell.experiment,
+        "row": cell.row,
+        "column": cell.column,
+        "quick": cell.task.quick,
+        "fingerprint": cell.task.fingerprint,
+        "task": asdict(cell.task),
+    }
+
+
+def _write(path: Path, body: dict[str, Any]) -> None:
+    write_text(path, json.dumps(body | {"checksum": _checksum(body)}) + "\n")
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return _digest(json.dumps(body, sort_keys=True).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=12).hexdigest()

@@ -1,0 +1,207 @@
+"""From finished cells to the numbers of a table, ours beside the paper's."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vepm.evaluation import Summary, summarise
+from vepm.paper.cells import Record, read_cell
+from vepm.paper.metrics import METRICS, Metric
+from vepm.paper.plan import Square
+from vepm.paper.runner import Ended
+from vepm.paper.specification import Experiment, Printed
+from vepm.paper.studies import WHOLE
+from vepm.paper.tasks import protocol_of, task_of
+
+RULES: dict[str, tuple[str, ...]] = {
+    "public": ("validation",),
+    "wikics": ("validation",),
+    "gin": ("gin", "fold-max", "last"),
+    "capsgnn": ("capsgnn", "last"),
+}
+"""Selection rules of each protocol, the main one first."""
+
+MEASURED = "measured"
+NO_DATA = "data not here"
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What stands in one square.
+
+    Args:
+        row: name of the row.
+        column: name of the column.
+        metric: how its numbers are written.
+        printed: the paper's.
+        quoted: whether the paper's word is all there is.
+        summaries: ours, by every rule of the protocol, the main one first; none without runs.
+        planned: number of runs there should be.
+        reason: why runs are missing, where they are.
+        method: what ran.
+        dataset: on what.
+        seeds: number of seeds behind the number.
+        splits: number of splits or folds behind it.
+        yes: values that bear out a YES of the paper.
+        pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
+            there was none, or but one graph.
+    """
+
+    row: str
+    column: str
+    metric: Metric
+    printed: Printed
+    quoted: bool
+    summaries: tuple[Summary, ...] = ()
+    planned: int = 0
+    reason: str = ""
+    method: str = ""
+    dataset: str = ""
+    seeds: int = 0
+    splits: int = 0
+    yes: tuple[float, float] | None = None
+    pretraining: str = ""
+
+    @property
+    def main(self) -> Summary | None:
+        """Ours by the protocol's own rule."""
+        return self.summaries[0] if self.summaries else None
+
+    @property
+    def mark(self) -> str:
+        """▲ or ▼ where ours lies above or below the paper's by more than our standard error.
+
+        Where the paper says YES or NO, ≠ if our number says otherwise.
+        """
+        ours, theirs = self.main, self.printed.value
+        if self.verdict:
+            return "" if self.verdict == theirs else "≠"
+        if ours is None or not isinstance(theirs, float):
+            return ""
+        if ours.n < 2 and not self.metric.exact:
+            return ""
+        half_a_digit = 0.5 * 10**-self.metric.decimals
+        margin = max(self.metric.scale * ours.standard_error, half_a_digit)
+        gap = self.metric.scale * ours.mean - theirs
+        # Printed numbers are rounded: their last digit decides nothing.
+        return "" if abs(gap) <= margin + 1e-9 else "▲" if gap > 0 else "▼"
+
+    @property
+    def verdict(self) -> str:
+        """YES or NO where the paper says one of them, by our numbers."""
+        if self.main is None or self.yes is None or self.printed.value not in ("YES", "NO"):
+            return ""
+        return "YES" if self.yes[0] <= self.main.mean <= self.yes[1] else "NO"
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment with what is known of it."""
+
+    experiment: Experiment
+    values: tuple[Value, ...]
+    quick: bool
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the rows that have a square here."""
+        return list(dict.fromkeys(value.row for value in self.values))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that have a square here."""
+        here = {value.column for value in self.values}
+        return [column.name for column in self.experiment.columns if column.name in here]
+
+    def at(self, row: str, column: str) -> Value | None:
+        """What stands in a square, if it is here."""
+        named = (value for value in self.values if (value.row, value.column) == (row, column))
+        return next(named, None)
+
+
+def gather(
+    experiment: Experiment, chosen: Sequence[Square], folder: Path, ended: Ended, quick: bool
+) -> Results:
+    """Read the finished cells of squares of an experiment.
+
+    Args:
+        experiment: the experiment.
+        chosen: its squares to show.
+        folder: where results lie.
+        ended: what came of the run, for the reasons of what is missing.
+        quick: whether these are quick results.
+    """
+    values = tuple(_value(experiment, square, folder, ended) for square in chosen)
+    return Results(experiment, values, quick)
+
+
+def records(square: Square, folder: Path) -> list[Record]:
+    """The finished cells of a square."""
+    found = (read_cell(folder / cell.path, cell.task.fingerprint) for cell in square.cells)
+    return [record for record in found if record is not None]
+
+
+def _value(experiment: Experiment, square: Square, folder: Path, ended: Ended) -> Value:
+    name = square.choice.metric or "accuracy"
+    found = records(square, folder)
+    tasks = [record.body["task"] for record in found]
+    return Value(
+        row=square.row.name,
+        column=square.column.name,
+        metric=METRICS[name],
+        printed=experiment.printed(square.row, square.column),
+        quoted=square.quoted,
+        summaries=_summaries(square, name, found) if found else (),
+        planned=len(square.cells),
+        reason=_reason(square, len(found), ended),
+        method=square.choice.method or "",
+        dataset=square.choice.dataset or "",
+        seeds=len({task["seed"] for task in tasks}),
+        splits=len({task["split"] for task in tasks}),
+        yes=square.row.yes,
+        pretraining=_pretraining(tasks[0]) if tasks else "",
+    )
+
+
+def _pretraining(task: dict[str, Any]) -> str:
+    training = task["settings"].get("training", {})
+    if task["method"] in WHOLE or task_of(task["dataset"]) == "node":
+        return ""
+    return "" if training.get("scheme") == "scratch" else training.get("pretraining", "")
+
+
+def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Summary, ...]:
+    if metric != "accuracy":
+        return (_plain(metric, [record.numbers.get(metric, math.nan) for record in found]),)
+    results = [result for record in found if (result := record.result) is not None]
+    rules = RULES[protocol_of(square.choice)]
+    return tuple(summarise(results, rule) for rule in rules)
+
+
+def _plain(metric: str, values: list[float]) -> Summary:
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return Summary(
+        rule=MEASURED,
+        description=f"{metric.replace('_', ' ')}; nothing was chosen on it",
+        values=tuple(values),
+        epochs=(),
+        mean=float(np.mean(values)),
+        std=std,
+        standard_error=std / len(values) ** 0.5,
+        n=len(values),
+    )
+
+
+def _reason(square: Square, done: int, ended: Ended) -> str:
+    if done == len(square.cells):
+        return ""
+    if square.choice.dataset in ended.missing:
+        return NO_DATA
+    failures = [ended.failed.get(cell.task.fingerprint) for cell in square.cells]
+    reason = next((f"failed: {failure}" for failure in failures if failure), NOT_RUN)
+    return f"{reason} ({done} of {len(square.cells)} runs done)" if done else reason

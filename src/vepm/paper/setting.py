@@ -1,0 +1,87 @@
+"""What a study is given and what it finds."""
+
+import time
+from dataclasses import dataclass, field
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.data import Dataset
+from vepm.evaluation import RunResult, Split
+from vepm.evaluation.vepm import CURVES
+from vepm.training import Config, Fitted, fit
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a study is given.
+
+    Args:
+        dataset: the data.
+        split: who trains, validates and tests.
+        config: settings of VEPM.
+        seed: of all randomness.
+        device: where to train.
+        quick: whether to do as little as shows that it works.
+    """
+
+    dataset: Dataset
+    split: Split
+    config: Config
+    seed: int
+    device: str = "auto"
+    quick: bool = False
+
+    @property
+    def graph(self) -> Data:
+        """The one graph of a node task."""
+        return self.dataset.graphs[0]
+
+    @property
+    def parts(self) -> int:
+        """Number of communities to find."""
+        return self.config.model.num_metacommunities
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What a study finds.
+
+    Args:
+        numbers: by the name of the metric.
+        arrays: what figures are drawn from.
+        result: the run behind the accuracy, if there was one.
+    """
+
+    numbers: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, Tensor] = field(default_factory=dict)
+    result: RunResult | None = None
+
+
+def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
+    """Train VEPM on the split, and keep the model beside the result."""
+    started = time.perf_counter()
+    split = setting.split
+    fitted = fit(
+        setting.dataset,
+        setting.config,
+        train_on=split.train,
+        validate_on=split.val,
+        watch=split.test,
+        seed=setting.seed,
+        device=setting.device,
+    )
+    rows = [row for row in fitted.history if row["phase"] == "finetune"]
+    curve = {
+        name: [row[column] for row in rows if column in row] for name, column in CURVES.items()
+    }
+    result = RunResult.from_curve(
+        "vepm",
+        setting.dataset.name,
+        split.name,
+        setting.seed,
+        curve,
+        seconds=time.perf_counter() - started,
+        settings=setting.config.to_dict(),
+    )
+    return fitted, result

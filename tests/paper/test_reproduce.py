@@ -1,0 +1,153 @@
+"""The command: lists, selects, survives SIGKILL, says what is missing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.running import Outcome, vepm
+from paper.toys import write_long, write_toys
+from vepm.paper import catalogue, squares
+
+COMMAND = [sys.executable, "-m", "vepm", "reproduce"]
+SPAWNED = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def reproduce(*options: str | Path) -> Outcome:
+    return vepm("reproduce", *options, "--device", "cpu")
+
+
+def mtimes(folder: Path) -> dict[Path, int]:
+    found = folder.rglob("cells/**/*.json")
+    return {path.relative_to(folder): path.stat().st_mtime_ns for path in found}
+
+
+def tables(folder: Path) -> dict[str, str]:
+    return {p.name: p.read_text() for p in sorted((folder / "table-1").glob("table.*"))}
+
+
+def test_list_names_everything() -> None:
+    found = reproduce("--list")
+    assert found.code == 0
+    for name, experiment in catalogue().items():
+        assert name in found.out
+        assert experiment.title.split(":")[0] in found.out
+
+
+def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
+    for options, complaint in [
+        ((), "--list names them"),
+        (("tabel-1",), "did you mean 'table-1'"),
+        (("table-1", "--rows", "GIN"), "no row 'GIN'"),
+        (("table-1", "--datasets", "Corra"), "no dataset 'Corra'"),
+    ]:
+        found = reproduce(*options, "-o", tmp_path)
+        assert found.code == 2
+        assert complaint in found.err
+        assert "Traceback" not in found.err
+
+
+def test_without_data_it_says_what_is_missing(tmp_path: Path) -> None:
+    found = reproduce(
+        "table-1", "--datasets", "Cora", "--data-dir", tmp_path / "data", "-o", tmp_path
+    )
+    assert found.code == 2
+    assert "n/a (data not here)" in found.out
+    assert "ind.cora.x" in found.err
+    assert "VEPM_DATA" in found.err
+
+
+def test_selection_runs_and_shows_a_part(tmp_path: Path) -> None:
+    options = ("--experiments", write_toys(tmp_path / "toys"), "-o", tmp_path, "--jobs", "1")
+    found = reproduce("table-1", "--datasets", "planted", "--rows", "GCN", "--seeds", "2", *options)
+    assert found.code == 0, found.err
+    assert "2 cells computed" in found.out
+    assert "Cora here" not in found.out
+    assert "VEPM (toy)" not in found.out
+    assert "[2 of 3 runs]" in (tmp_path / "table-1/table.md").read_text()
+    assert "VEPM (toy)" in (tmp_path / "table-1/table.md").read_text()
+    quick = reproduce("table-1", "--datasets", "planted", "--quick", *options)
+    assert "2 cells computed" in quick.out
+    assert "QUICK" in quick.out
+    assert (tmp_path / "quick/table-1/table.md").exists()
+    assert len(mtimes(tmp_path / "quick")) == 2
+    again = reproduce("table-2", "--rows", "again", *options, "--seeds", "2")
+    assert "0 cells computed, 2 found" in again.out
+
+
+def test_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
+    toys = write_long(tmp_path / "toys")
+    options = ("table-1", "--datasets", "planted", "--experiments", toys)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, options), "-o", str(killed), "--jobs", "2"],
+        env=SPAWNED,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while len(mtimes(killed)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = mtimes(killed)
+    total = sum(
+        len(square.cells)
+        for square in squares(catalogue(toys)["table-1"])
+        if square.choice.dataset == "planted"
+    )
+    assert 3 <= len(before) < total
+    for path in before:
+        json.loads((killed / path).read_text())
+    assert reproduce(*options, "-o", killed, "--jobs", "1").code == 0
+    after = mtimes(killed)
+    assert len(after) == total
+    assert {path: after[path] for path in before} == before
+    assert reproduce(*options, "-o", whole, "--jobs", "1").code == 0
+    assert tables(killed) == tables(whole)
+
+
+def test_torchrun_shares_the_cells(tmp_path: Path) -> None:
+    toys = write_toys(tmp_path / "toys")
+    options = ["table-1", "--datasets", "planted", "--experiments", str(toys), "-o", str(tmp_path)]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    found = subprocess.run(
+        [sys.executable, *launch, "-m", "vepm", "reproduce", *options, "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        env=SPAWNED,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "6 cells computed" in found.stdout
+    assert found.stdout.count("Rule validation") == 1
+    assert len(mtimes(tmp_path)) == 6
+
+
+@pytest.mark.skipif("VEPM_DATA" not in os.environ, reason="VEPM_DATA names no real data")
+def test_everything_quick_on_real_data(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    # Links, so that nothing is ever written beside the real files.
+    for folder in Path(os.environ["VEPM_DATA"]).iterdir():
+        (root / folder.name).symlink_to(folder)
+    found = reproduce("--all", "--quick", "-o", tmp_path, "--data-dir", root)
+    assert found.code == 0, found.err
+    for name, experiment in catalogue().items():
+        folder = tmp_path / "quick" / name
+        text = (folder / "table.md").read_text()
+        assert all(row.name in text for row in experiment.rows)
+        assert all(column.name in text for column in experiment.columns)
+        assert {path.suffix for path in folder.glob("table.*")} == {".md", ".csv", ".tex"}
+        assert "not run" not in text
+        assert "failed" not in text
+        if experiment.figure:
+            drawn = {path.suffix for path in folder.glob("figure-*")}
+            assert drawn == {".png", ".svg"}
+    assert len(list((tmp_path / "quick/figure-4").glob("*.png"))) == 4

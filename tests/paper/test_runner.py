@@ -1,0 +1,244 @@
+"""Cells: run once, skipped when done, rerun when damaged, shared between equals."""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from paper.toys import write_toys
+from vepm.data import Dataset
+from vepm.errors import InputError
+from vepm.evaluation import Cell as RunOf
+from vepm.evaluation import RunResult, VEPMMethod
+from vepm.paper import (
+    Options,
+    Selection,
+    Square,
+    catalogue,
+    check_selection,
+    gather,
+    run,
+    select,
+    squares,
+)
+from vepm.paper.bundles import perform_together
+from vepm.paper.specification import Choice
+from vepm.paper.tasks import Outcome, Task, resolve
+from vepm.training import Config
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toys(tmp_path_factory.mktemp("toys"))
+
+
+@pytest.fixture(scope="module")
+def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+def planned(toys: Path, *names: str, quick: bool = False) -> list[Square]:
+    return [s for name in names for s in squares(catalogue(toys)[name], quick)]
+
+
+@pytest.fixture(scope="module")
+def finished(toys: Path, nowhere: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    ended = run(planned(toys, "table-1"), Options(folder, nowhere, "cpu", jobs=1))
+    assert ended.ran == 6
+    return folder
+
+
+def test_a_cell_says_where_it_came_from(finished: Path) -> None:
+    path = finished / "table-1/cells/gcn/planted/public-0-seed-2.json"
+    body = json.loads(path.read_text())
+    assert (body["experiment"], body["row"], body["column"]) == ("table-1", "GCN", "planted")
+    assert body["task"]["settings"]["epochs"] == 3
+    assert body["task"]["seed"] == 2
+    assert body["quick"] is False
+    assert body["machine"]["torch"]
+    assert len(body["result"]["curve"]["test_accuracy"]) == 3
+
+
+def test_finished_cells_are_not_rerun(toys: Path, nowhere: Path, finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*.json")}
+    ended = run(planned(toys, "table-1"), Options(finished, nowhere, "cpu", jobs=1))
+    assert (ended.ran, ended.found) == (0, 6)
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*.json")} == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "other", "empty", "list"])
+def test_damaged_cells_are_rerun(toys: Path, nowhere: Path, finished: Path, damage: str) -> None:
+    path = finished / "table-1/cells/gcn/planted/public-0-seed-1.json"
+    text = path.read_text()
+    changed = {
+        "cut": text[: len(text) // 2],
+        "changed": text.replace('"seed": 1, "curve"', '"seed": 7, "curve"'),
+        "other": text.replace('"fingerprint": "', '"fingerprint": "0'),
+        "empty": "",
+        "list": "[]",
+    }[damage]
+    assert changed != text
+    path.write_text(changed)
+    ended = run(planned(toys, "table-1"), Options(finished, nowhere, "cpu", jobs=1))
+    assert (ended.ran, ended.found) == (1, 5)
+    assert json.loads(path.read_text())["result"]["curve"] == json.loads(text)["result"]["curve"]
+
+
+def test_other_settings_are_other_cells(
+    toys: Path, nowhere: Path, finished: Path, tmp_path: Path
+) -> None:
+    changed = tmp_path / "toys"
+    changed.mkdir()
+    text = (toys / "table-1.toml").read_text().replace("epochs = 3 }", "epochs = 4 }", 1)
+    (changed / "table-1.toml").write_text(text)
+    fingerprints = {
+        cell.task.fingerprint
+        for folder in (toys, changed)
+        for square in planned(folder, "table-1")
+        for cell in square.cells
+    }
+    # GCN changed on both datasets, VEPM on none: 12 cells, and 6 more.
+    assert len(fingerprints) == 18
+
+
+def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
+    plain, off, on = (
+        resolve(Choice("CiteSeer", "vepm", settings=settings), quick=False)
+        for settings in ({}, {"alignment": 0.0}, {"alignment": 1.0})
+    )
+    assert plain.fingerprint == off.fingerprint != on.fingerprint
+    assert Config.from_dict(dict(plain.settings)).training.alignment == 0
+    assert Config.from_dict(dict(on.settings)).training.alignment == 1
+
+
+def test_committed_results_are_those_of_the_settings_of_today() -> None:
+    folder = Path(__file__).parents[2] / "results"
+    cells = [cell for name, own in catalogue().items() for s in squares(own) for cell in s.cells]
+    found = {cell: folder / cell.path for cell in cells if (folder / cell.path).exists()}
+    assert len(found) > 1000
+    stale = [
+        str(path)
+        for cell, path in found.items()
+        if json.loads(path.read_text())["fingerprint"] != cell.task.fingerprint
+    ]
+    assert stale == []
+
+
+def test_equal_runs_of_other_experiments_serve(toys: Path, nowhere: Path, finished: Path) -> None:
+    elsewhere = planned(toys, "table-1", "table-2")
+    ended = run(planned(toys, "table-2"), Options(finished, nowhere, "cpu", jobs=1), elsewhere)
+    assert (ended.ran, ended.found) == (1, 3)
+    copied = json.loads((finished / "table-2/cells/again/planted/public-0-seed-0.json").read_text())
+    assert (copied["experiment"], copied["row"]) == ("table-2", "again")
+
+
+def test_quick_runs_never_pass_for_real_ones(toys: Path, nowhere: Path, finished: Path) -> None:
+    real = {cell.task.fingerprint for s in planned(toys, "table-1") for cell in s.cells}
+    quick = planned(toys, "table-1", quick=True)
+    assert not real & {cell.task.fingerprint for s in quick for cell in s.cells}
+
+
+def test_missing_data_spoil_their_column_only(toys: Path, nowhere: Path, finished: Path) -> None:
+    chosen = planned(toys, "table-1")
+    ended = run(chosen, Options(finished, nowhere, "cpu", jobs=1))
+    assert list(ended.missing) == ["Cora"]
+    assert "ind.cora.x" in ended.missing["Cora"]
+    results = gather(catalogue(toys)["table-1"], chosen, finished, ended, quick=False)
+    here, gone = results.at("GCN", "planted"), results.at("GCN", "Cora here")
+    assert here is not None
+    assert gone is not None
+    assert here.main is not None
+    assert here.main.n == 3
+    assert gone.main is None
+    assert gone.reason == "data not here"
+
+
+def test_a_failing_cell_stops_nothing(
+    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr("vepm.paper.tasks.VEPMMethod.__call__", fail)
+    chosen = planned(toys, "table-1")
+    ended = run(chosen, Options(tmp_path, nowhere, "cpu", jobs=1))
+    assert ended.ran == 3
+    assert set(ended.failed.values()) == {"RuntimeError: out of luck"}
+    results = gather(catalogue(toys)["table-1"], chosen, tmp_path, ended, quick=False)
+    value = results.at("VEPM (toy)", "planted")
+    assert value is not None
+    assert "out of luck" in value.reason
+
+
+def test_cells_of_one_setting_train_together(
+    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundles: list[list[Task]] = []
+
+    def noting(tasks: list[Task], root: Path | None, device: str) -> list[Outcome]:
+        bundles.append(tasks)
+        return perform_together(tasks, root, device)
+
+    monkeypatch.setattr("vepm.paper.runner.perform_together", noting)
+    ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu", jobs=1, together=2))
+    assert ended.ran == 6
+    seeds = [(tasks[0].method, [task.seed for task in tasks]) for tasks in bundles]
+    assert seeds == [("gcn", [0]), ("gcn", [1]), ("gcn", [2]), ("vepm", [0, 1]), ("vepm", [2])]
+    path = tmp_path / "table-1/cells/vepm-toy/planted/public-0-seed-1.json"
+    body = json.loads(path.read_text())
+    assert body["result"]["seed"] == body["task"]["seed"] == 1
+    assert len(body["result"]["curve"]["test_accuracy"]) == 3
+
+
+def test_one_run_does_not_take_the_others_of_its_bundle_along(
+    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = VEPMMethod.together
+
+    def unlucky(self: VEPMMethod, data: Dataset, cells: Sequence[RunOf]) -> list[RunResult]:
+        if any(seed == 1 for _, seed in cells):
+            raise RuntimeError("out of luck")
+        return together(self, data, cells)
+
+    monkeypatch.setattr(VEPMMethod, "together", unlucky)
+    ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu", jobs=1, together=3))
+    assert (ended.ran, len(ended.failed)) == (5, 1)
+
+
+def test_ranks_share_the_cells(
+    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vepm.paper.runner.all_ranks", contextlib.nullcontext)
+    monkeypatch.setattr("vepm.paper.runner.from_all_ranks", lambda own: [own])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ran = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu"))
+        ran.append(ended.ran)
+    assert ran == [3, 3]
+
+
+def test_selection(toys: Path) -> None:
+    chosen = planned(toys, "table-1")
+
+    def names(**part: tuple[str, ...]) -> list[tuple[str, str]]:
+        found = select(chosen, Selection(part.get("datasets", ()), part.get("rows", ())))
+        return [(square.row.name, square.column.name) for square in found]
+
+    assert len(names()) == 6
+    assert names(datasets=("cora",), rows=("vepm",)) == [("VEPM (toy)", "Cora here")]
+    assert len(names(datasets=("planted",))) == 3
+    assert len(names(datasets=("Cora here",))) == 3
+    assert len(names(rows=("GCN", "other"))) == 4
+    assert names(rows=("GC",)) == []
+    experiments = list(catalogue(toys).values())
+    check_selection(experiments, Selection(("planted",), ("again",)))
+    with pytest.raises(InputError, match="no dataset 'Pubmed' here; there are planted, Cora"):
+        check_selection(experiments, Selection(datasets=("Pubmed",)))
+    with pytest.raises(InputError, match="no row 'GIN' here"):
+        check_selection(experiments, Selection(rows=("GIN",)))
+    assert len(squares(experiments[0], seeds=5)[0].cells) == 5

@@ -1,0 +1,186 @@
+"""Studies: what they measure on graphs whose answer is known."""
+
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from vepm.data import as_dataset, planted_graph
+from vepm.evaluation import PROTOCOLS, public_split
+from vepm.paper.blockmodels import degree_corrected_blocks, mixed_memberships
+from vepm.paper.characteristics import density_ratio, size_imbalance
+from vepm.paper.partition_use import entropy
+from vepm.paper.partitions import equal_parts, spectral_parts
+from vepm.paper.setting import Setting
+from vepm.paper.studies import STUDIES
+from vepm.training import preset
+from vepm.training.metrics import agreement
+
+PARTS = 4
+
+
+@pytest.fixture(scope="module")
+def caves() -> Data:
+    """Four dense groups of 12 with one edge from each to the next."""
+    network = nx.connected_caveman_graph(PARTS, 12)
+    network.add_nodes_from((n, {"x": [1.0]}) for n in network)
+    return as_dataset(network, task="node").graphs[0]
+
+
+TRUTH = torch.arange(PARTS).repeat_interleave(12)
+
+
+def test_every_method_finds_the_caves(caves: Data) -> None:
+    for blocks in (
+        equal_parts(caves, PARTS, seed=0),
+        spectral_parts(caves, PARTS, seed=0),
+        degree_corrected_blocks(caves, PARTS, seed=0),
+    ):
+        assert agreement(blocks, TRUTH) > 0.95
+    found = [agreement(mixed_memberships(caves, PARTS, seed).argmax(1), TRUTH) for seed in range(3)]
+    assert max(found) > 0.9
+
+
+def test_bisection_gives_equal_parts(caves: Data) -> None:
+    assert equal_parts(caves, PARTS, seed=3).bincount().tolist() == [12] * PARTS
+
+
+def test_mixed_memberships_explain_the_edges(caves: Data) -> None:
+    z = mixed_memberships(caves, PARTS, seed=0)
+    # At the fixed point expected and observed degrees agree.
+    rate = z @ z.T
+    assert rate.sum().item() == pytest.approx(caves.edge_index.size(1), rel=0.01)
+
+
+def test_characteristics_by_hand() -> None:
+    path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    blocks = torch.tensor([0, 0, 1, 1])
+    # 2 of 3 edges lie within; 2 of 6 pairs do.
+    assert density_ratio(blocks, path) == pytest.approx((2 / 3) / (1 / 3))
+    assert size_imbalance(torch.tensor([0, 0, 0, 2]), 3) == pytest.approx(3 / (4 / 3))
+
+
+def setting(**changes: Any) -> Setting:
+    dataset = planted_graph(120, 4, seed=0)
+    config = preset("tuned", "node").replace(
+        **{
+            "num_communities": 4,
+            "num_metacommunities": 4,
+            "pretrain_epochs": 3,
+            "epochs": 3,
+            "encoder_interval": 1,
+            **changes,
+        },
+    )
+    return Setting(dataset, public_split(dataset), config, seed=0, device="cpu", quick=True)
+
+
+@pytest.mark.parametrize("name", ["bisection", "spectral", "sbm", "mmsb", "communities"])
+def test_every_community_finder_is_measured(name: str) -> None:
+    numbers = STUDIES[name](setting()).numbers
+    assert numbers["size_imbalance"] >= 1
+    assert numbers["density_ratio"] > 0
+    assert 0 <= numbers["overlap"] <= 1
+    assert 0 <= numbers["task_dependence"] <= 1
+    if name not in ("mmsb", "communities"):
+        assert numbers["overlap"] == 0
+
+
+def test_communities_before_and_after() -> None:
+    given = setting()
+    found = STUDIES["communities"](given)
+    nodes, edges = given.graph.x.size(0), given.graph.edge_index.size(1)
+    assert found.arrays["pretrained_z"].shape == (nodes, 4)
+    assert found.arrays["edge_weight"].shape == (edges, 4)
+    assert found.arrays["community_embeddings"].shape == (nodes, 4, 32)
+    assert not torch.equal(found.arrays["pretrained_z"], found.arrays["z"])
+    assert found.result is not None
+    assert len(found.result.curve["test_accuracy"]) == 3
+
+
+def test_finetuning_starts_from_the_communities_that_are_shown() -> None:
+    found = STUDIES["communities"](setting(encoder_interval=10))
+    # Three steps of the predictor and none of the encoder: nothing has moved yet.
+    assert torch.equal(found.arrays["pretrained_z"], found.arrays["z"])
+    assert found.numbers["task_dependence"] == pytest.approx(0)
+
+
+def test_confusion_counts_every_node_once_per_community() -> None:
+    given = setting()
+    found = STUDIES["confusion"](given)
+    y = given.graph.y
+    assert found.arrays["confusion"].sum(dim=2).tolist() == [y.bincount().tolist()] * 4
+    assert 0 < found.numbers["svm_accuracy"] <= 1
+
+
+def test_statistics_and_timing() -> None:
+    given = setting()
+    numbers = STUDIES["statistics"](given).numbers
+    assert (numbers["graphs"], numbers["nodes"], numbers["classes"]) == (1, 120, 4)
+    assert numbers["edges"] == given.graph.edge_index.size(1) / 2
+    timed = STUDIES["timing"](given)
+    assert timed.numbers["seconds_per_epoch"] > 0
+    assert timed.result is not None
+
+
+@pytest.mark.parametrize(
+    ("study", "fitted"),
+    [("calibration", "sampled_calibration_error"), ("gcn_calibration", "fitted_calibration_error")],
+)
+def test_each_prediction_is_fitted_on_its_own(study: str, fitted: str) -> None:
+    found = STUDIES[study](setting())
+    assert found.result is not None
+    assert set(found.numbers) == {"calibration_error", fitted}
+    assert all(0 <= error <= 1 for error in found.numbers.values())
+    assert found.numbers["calibration_error"] != found.numbers[fitted]
+
+
+def test_fitting_mends_a_gcn_that_is_not_sure_enough() -> None:
+    found = STUDIES["gcn_calibration"](replace(setting(), quick=False)).numbers
+    assert found["fitted_calibration_error"] < found["calibration_error"]
+
+
+def test_an_even_partition_is_of_no_use() -> None:
+    found = STUDIES["partition_use"](setting(partition="even"))
+    assert found.result is not None
+    assert found.numbers["partition_entropy"] == pytest.approx(1)
+    assert found.numbers["split_gradient"] == 0
+    kept = found.result.curve["test_accuracy"][found.result.best_epoch]
+    assert found.numbers["evened_accuracy"] == found.numbers["shuffled_accuracy"] == kept
+
+
+def test_the_colder_a_partition_the_sharper_it_is() -> None:
+    cold, warm = (
+        STUDIES["partition_use"](setting(partition="learned", temperature=temperature)).numbers
+        for temperature in (0.01, 10.0)
+    )
+    assert 0 < cold["partition_entropy"] < warm["partition_entropy"] < 1
+    assert 0 < warm["split_gradient"] < 1
+    assert 0 < warm["label_gradient"] < 1
+
+
+def test_the_use_of_a_partition_of_graphs() -> None:
+    pair, path = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    dataset = as_dataset(
+        [
+            Data(x=torch.eye(3), edge_index=edge_index, y=torch.tensor([y]))
+            for y, edge_index in enumerate([pair, path])
+            for _ in range(10)
+        ],
+        task="graph",
+    )
+    config = preset("tuned", "graph").replace(pretrain_epochs=2, epochs=2)
+    split = PROTOCOLS["capsgnn"](dataset, 0)[0]
+    numbers = STUDIES["partition_use"](
+        Setting(dataset, split, config, seed=0, device="cpu")
+    ).numbers
+    assert 0 < numbers["partition_entropy"] <= 1
+    assert 0 <= numbers["shuffled_accuracy"] <= 1
+
+
+def test_entropy_of_a_share_of_everything() -> None:
+    assert entropy(torch.ones(3, 1)) == 0
+    assert entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)

@@ -1,0 +1,208 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vepm.cli import app
+from vepm.data import load
+from vepm.errors import InputError
+from vepm.search.sweeping import run_sweep, standings
+from vepm.search.sweeps import Sweep
+from vepm.training import preset
+
+ROOT = Path(__file__).parents[2]
+CHOICE = re.compile(r"# (.+), setting (\d+): ([\d.]+) on validation, best of \d+\n\[(.+)\]")
+LENGTHS = ("epochs", "patience", "pretrain_epochs", "batch_size")
+TINY = {"epochs": 3, "pretrain_epochs": 2, "hidden_channels": 8, "num_metacommunities": 2}
+
+
+def tiny_sweep(**changes: object) -> Sweep:
+    values: dict[str, object] = {
+        "datasets": ("digits",),
+        "space": {"dropout": [0.0, 0.5], "loss": [{"passes": 2, "consistency_weight": 1.0}]},
+        "settings": 3,
+        "base": TINY,
+        "seeds": (7, 8),
+    }
+    return Sweep(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_draws_are_distinct_and_begin_with_the_settings_to_improve_on() -> None:
+    changes = [trial.changes for trial in tiny_sweep(seeds=(0,)).trials()]
+    assert changes[0] == {}
+    assert sorted(change["dropout"] for change in changes[1:]) == [0.0, 0.5]
+    assert all(change["consistency_weight"] == 1.0 for change in changes[1:])
+    # There are no more than these, however many are asked for.
+    assert len(tiny_sweep(seeds=(0,), settings=50).trials()) == 3
+
+
+def test_a_stopped_sweep_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    sweep = tiny_sweep()
+    path = tmp_path / "sweep.jsonl"
+    rows = run_sweep(sweep, path, device="cpu", jobs=1)
+    assert len(rows) == 6
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:4]) + lines[4][:20])
+    again = run_sweep(sweep, path, device="cpu", jobs=1)
+
+    def scores(found: list[dict[str, object]]) -> dict[tuple[object, object], object]:
+        return {(row["number"], row["seed"]): row["val_accuracy"] for row in found}
+
+    assert scores(again) == scores(rows)
+    assert len(path.read_text().splitlines()) == 7
+    assert run_sweep(sweep, path, device="cpu", jobs=1, minutes=0) == again
+    with pytest.raises(InputError, match="another sweep"):
+        run_sweep(tiny_sweep(sampler_seed=1), path, device="cpu", jobs=1)
+    assert "test" not in path.read_text().replace("test labels had no part", "")
+
+
+def test_seeds_may_train_together(tmp_path: Path) -> None:
+    sweep = tiny_sweep(settings=1, base={**TINY, "dropout": 0.0, "sampling": False})
+    rows = [
+        run_sweep(sweep, tmp_path / f"{n}.jsonl", device="cpu", jobs=1, together=n) for n in (1, 2)
+    ]
+    alone, together = ([(row["seed"], row["val_accuracy"]) for row in found] for found in rows)
+    assert alone == together
+    assert rows[1][0]["seconds"] == rows[1][1]["seconds"]
+
+
+def test_runs_may_be_judged_at_one_epoch_for_all(tmp_path: Path) -> None:
+    rows = {
+        epoch: run_sweep(tiny_sweep(epoch=epoch), tmp_path / epoch, device="cpu", jobs=1)
+        for epoch in ("own", "shared")
+    }
+    for number in range(3):
+        own, shared = ([r for r in rows[e] if r["number"] == number] for e in ("own", "shared"))
+        assert len({row["best_epoch"] for row in shared}) == 1
+        # No epoch is better for both seeds than the best of each.
+        assert all(a["val_accuracy"] >= b["val_accuracy"] for a, b in zip(own, shared, strict=True))
+    assert (
+        "best for their mean"
+        in json.loads((tmp_path / "shared").read_text().split("\n")[0])["rule"]
+    )
+
+
+def test_a_file_begun_before_there_were_these_choices_goes_on(tmp_path: Path) -> None:
+    sweep, path = tiny_sweep(settings=1), tmp_path / "sweep.jsonl"
+    rows = run_sweep(sweep, path, device="cpu", jobs=1)
+    head, *rest = path.read_text().splitlines(keepends=True)
+    old = json.loads(head)
+    del old["sweep"]["epoch"], old["sweep"]["keep"]
+    path.write_text(json.dumps(old) + "\n" + "".join(rest))
+    assert run_sweep(sweep, path, device="cpu", jobs=1) == rows
+    with pytest.raises(InputError, match="another sweep"):
+        run_sweep(replace(sweep, epoch="shared"), path, device="cpu", jobs=1)
+
+
+def test_settings_may_be_judged_with_fewer_labels_too(tmp_path: Path) -> None:
+    sweep = tiny_sweep(settings=2, seeds=(7,), keep=(0.1, 1.0), epoch="shared")
+    rows = run_sweep(sweep, tmp_path / "few.jsonl", device="cpu", jobs=1)
+    whole = run_sweep(
+        tiny_sweep(settings=2, seeds=(7,), epoch="shared"),
+        tmp_path / "all.jsonl",
+        device="cpu",
+        jobs=1,
+    )
+    assert [row["keep"] for row in rows] == [0.1, 1.0, 0.1, 1.0]
+    scores = [row["val_accuracy"] for row in rows]
+    assert scores[1::2] == [row["val_accuracy"] for row in whole]
+    assert scores[::2] != scores[1::2]
+    assert run_sweep(sweep, tmp_path / "few.jsonl", device="cpu", jobs=1) == rows
+    assert standings(rows)[0].val_accuracy == max(sum(scores[:2]), sum(scores[2:])) / 2
+
+
+def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
+    space = {"learning_rate": [1e30]}
+    sweep = tiny_sweep(settings=2, seeds=(7,), space=space, base={**TINY, "scheme": "joint"})
+    rows = run_sweep(sweep, tmp_path / "sweep.jsonl", device="cpu", jobs=1)
+    assert [one.number for one in standings(rows)] == [0, 1]
+    assert "learning rate" in rows[1]["diverged"]
+
+
+def test_without_a_validation_part_nothing_is_chosen(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no validation part"):
+        run_sweep(tiny_sweep(datasets=("KarateClub",)), tmp_path / "s.jsonl", device="cpu", jobs=1)
+
+
+def test_test_labels_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = load("digits")
+    graph = whole.graphs[0].clone()
+    graph.y[graph.test_mask] = graph.y[graph.test_mask].roll(1)
+    sweep = tiny_sweep(settings=1, seeds=(7,))
+    scores = []
+    for number, dataset in enumerate([whole, replace(whole, graphs=[graph])]):
+        monkeypatch.setattr("vepm.search.sweeps.open_dataset", lambda *_, found=dataset: found)
+        rows = run_sweep(sweep, tmp_path / f"{number}.jsonl", device="cpu", jobs=1)
+        scores.append([rows[0]["val_accuracy"], rows[0]["val_loss"]])
+    assert scores[0] == scores[1]
+
+
+def test_standings_order_by_validation_accuracy_then_loss() -> None:
+    def row(number: int, seed: int, accuracy: float, loss: float) -> dict[str, object]:
+        where = {"number": number, "dataset": "Cora", "split": 0, "seed": seed, "changes": {}}
+        return where | {"val_accuracy": accuracy, "val_loss": loss}
+
+    rows = [row(0, 0, 0.7, 1.0), row(0, 1, 0.9, 1.0), row(1, 0, 0.8, 0.5), row(1, 1, 0.8, 0.5)]
+    found = standings([*rows, row(2, 0, 1.0, 0.1)])
+    assert [one.number for one in found] == [1, 0]
+    assert found[1].spread == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("datasets = [", "not a readable TOML file"),
+        ("datasets = ['Cora']", "'space' is missing"),
+        ("datasets = ['Cora']\ntrials = 3\n[space]\n", "there is no 'trials'"),
+        ("datasets = ['Corra']\n[space]\n", "unknown dataset 'Corra'"),
+        ("datasets = ['Cora']\nsplits = 2\n[space]\n", "has 1 splits"),
+        ("datasets = ['Cora']\nmethod = 'svm'\n[space]\n", "no method 'svm'"),
+        ("datasets = ['Cora']\nepoch = 'last'\n[space]\n", "no epoch 'last'"),
+        ("datasets = ['Cora']\nkeep = [0.5, 2]\n[space]\n", "up to 1 of the labels, not 2"),
+        ("datasets = ['Cora']\n[space]\ndropout = 0.5\n", "needs a list"),
+        ("datasets = ['Cora']\n[space]\ndropuot = [0.5]\n", "did you mean dropout"),
+        ("datasets = ['Cora']\nmethod = 'gcn'\n[space]\nheads = [2]\n", "has no setting 'heads'"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_does(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=reason):
+        Sweep.read(path)
+
+
+def test_command_shows_the_best_settings_of_any_method(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.toml"
+    text = "datasets = ['digits']\nmethod = 'mlp'\nsettings = 2\n"
+    path.write_text(text + "[base]\nepochs = 2\n[space]\ndropout = [0.2]\n")
+    shown = CliRunner().invoke(app, ["sweep", str(path), "--jobs", "1", "--device", "cpu"])
+    assert shown.exit_code == 0
+    assert "dropout=0.2" in shown.output
+    assert "2 of 2 runs" in shown.output
+    head = json.loads((tmp_path / "mlp.jsonl").read_text().splitlines()[0])
+    assert head["sweep"]["method"] == "mlp"
+
+
+def test_tuned_has_what_its_searches_found() -> None:
+    text = (ROOT / "src/vepm/training/tuned.toml").read_text()
+    choices = CHOICE.findall(text)
+    assert len(choices) == text.count(" on validation, best of ")
+    for name, number, accuracy, section in choices:
+        dataset, _, other = section.partition(".")
+        partition = other or "learned"
+        log = ROOT / f"results/search/{name}.jsonl"
+        head, *rows = map(json.loads, log.read_text().splitlines())
+        base = preset("tuned", "graph").replace(**head["sweep"]["base"])
+        own = [row for row in rows if base.replace(**row["changes"]).model.partition == partition]
+        best = standings(own)[0]
+        assert (best.number, f"{100 * best.val_accuracy:.1f}") == (int(number), accuracy), section
+        found = base.replace(**best.changes)
+        taken = preset("tuned", "graph", dataset, partition)
+        assert taken.model == found.model, section
+        lengths = {field: getattr(found.training, field) for field in LENGTHS}
+        assert replace(taken.training, **lengths) == found.training, section

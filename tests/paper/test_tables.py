@@ -1,0 +1,142 @@
+"""Tables and figures: the right squares, marks both ways, every form."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from paper.toys import write_toys
+from vepm.evaluation import Summary
+from vepm.paper import Ended, Printed, Value, catalogue, gather, squares
+from vepm.paper.metrics import METRICS
+from vepm.paper.results import Results
+from vepm.paper.specification import slug
+from vepm.report.reproduction import footnotes, terminal_tables, write_tables
+from vepm.report.reproduction.figures import breadth_first
+from vepm.report.reproduction.tables import latex, markdown
+from vepm.report.reproduction.words import ours, spread, theirs
+
+
+def summary(mean: float, error: float, n: int = 10, rule: str = "gin") -> Summary:
+    values, epochs = (mean,) * n, (3,) * n
+    return Summary(rule, "in words", values, epochs, mean, error * n**0.5, error, n)
+
+
+def value(mean: float, error: float = 0.01, n: int = 10, **more: object) -> Value:
+    fields: dict[str, object] = {
+        "row": "GCN",
+        "column": "planted",
+        "metric": METRICS["accuracy"],
+        "printed": Printed(80.0, 0.5),
+        "quoted": False,
+        "summaries": (summary(mean, error, n), summary(mean + 0.1, error, n, "fold-max")),
+        "planned": n,
+    }
+    return Value(**(fields | more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("mean", "mark"), [(0.815, "▲"), (0.805, ""), (0.80, ""), (0.795, ""), (0.785, "▼")]
+)
+def test_marks_beyond_one_standard_error(mean: float, mark: str) -> None:
+    assert value(mean).mark == mark
+
+
+def test_one_run_has_no_spread_to_mark_by() -> None:
+    assert value(0.5, 0.0, n=1).mark == ""
+    exact = value(81.0, 0.0, n=1, metric=METRICS["nodes"])
+    assert exact.mark == "▲"
+
+
+def test_rounding_marks_nothing() -> None:
+    assert value(0.8004, 0.0).mark == ""
+
+
+def test_verdicts() -> None:
+    agreed = value(1.05, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=(1.0, 1.1))
+    assert (agreed.verdict, agreed.mark) == ("YES", "")
+    wrong = value(1.5, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=(1.0, 1.1))
+    assert (wrong.verdict, wrong.mark) == ("NO", "≠")
+    open_question = value(1.5, metric=METRICS["overlap"], printed=Printed("N/A"), yes=(1.0, 1.1))
+    assert (open_question.verdict, open_question.mark) == ("", "")
+
+
+def test_words() -> None:
+    assert ours(value(0.815)) == "81.5 ± 1.0 ▲"
+    assert spread(value(0.815)) == "sd 3.2, n 10"
+    assert ours(value(0.815, planned=20)) == "81.5 ± 1.0 ▲ [10 of 20 runs]"
+    assert ours(value(0.5, summaries=(), reason="data not here")) == "n/a (data not here)"
+    assert theirs(Printed(79.0, 1.0)) == "79.0 ± 1.0"
+    assert theirs(Printed(5429.0)) == "5429"
+    assert theirs(Printed()) == "-"
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    experiment = catalogue(write_toys(tmp_path / "toys"))["table-1"]
+    quoted = value(0, summaries=(), quoted=True, row="Other system", printed=Printed(55.5))
+    gone = value(0, summaries=(), column="Cora here", reason="data not here", printed=Printed())
+    return Results(experiment, (value(0.815), gone, quoted), quick=True)
+
+
+def test_every_form_has_the_same_squares(results: Results, tmp_path: Path) -> None:
+    paths = write_tables(results, tmp_path)
+    assert [path.name for path in paths] == ["table.md", "table.csv", "table.tex"]
+    text = markdown(results)
+    assert (
+        "| GCN | 81.5 ± 1.0 ▲<br>sd 3.2, n 10<br>paper 80.0 ± 0.5 | n/a (data not here) |" in text
+    )
+    assert "| Other system | 55.5<br>quoted |" in text
+    assert "| GCN | planted | 81.5 ± 1.0 | 91.5 ± 1.0 |" in text
+    assert r"GCN & 81.5 $\pm$ 1.0 $\uparrow$ & n/a (data not here) \\" in latex(results)
+    assert r"Other system (quoted) & 55.5" in latex(results)
+    lines = list(csv.DictReader(paths[1].read_text().splitlines()))
+    assert [(line["row"], line["source"], line["rule"]) for line in lines] == [
+        ("GCN", "ours", "gin"),
+        ("GCN", "ours", "fold-max"),
+        ("GCN", "missing", ""),
+        ("Other system", "quoted", ""),
+    ]
+    assert (lines[0]["mean"], lines[0]["standard_error"], lines[0]["mark"]) == ("81.5", "1", "▲")
+    assert all(line["quick"] == "True" for line in lines)
+
+
+def test_quick_is_stamped_and_rules_are_said(results: Results) -> None:
+    lines = footnotes(results)
+    assert lines[0].startswith("QUICK")
+    assert "Rule gin: in words." in lines
+    assert "A note." in lines
+    assert "[QUICK]" in markdown(results)
+
+
+@pytest.mark.parametrize(("width", "count"), [(40, 2), (100, 1)])
+def test_wide_tables_are_broken_up(results: Results, width: int, count: int) -> None:
+    tables = terminal_tables(results, width)
+    assert len(tables) == count
+    console = Console(width=width, record=True, file=None, quiet=False)
+    with console.capture() as captured:
+        for table in tables:
+            console.print(table)
+    assert "81.5 ± 1.0 ▲" in captured.get()
+    assert "n/a (data not here)" in captured.get()
+
+
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_nothing_run_gives_every_row_and_column(name: str, tmp_path: Path) -> None:
+    experiment = catalogue()[name]
+    found = gather(experiment, squares(experiment), tmp_path, Ended(), quick=False)
+    assert found.rows == [row.name for row in experiment.rows]
+    assert found.columns == [column.name for column in experiment.columns]
+    assert all(value.quoted or value.reason == "not run" for value in found.values)
+    assert len({slug(row) for row in found.rows}) == len(found.rows)
+    text = markdown(found)
+    assert all(row in text for row in found.rows)
+
+
+def test_breadth_first_search_stays_connected() -> None:
+    pairs = [(0, 1), (2, 3), (3, 4), (4, 5), (3, 6)]
+    edges = np.array([*pairs, *((b, a) for a, b in pairs)]).T
+    assert breadth_first(edges, 7, 3).tolist() == [2, 3, 4]
+    assert breadth_first(edges, 7, 6).tolist() == [2, 3, 4, 6, 5]
