@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.distributions import Gamma, kl_divergence
 
-from vepm.kernels.elementwise import in_strips
 from vepm.kernels import elementwise
+from vepm.kernels.elementwise import in_strips
 from vepm.nn.distributions import Posterior
 
 

@@ -23,8 +23,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton's interpreter is off", allow_module_level=True)
 
-from vepm.kernels.triton_pattern import TritonPattern
 from vepm.kernels import triton_pattern
+from vepm.kernels.triton_pattern import TritonPattern
 
 # A hub, a repeat, a loop; node 7 is isolated.
 HUB = Graph(torch.tensor([[1, 2, 3, 4, 5, 6, 0, 3, 3, 2], [0, 0, 0, 0, 0, 0, 1, 1, 1, 2]]), 8)
