@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
 from vepm.data import Dataset, as_dataset, require_labels
+from vepm.data.columns import with_columns
 from vepm.data.dataset import Task
 from vepm.errors import InputError
 from vepm.files import write_text
@@ -92,7 +93,12 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     def memberships(self, data: Any) -> Array | list[Array]:
         """Mean affiliation of every node to every community [N, C]; a list of them for graphs."""
-        return self._per_graph(data, self._explain(data).memberships)
+        dataset = self._dataset(data)
+        rows = self._explain(dataset).memberships.cpu()
+        if self._task == "node":
+            return rows.numpy()
+        sizes = [int(graph.num_nodes or 0) for graph in dataset.graphs]
+        return [part.numpy() for part in rows.split(sizes)]
 
     def edge_partition(self, data: Any) -> EdgePartition:
         """How each edge is split; with several graphs, nodes are numbered through them all."""
@@ -147,6 +153,10 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def _adopt(self, model: VEPM, card: ModelCard) -> Self:
         self.model_, self.card_ = model, card
         self.n_features_in_ = card.in_channels
+        if card.feature_names is not None:
+            self.feature_names_in_ = np.array(card.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         names = card.class_names
         whole = all(name.isascii() and name.isdigit() for name in names)
         self.classes_ = np.array([int(name) for name in names] if whole else names)
@@ -163,11 +173,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self._model()
         names = self.card_.class_names if isinstance(self, _Classifier) else ()
         dataset = as_dataset(data, task=self._task, class_names=names or None)
-        if dataset.num_features != self.n_features_in_:
-            raise InputError(
-                f"data has {dataset.num_features} features, the model was trained on "
-                f"{self.n_features_in_}; give the same columns in the same order"
-            )
+        dataset = with_columns(dataset, self.card_.feature_names, self.card_.in_channels)
         return _with_classes(dataset, names)
 
     def _source(self, data: Any) -> Source:
@@ -176,12 +182,6 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _explain(self, data: Any) -> Explanation:
         return explain(self._model(), self._source(data))
-
-    def _per_graph(self, data: Any, rows: torch.Tensor) -> Array | list[Array]:
-        if self._task == "node":
-            return rows.cpu().numpy()
-        sizes = [int(graph.num_nodes or 0) for graph in self._dataset(data).graphs]
-        return [part.cpu().numpy() for part in rows.split(sizes)]
 
 
 def _with_classes(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
@@ -281,11 +281,12 @@ class NodeClassifier(_Classifier):
 
     def score(self, data: Any, y: None = None, sample_weight: None = None) -> float:
         """Accuracy on the test mask, or on every labelled node where there is none."""
-        graph = self._dataset(data).graphs[0]
+        dataset = self._dataset(data)
+        graph = dataset.graphs[0]
         rows = graph.test_mask if graph.test_mask.any() else graph.y >= 0
         if not rows.any():
             raise InputError("data has no labels to score against")
-        predicted = self.predict_proba(data).argmax(1)
+        predicted = self.predict_proba(dataset).argmax(1)
         return float((predicted == graph.y.numpy())[rows.numpy()].mean())
 
 
@@ -333,10 +334,11 @@ class GraphClassifier(_Classifier):
 
     def score(self, data: Any, y: None = None, sample_weight: None = None) -> float:
         """Accuracy on the labelled graphs given."""
-        labels = torch.cat([graph.y for graph in self._dataset(data).graphs]).numpy()
+        dataset = self._dataset(data)
+        labels = torch.cat([graph.y for graph in dataset.graphs]).numpy()
         if not (labels >= 0).any():
             raise InputError("data has no labels to score against")
-        predicted = self.predict_proba(data).argmax(1)
+        predicted = self.predict_proba(dataset).argmax(1)
         return float((predicted == labels)[labels >= 0].mean())
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.running import read_rows, succeed
-from cli.writing import GRAPHS, NODES, write_nodes
+from cli.running import read_rows, refused, succeed
+from cli.writing import GRAPHS, NODES, write_nodes, write_table
 from vepm import GraphClassifier, NodeClassifier
 from vepm.data import read
 
@@ -70,3 +70,25 @@ def test_json_sums_up_the_predictions(pets: Path, pets_run: Path) -> None:
 def test_new_nodes_need_no_labels(pets_run: Path) -> None:
     succeed("predict", pets_run, write_nodes(Path("unlabelled"), labels=False))
     assert {row["prediction"] for row in read_rows(Path("predictions.csv"))} <= {"cat", "dog"}
+
+
+def with_columns(pets: Path, names: dict[str, str]) -> Path:
+    """The pets with these columns, each filled from one of theirs."""
+    rows = [[row[column] for column in names.values()] for row in read_rows(pets / "nodes.csv")]
+    write_table(Path("other/nodes.csv"), ",".join(names), rows)
+    Path("other/edges.csv").write_bytes((pets / "edges.csv").read_bytes())
+    return Path("other")
+
+
+def test_columns_are_matched_by_name(pets: Path, pets_run: Path) -> None:
+    other = with_columns(pets, {"f1": "f1", "id": "id", "f0": "f0"})
+    succeed("predict", pets_run, pets, "-o", "first.csv")
+    succeed("predict", pets_run, other, "-o", "second.csv")
+    assert Path("first.csv").read_bytes() == Path("second.csv").read_bytes()
+
+
+def test_missing_and_unknown_columns_are_named(pets: Path, pets_run: Path) -> None:
+    other = with_columns(pets, {"id": "id", "f1": "f1", "f2": "f0"})
+    line = refused("predict", pets_run, other)
+    assert "'f0' missing and 'f2' unknown to the model" in line
+    assert not Path("predictions.csv").exists()

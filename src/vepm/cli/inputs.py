@@ -60,7 +60,7 @@ def check_model(dataset: Dataset, config: Config, device: str) -> None:
     """Refuse settings of which no model can be made, and devices that are not there."""
     pick_device(device)
     with torch.device("meta"):
-        ModelCard(dataset.task, dataset.num_features, config, dataset.class_names).build()
+        ModelCard.of(dataset, config).build()
 
 
 def roles(dataset: Dataset) -> dict[str, Tensor]:

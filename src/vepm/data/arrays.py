@@ -32,10 +32,21 @@ def from_matrices(
     edge_index, found = canonical_edges(edges, num_nodes, source=source)
     report(found, source, strict=strict)
     data = Data(edge_index=edge_index, num_nodes=num_nodes)
+    columns = _column_names(x, source)
     if x is not None:
-        data.x = check_features(_features(x, source), num_nodes, source)
+        data.x = check_features(_features(x, source), num_nodes, source, columns)
     data.y, names = _labels(y, num_nodes, source, class_names)
-    return node_dataset(data, name=name, source=source, class_names=names)
+    return node_dataset(data, name=name, source=source, class_names=names, feature_names=columns)
+
+
+def _column_names(x: Any, source: str) -> list[str] | None:
+    """The column names of a data frame, of whatever library; None if they are not text."""
+    names = list(getattr(x, "columns", ()))
+    if not any(isinstance(name, str) for name in names):
+        return None
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"{source}: some column names are text and some are not; rename them")
+    return names
 
 
 def _edges(adjacency: Any, source: str) -> tuple[Tensor, int]:

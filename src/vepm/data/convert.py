@@ -11,6 +11,7 @@ from vepm.data import networkx_graphs
 from vepm.data.arrays import from_matrices
 from vepm.data.assemble import node_dataset, recode
 from vepm.data.cleaning import DEGREE_FEATURES, clean, count_nodes
+from vepm.data.columns import in_order
 from vepm.data.dataset import Dataset, Task
 from vepm.data.labels import UNLABELLED, encode_text
 from vepm.data.masks import several_splits
@@ -43,7 +44,8 @@ def as_dataset(
     Args:
         obj: a PyG ``Data``, a list or dataset of them, a NetworkX graph or a list of them (labels
             in ``graph.graph["label"]``), a tuple ``(X, A)`` or ``(X, A, y)`` with A a SciPy sparse
-            or dense matrix and X, y perhaps None, or a :class:`Dataset`, given back as it is.
+            or dense matrix, X an array or data frame, and X, y perhaps None, or a
+            :class:`Dataset`, given back as it is.
         task: ``"node"`` or ``"graph"``; without it one graph is a node task unless it has a single
             label for its many nodes, and several graphs are a graph task.
         class_names: the classes of a fitted model, so that indices agree with it; found from the
@@ -175,9 +177,12 @@ def _from_networkx(
     ]
     labels = [networkx_graphs.graph_label(graph) for graph in graphs]
     y, names = encode_text(labels, lambda i: f"{name}, graph {i}", class_names)
-    features = {found for _, found in pairs}
-    if len(features) > 1:
+    features = pairs[0][1]
+    if any(set(found or ()) != set(features or ()) for _, found in pairs):
         raise InputError(f"{name}: graphs have different node attributes; give all the same ones")
+    for data, found in pairs:
+        if features and found:
+            data.x = in_order(data.x, found, features, name)
     cleaned = [clean(data, source=f"{name}, graph {i}") for i, (data, _) in enumerate(pairs)]
     cleaned = [
         Data(x=graph.x, edge_index=graph.edge_index, y=y[i : i + 1].clone())
@@ -186,7 +191,7 @@ def _from_networkx(
     return _bundle(
         cleaned,
         names,
-        features.pop() or DEGREE_FEATURES,
+        features or DEGREE_FEATURES,
         name,
         [map(str, graph) for graph in graphs],
     )

@@ -1,5 +1,6 @@
 """The one shape in which every graph reaches a model."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +55,13 @@ class Dataset:
     folds: tuple[tuple[Tensor, Tensor], ...] | None = None
     splits: tuple[Masks, ...] | None = None
     source: str = ""
+
+    def __post_init__(self) -> None:
+        for name, count in Counter(self.feature_names).most_common(1):
+            if count > 1:
+                raise InputError(
+                    f"{self.name}: there are {count} feature columns {name!r}; rename them"
+                )
 
     @property
     def num_features(self) -> int:

@@ -2,7 +2,8 @@
 
 from vepm.training.attribution import Attribution, attribute
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
-from vepm.training.checkpoint import ModelCard, load_model, save_model
+from vepm.training.card import ModelCard
+from vepm.training.checkpoint import load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
 from vepm.training.fitting import Fitted, fit, in_batches, pick_device, set_aside, source_of
 from vepm.training.loop import train

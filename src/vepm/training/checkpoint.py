@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.nn import VEPM
-from vepm.training.config import Config
+from vepm.training.card import ModelCard
 from vepm.training.state import PHASES, TrainingState
 
 FORMAT = 1
@@ -34,46 +33,16 @@ STATE_FIELDS: dict[str, type] = {
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
-@dataclass(frozen=True)
-class ModelCard:
-    """What a model file says of itself, beside the weights."""
-
-    task: str
-    in_channels: int
-    config: Config
-    class_names: tuple[str, ...]
-    seed: int = 0
-
-    def build(self) -> VEPM:
-        """A model of this description, its weights at their random start."""
-        try:
-            return VEPM(
-                self.in_channels,
-                max(len(self.class_names), 1),
-                task=self.task,
-                **vars(self.config.model),
-            )
-        except ValueError as error:
-            raise InputError(f"settings: {error}") from None
-
-
 def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
     """Write a model to one file."""
-    description = vars(card) | {"config": card.config.to_dict()}
-    _write(path, "model", model.state_dict(), description)
+    _write(path, "model", model.state_dict(), card.description())
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, ModelCard]:
     """Read a model written by :func:`save_model`; anything else is refused before it is loaded."""
     with _open(path, "model", device) as (file, description):
         try:
-            card = ModelCard(
-                task=description["task"],
-                in_channels=_count(description["in_channels"]),
-                config=Config.from_dict(description["config"]),
-                class_names=tuple(str(name) for name in description["class_names"]),
-                seed=int(description["seed"]),
-            )
+            card = ModelCard.from_description(description)
             # On the meta device a model has shapes but no memory: the file is compared with it
             # before anything is allocated.
             with torch.device("meta"):
@@ -237,9 +206,3 @@ def _read_matching(path: Path, file: Any, expected: Mapping[str, Tensor]) -> dic
                 f"{path}: {name} has shape {list(found)}, the settings say {list(tensor.shape)}"
             )
     return _read(path, file)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**31:
-        raise ValueError(f"{value!r} is not a width")
-    return value

@@ -1,6 +1,5 @@
 """From a dataset and settings to a trained model: the one call behind every user of training."""
 
-import dataclasses
 import hashlib
 import math
 import time
@@ -19,7 +18,8 @@ from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.calibration import calibrate
-from vepm.training.checkpoint import ModelCard, load_state, save_state
+from vepm.training.card import ModelCard
+from vepm.training.checkpoint import load_state, save_state
 from vepm.training.config import Config
 from vepm.training.large import Clusters, LargeGraph
 from vepm.training.loop import train
@@ -142,7 +142,7 @@ def fit(
     where = pick_device(device if team.alone else own_device(device))
     if check_memory:
         require_memory(dataset, config, where)
-    card = ModelCard(dataset.task, dataset.num_features, config, dataset.class_names, int(seed))
+    card = ModelCard.of(dataset, config, seed)
     model = new_model(card, where)
     source = in_batches(dataset, where, config.training.batch_nodes)
     if isinstance(source, GraphBatch) and not team.alone:
@@ -229,5 +229,6 @@ def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
         # Shapes too: the same bytes could be cut into other pieces.
         digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy())
-    described = dataclasses.asdict(card) | {"config": card.config.to_dict()}
+    # Names do not change what is learned, and checkpoints of earlier versions have none.
+    described = {k: v for k, v in card.description().items() if k != "feature_names"}
     return described | {"data": digest.hexdigest()}

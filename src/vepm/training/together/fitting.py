@@ -10,7 +10,7 @@ from vepm.data import Dataset
 from vepm.data.sparse import is_sparse
 from vepm.training.batches import GRAPHS_AT_ONCE
 from vepm.training.calibration import calibrate
-from vepm.training.checkpoint import ModelCard
+from vepm.training.card import ModelCard
 from vepm.training.config import Config
 from vepm.training.fitting import Fitted, fit, new_model, pick_device, source_of
 from vepm.training.state import Examples
@@ -61,8 +61,7 @@ def fit_together(
         only = runs[0]._asdict()
         return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
     where = pick_device(device)
-    named = (dataset.task, dataset.num_features, config, dataset.class_names)
-    cards = [ModelCard(*named, int(run.seed)) for run in runs]
+    cards = [ModelCard.of(dataset, config, run.seed) for run in runs]
     models = [new_model(card, where) for card in cards]
     source = source_of(dataset, where)
     inductive = config.training.pretraining == "inductive"
