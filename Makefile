@@ -28,26 +28,26 @@ coverage: $(VENV)/.installed  ## Run all tests and refuse to have less than 92 %
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term
 
 soak: $(VENV)/.installed  ## Spoiled files, kills and two hours of runs (SOAK_SECONDS=7200)
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.fuzz --inputs 100000 --output results/soak/fuzz.json
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.kills --kills 50 --output results/soak/kills.json
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.fuzz --inputs 100000 --output results/soak/fuzz.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.kills --kills 50 --output results/soak/kills.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
 
 mutants: $(VENV)/.installed  ## Change the code a little and see whether tests notice
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m soak.mutants --sample 110 --output results/soak/mutants.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 110 --output results/soak/mutants.json
 
 audit: $(VENV)/.installed  ## Look for unsafe code and for packages with known vulnerabilities
 	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
 	$(BIN)/python .ci/audit.py
 
 lint: $(VENV)/.installed  ## Check style, types and the order of the layers
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.installed  ## Format the code
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
 
 docs: $(VENV)/.installed  ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict

@@ -10,13 +10,12 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from results import ROOT
-
+from vepm.evaluation import Summary
 from vepm.paper import catalogue, squares
 from vepm.paper.results import Ended, Results, gather
+from vepm.paper.tasks import task_of
 from vepm.search.sweeping import standings
 from vepm.search.sweeps import Sweep
-from vepm.paper.tasks import task_of
-from vepm.evaluation import Summary
 from vepm.training import preset
 from vepm.training.presets import tuned_for
 

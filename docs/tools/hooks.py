@@ -21,7 +21,6 @@ import notebook  # noqa: E402
 import results  # noqa: E402
 import searches  # noqa: E402
 import tables  # noqa: E402
-
 from vepm.bench.page import as_page, read_reports  # noqa: E402
 from vepm.report.figures.style import inline_svg  # noqa: E402
 

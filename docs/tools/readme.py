@@ -5,7 +5,6 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 from results import ROOT
-
 from vepm.bench.page import as_bars, read_reports
 
 SHOWN = {

@@ -13,9 +13,9 @@ from typer.main import get_command
 from vepm.baselines import BASELINES, NodeBaseline
 from vepm.cli import app
 from vepm.data import datasets
-from vepm.paper import catalogue
-from vepm.nn import VEPM
 from vepm.evaluation import DESCRIPTIONS
+from vepm.nn import VEPM
+from vepm.paper import catalogue
 from vepm.training import PRESETS, Config
 from vepm.training import config as config_module
 from vepm.training.config import SECTIONS

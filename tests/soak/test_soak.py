@@ -9,10 +9,10 @@ import pytest
 
 from cli.conftest import without_page
 from cli.running import vepm
-from soak.fuzz import fuzz
-from soak.kills import SCENARIOS, kill
-from soak.repeat import Sample, judge, repeat
-from soak.targets import targets
+from tools.soak.fuzz import fuzz
+from tools.soak.kills import SCENARIOS, kill
+from tools.soak.repeat import Sample, judge, repeat
+from tools.soak.targets import targets
 
 INPUTS = 2000
 KILLS = 4

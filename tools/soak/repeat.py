@@ -1,6 +1,6 @@
 """Train, predict and report over and over in one process: neither memory nor files may pile up.
 
-Run it with ``python -m soak.repeat --seconds 7200``.
+Run it with ``python -m tools.soak.repeat --seconds 7200``.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 
 from cli.running import QUICK, succeed
 from cli.writing import write_graphs, write_nodes
-from soak.record import keep
+from tools.record import keep
 
 WARM_UP_SHARE = 0.2
 """Share of the samples, from the start, in which pools and caches may still grow."""

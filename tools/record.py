@@ -11,7 +11,7 @@ from typing import Any
 from vepm.files import write_text
 from vepm.training.machine import describe_machine
 
-HERE = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parents[1]
 
 
 def provenance() -> dict[str, Any]:

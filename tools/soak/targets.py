@@ -15,7 +15,7 @@ import numpy as np
 
 from cli.writing import write_graphs, write_nodes
 from paper.toys import NODES
-from soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json, spoil_tensors
+from tools.soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json, spoil_tensors
 from training.toys import SMALL, run, toy
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read

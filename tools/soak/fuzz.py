@@ -1,6 +1,6 @@
 """Spoiled files by the thousand: each is taken, or refused in one line.
 
-Run it with ``python -m soak.fuzz --inputs 100000``.
+Run it with ``python -m tools.soak.fuzz --inputs 100000``.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from soak.record import keep
-from soak.targets import Target, targets
+from tools.record import keep
+from tools.soak.targets import Target, targets
 from vepm.errors import InputError
 from vepm.escaping import LONGEST_LINE, on_one_line
 

@@ -1,6 +1,6 @@
 """Kill at random moments, go on, and end with the numbers of a run that was never killed.
 
-Run it with ``python -m soak.kills --kills 50``.
+Run it with ``python -m tools.soak.kills --kills 50``.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from cli.conftest import without_page
 from cli.running import read_json, read_rows, same_tensors, vepm
 from cli.writing import write_nodes
 from paper.toys import write_long
-from soak.record import keep
+from tools.record import keep
 from vepm.training import fitting
 
 VARYING = {"seconds", "peak_memory_mib", "command", "machine", "commit", "checksum", "abandoned"}

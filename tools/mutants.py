@@ -1,7 +1,7 @@
 """Change the code a little, again and again: tests that notice nothing are too weak.
 
 Cosmic Ray makes the mutants; each is tested in a process split off from one that has already
-loaded all else. Run it with ``python -m soak.mutants``.
+loaded all else. Run it with ``python -m tools.mutants``.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from random import Random
 from types import ModuleType
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parents[1]
 TESTS = {
     "vepm.nn.distributions": ("tests/nn/test_distributions.py", "tests/nn/test_model.py"),
     "vepm.nn.partitioner": (
@@ -201,7 +201,7 @@ def main() -> None:
             drawn = Random(chosen.seed).sample(mutants, chosen.sample)
         by_module[module] = {"possible": len(mutants), **judge(drawn)}
     total, killed = (sum(m[name] for m in by_module.values()) for name in ("mutants", "killed"))
-    from soak.record import keep
+    from tools.record import keep
 
     found = {"share_killed": killed / total, "killed": killed, "mutants": total}
     found |= {"sample_per_module": chosen.sample, "seed": chosen.seed, "modules": by_module}
