@@ -10,6 +10,8 @@ from vepm.report import figures
 from vepm.report.figures.curves import chosen_row
 from vepm.report.palette import class_colours, community_colours
 
+from .writing import Array
+
 EXPECTED = {
     "node_run": {
         "adjacency",
@@ -88,12 +90,34 @@ def test_curves_of_an_empty_history() -> None:
     figures.learning_curves({"phase": np.array([], dtype=str), "epoch": np.array([])})
 
 
-@pytest.mark.parametrize("count", [1, 3, 6])
-def test_tsne_of_few_or_equal_points(count: int) -> None:
-    points, rows = figures.tsne(np.ones((count, 2)))
-    assert points.shape == (count, 2)
-    assert rows.tolist() == list(range(count))
+EYE = np.eye(5)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((0, 2)),
+        EYE[:3],
+        np.tile([0.2, 0.8], (300, 1)),
+        np.zeros((300, 4)),
+        np.repeat(EYE[:3], 50, axis=0),
+        1 + 1e-9 * np.random.default_rng(0).random((50, 3)),
+    ],
+)
+def test_tsne_refuses_fewer_than_four_distinct_points(values: Array) -> None:
+    with pytest.raises(ValueError, match=r"t-SNE needs 4 distinct points, not [0-3]"):
+        figures.tsne(values)
+
+
+@pytest.mark.parametrize(
+    "values", [np.repeat(EYE, 40, axis=0), EYE[:4], EYE[:, :1] + np.arange(5)[:, None]]
+)
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e20, 1e300])
+def test_tsne_of_equal_points_and_of_any_scale(values: Array, scale: float) -> None:
+    points, rows = figures.tsne(scale * values)
+    assert rows.tolist() == list(range(len(values)))
     assert np.isfinite(points).all()
+    assert len(np.unique(points, axis=0)) == len(np.unique(values, axis=0))
 
 
 def test_tsne_is_seeded_and_sampled() -> None:
@@ -120,10 +144,10 @@ def test_page_svg_takes_the_ink_of_the_page() -> None:
     assert "#1f2a37" not in svg.lower()
 
 
-def test_names_are_not_formulae(tmp_path: Path) -> None:
+def test_names_are_not_formulae() -> None:
     matrix = np.eye(2, dtype=np.int64)
-    figures.save(figures.confusion_matrix(matrix, ["$\\frac{", "漢字"]), tmp_path, "odd")
-    assert "$\\frac{" in (tmp_path / "odd.svg").read_text(encoding="utf-8")
+    figure = figures.confusion_matrix(matrix, ["$\\frac{", "漢字"])
+    assert "$\\frac{" in figures.render(figure, "odd").svg
 
 
 @pytest.mark.parametrize("colours", [class_colours, community_colours])

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from vepm.errors import InputError
 from vepm.report import read_run, write_report
 
-from .writing import Array, write_graph_run, write_node_run
+from .writing import Array, change, write_graph_run, write_node_run
 
 
 @pytest.fixture
@@ -72,15 +71,6 @@ def test_pickle_is_refused(folder: Path) -> None:
         read_run(folder)
 
 
-def _change(folder: Path, **changes: Array | None) -> None:
-    arrays: dict[str, Array] = dict(load_file(folder / "outputs.safetensors"))
-    for name, values in changes.items():
-        arrays.pop(name, None)
-        if values is not None:
-            arrays[name] = values
-    save_file(arrays, folder / "outputs.safetensors")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -99,14 +89,14 @@ def _change(folder: Path, **changes: Array | None) -> None:
 def test_arrays_at_odds_are_named(
     folder: Path, changes: dict[str, Array | None], message: str
 ) -> None:
-    _change(folder, **changes)
+    change(folder, **changes)
     with pytest.raises(InputError, match=message):
         read_run(folder)
 
 
 def test_graph_run_without_batch(tmp_path: Path) -> None:
     folder = write_graph_run(tmp_path / "run")
-    _change(folder, batch=None)
+    change(folder, batch=None)
     with pytest.raises(InputError, match="no array 'batch'"):
         read_run(folder)
 

@@ -45,8 +45,8 @@ def test_probes_find_the_community_that_knows() -> None:
 
 def test_no_probe_from_a_single_class() -> None:
     everything = np.ones(5, dtype=bool)
-    found = scores.community_probes(np.ones((5, 2, 2)), np.zeros(5, int), everything, everything, 2)
-    assert found == []
+    with pytest.raises(ValueError, match="fewer than two classes"):
+        scores.community_probes(np.ones((5, 2, 2)), np.zeros(5, int), everything, everything, 2)
 
 
 def test_pool_is_the_mean_of_each_graph() -> None:

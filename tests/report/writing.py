@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 Array = NDArray[Any]
 CLASSES = 3
@@ -136,3 +136,13 @@ def write_unsupervised_run(folder: Path) -> Path:
     for name in ("group", "batch", "community_embeddings", "features"):
         del arrays[name]
     return write_files(folder, arrays, base_metrics(arrays, "node"))
+
+
+def change(folder: Path, **changes: Array | None) -> None:
+    """Replace arrays of a run, or remove those given as None."""
+    arrays: dict[str, Array] = dict(load_file(folder / "outputs.safetensors"))
+    for name, values in changes.items():
+        arrays.pop(name, None)
+        if values is not None:
+            arrays[name] = values
+    save_file(arrays, folder / "outputs.safetensors")

@@ -1,6 +1,6 @@
 """Which figures a run calls for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from vepm.report import figures
 from vepm.report.communities import bucket_order, community_table
 from vepm.report.palette import class_colours, community_colours
 from vepm.report.run import Run
-from vepm.report.scores import Probe, confusion
+from vepm.report.scores import community_probes, confusion, pool
 from vepm.report.summary import chosen_epoch
 
 Floats = NDArray[np.float64]
@@ -20,45 +20,52 @@ LARGEST_PICTURED_GRAPH = 400
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure, the file name it goes by and what it says to those who cannot see it."""
+    """A figure to be drawn, the file name it goes by and a description for screen readers."""
 
     name: str
-    figure: Figure
+    draw: Callable[[], Figure]
+    """Raises an exception whose message says why, where there is nothing to draw."""
     description: str
 
 
-def draw_run(run: Run, interaction: Floats, probes: list[Probe]) -> Iterator[Drawing]:
+def plan_drawings(run: Run, interaction: Floats) -> Iterator[Drawing]:
     """Every figure for which the run has data."""
     if len(run.history["epoch"]):
         yield Drawing(
             "learning_curves",
-            figures.learning_curves(run.history, chosen_epoch(run)),
+            lambda: figures.learning_curves(run.history, chosen_epoch(run)),
             "Loss, ELBO terms and accuracies by epoch.",
         )
-    yield _adjacency(run, interaction)
+    yield Drawing(
+        "adjacency",
+        lambda: _adjacency(run, interaction),
+        "Adjacency matrix, and its parts by community, nodes sorted by community.",
+    )
     yield _memberships_map(run, interaction)
     if run.community_embeddings is not None:
-        yield _communities_map(run)
-    yield from _quality(run, probes)
-    table = community_table(interaction, run.member, run.edge_index, run.edge_weight, run.batch)
+        yield Drawing(
+            "tsne_communities",
+            lambda: _communities_map(run),
+            "t-SNE of the community embeddings, coloured by community.",
+        )
+    yield from _quality(run)
     yield Drawing(
         "communities",
-        figures.community_overview(table),
+        lambda: figures.community_overview(
+            community_table(interaction, run.member, run.edge_index, run.edge_weight, run.batch)
+        ),
         "Size, density and overlap of each community; the table below has the numbers.",
     )
 
 
-def _adjacency(run: Run, interaction: Floats) -> Drawing:
+def _adjacency(run: Run, interaction: Floats) -> Figure:
     nodes = np.arange(run.num_nodes) if run.batch is None else pictured_graph(run)
     order, bucket = bucket_order(interaction[nodes])
     place = np.full(run.num_nodes, -1)
     place[nodes] = np.arange(len(nodes))
     inside = (place[run.edge_index] >= 0).all(axis=0)
-    return Drawing(
-        "adjacency",
-        figures.adjacency(place[run.edge_index[:, inside]], run.edge_weight[inside], order, bucket),
-        "Adjacency matrix, and its parts by community, nodes sorted by community.",
-    )
+    edges, shares = place[run.edge_index[:, inside]], run.edge_weight[inside]
+    return figures.adjacency(edges, shares, order, bucket)
 
 
 def pictured_graph(run: Run) -> NDArray[np.int64]:
@@ -71,50 +78,75 @@ def pictured_graph(run: Run) -> NDArray[np.int64]:
 
 
 def _memberships_map(run: Run, interaction: Floats) -> Drawing:
-    points, rows = figures.tsne(run.memberships)
     labels = run.labels if run.batch is None or run.labels is None else run.labels[run.batch]
-    if labels is not None and (labels[rows] >= 0).any():
-        category, names = labels[rows], list(run.class_names)
-        colours, by = class_colours(len(names)), "label"
-        by = "label of the graph" if run.batch is not None else by
+    if labels is not None and (labels >= 0).any():
+        category, names = labels, list(run.class_names)
+        colours = class_colours(len(names))
+        by = "label" if run.batch is None else "label of the graph"
     else:
-        category = interaction.argmax(axis=1)[rows]
-        names = [f"Community {k + 1}" for k in range(run.num_metacommunities)]
+        category, names = interaction.argmax(axis=1), _community_names(run)
         colours, by = community_colours(len(names)), "main community"
-    figure = figures.embedding_map(points, category, names, colours, f"Memberships Z, by {by}")
-    return Drawing("tsne_memberships", figure, f"t-SNE of the memberships, coloured by {by}.")
+
+    def draw() -> Figure:
+        points, rows = figures.tsne(run.memberships)
+        title = f"Memberships Z, by {by}"
+        return figures.embedding_map(points, category[rows], names, colours, title)
+
+    return Drawing("tsne_memberships", draw, f"t-SNE of the memberships, coloured by {by}.")
 
 
-def _communities_map(run: Run) -> Drawing:
+def _communities_map(run: Run) -> Figure:
     assert run.community_embeddings is not None
     values, community = figures.stack_communities(run.community_embeddings)
     points, rows = figures.tsne(values)
-    names = [f"Community {k + 1}" for k in range(run.num_metacommunities)]
-    figure = figures.embedding_map(
+    names = _community_names(run)
+    return figures.embedding_map(
         points, community[rows], names, community_colours(len(names)), "What each community knows"
     )
-    return Drawing(
-        "tsne_communities", figure, "t-SNE of the community embeddings, coloured by community."
-    )
 
 
-def _quality(run: Run, probes: list[Probe]) -> Iterator[Drawing]:
+def _community_names(run: Run) -> list[str]:
+    return [f"Community {k + 1}" for k in range(run.num_metacommunities)]
+
+
+def _quality(run: Run) -> Iterator[Drawing]:
     if run.labels is None or run.prediction is None or "test" not in run.masks:
         return
-    test = run.masks["test"] & (run.labels >= 0)
+    labels, prediction = run.labels, run.prediction
+    test = run.masks["test"] & (labels >= 0)
     if not test.any():
         return
-    names = run.class_names
-    matrix = confusion(run.labels[test], run.prediction[test], len(names))
-    title = f"{test.sum():,} test {run.task}s"
     yield Drawing(
-        "confusion", figures.confusion_matrix(matrix, names, title), "Confusion matrix on test."
+        "confusion",
+        lambda: figures.confusion_matrix(
+            confusion(labels[test], prediction[test], len(run.class_names)),
+            run.class_names,
+            f"{test.sum():,} test {run.task}s",
+        ),
+        "Confusion matrix on test.",
     )
     if run.probabilities is not None:
-        right = run.prediction == run.labels
-        figure = figures.reliability(run.probabilities.max(axis=1)[test], right[test])
-        yield Drawing("reliability", figure, "Accuracy against confidence on test.")
-    if probes:
-        titles = [f"Community {k} · {100 * p.accuracy:.0f} %" for k, p in enumerate(probes, 1)]
-        figure = figures.confusion_grid([p.confusion for p in probes], names, titles)
-        yield Drawing("confusion_by_community", figure, "Confusion matrix of each community.")
+        confidence = run.probabilities.max(axis=1)[test]
+        yield Drawing(
+            "reliability",
+            lambda: figures.reliability(confidence, (prediction == labels)[test]),
+            "Accuracy against confidence on test.",
+        )
+    if run.community_embeddings is not None and "train" in run.masks:
+        yield Drawing(
+            "confusion_by_community",
+            lambda: _confusion_by_community(run, labels),
+            "Confusion matrix of each community.",
+        )
+
+
+def _confusion_by_community(run: Run, labels: NDArray[np.int64]) -> Figure:
+    assert run.community_embeddings is not None
+    values = run.community_embeddings
+    if run.batch is not None:
+        values = pool(values, run.batch, len(labels))
+    probes = community_probes(
+        values, labels, run.masks["train"], run.masks["test"], len(run.class_names)
+    )
+    titles = [f"Community {k} · {100 * p.accuracy:.0f} %" for k, p in enumerate(probes, 1)]
+    return figures.confusion_grid([p.confusion for p in probes], run.class_names, titles)

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -14,11 +13,10 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from vepm.files import write_text
 from vepm.report import figures, summary
 from vepm.report.communities import interactions
-from vepm.report.drawings import draw_run
+from vepm.report.drawings import Drawing, plan_drawings
 from vepm.report.excerpt import take_excerpt
 from vepm.report.payload import build_payload, embed_json
 from vepm.report.run import Run, read_run
-from vepm.report.scores import Probe, community_probes, pool
 
 HERE = Path(__file__).parent
 SCRIPTS = ("data.js", "theme.js", "graph.js", "panel.js", "controls.js")
@@ -49,33 +47,28 @@ def write_report(folder: str | Path) -> Path:
 
 def _compose(run: Run) -> str:
     interaction = interactions(run.memberships, run.activation, run.num_metacommunities, run.batch)
-    probes = _probes(run)
-    drawings = {}
-    for drawing in draw_run(run, interaction, probes):
-        _, path = figures.save(drawing.figure, run.folder / "figures", drawing.name)
-        svg = figures.inline_svg(path.read_text(encoding="utf-8"), drawing.name)
-        svg = Markup(svg)  # noqa: S704 (our own drawing) # nosec B704
-        drawings[drawing.name] = {"svg": svg, "description": drawing.description}
+    drawings = {
+        drawing.name: {"description": drawing.description, **_draw(drawing, run.folder / "figures")}
+        for drawing in plan_drawings(run, interaction)
+    }
     return _render(run, interaction, drawings)
 
 
-def _probes(run: Run) -> list[Probe]:
-    if run.labels is None or run.community_embeddings is None:
-        return []
-    if "train" not in run.masks or "test" not in run.masks:
-        return []
-    values = run.community_embeddings
-    if run.batch is not None:
-        values = pool(values, run.batch, len(run.labels))
-    return community_probes(
-        values, run.labels, run.masks["train"], run.masks["test"], len(run.class_names)
-    )
+def _draw(drawing: Drawing, folder: Path) -> dict[str, str]:
+    """The picture as ``svg``, or the ``reason`` why there is none."""
+    try:
+        picture = figures.render(drawing.draw(), drawing.name)
+    except Exception as error:  # One failed picture must not cost the whole page.
+        return {"reason": str(error) or type(error).__name__}
+    picture.write(folder, drawing.name)
+    svg = figures.inline_svg(picture.svg, drawing.name)
+    return {"svg": Markup(svg)}  # noqa: S704 (our own drawing) # nosec B704
 
 
 def _render(
     run: Run,
     interaction: NDArray[np.float64],
-    drawings: dict[str, dict[str, Any]],
+    drawings: dict[str, dict[str, str]],
 ) -> str:
     excerpt = take_excerpt(run, interaction)
     script = _script()

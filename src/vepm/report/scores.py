@@ -83,11 +83,14 @@ def community_probes(
         num_classes: Number of classes.
 
     Returns:
-        One probe per metacommunity; none if the training items have fewer than two classes.
+        One probe per metacommunity.
+
+    Raises:
+        ValueError: The training items have fewer than two classes.
     """
     fit = train & (labels >= 0)
     if len(np.unique(labels[fit])) < 2:
-        return []
+        raise ValueError("the training labels hold fewer than two classes")
     return [
         _probe(embeddings[:, k], labels, fit, test & (labels >= 0), num_classes)
         for k in range(embeddings.shape[1])

@@ -1,7 +1,7 @@
 """Figures of a run, each from plain arrays, so that any command can draw them.
 
 Every function returns a :class:`matplotlib.figure.Figure` that no global state knows of;
-:func:`save` writes it as PNG and SVG.
+:func:`render` makes PNG and SVG of it.
 """
 
 from vepm.report.figures.communities import community_overview
@@ -9,7 +9,7 @@ from vepm.report.figures.curves import learning_curves
 from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
 from vepm.report.figures.matrices import adjacency
 from vepm.report.figures.quality import confusion_grid, confusion_matrix, reliability
-from vepm.report.figures.style import draw_svg, inline_svg, save
+from vepm.report.figures.style import draw_svg, inline_svg, render
 
 __all__ = [
     "adjacency",
@@ -21,7 +21,7 @@ __all__ = [
     "inline_svg",
     "learning_curves",
     "reliability",
-    "save",
+    "render",
     "stack_communities",
     "tsne",
 ]

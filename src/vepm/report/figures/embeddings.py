@@ -16,10 +16,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_POINTS = 1500
+FEWEST_POINTS = 4
+DIGITS = 6
+"""Decimals, relative to the largest entry, to which rows must differ to be distinct."""
 
 
 def tsne(values: Floats, seed: int = 0, limit: int = MOST_POINTS) -> tuple[Floats, Ints]:
-    """Positions in the plane by t-SNE.
+    """Positions in the plane by t-SNE; equal rows share a position.
 
     Args:
         values: One row per point [N, D].
@@ -28,24 +31,38 @@ def tsne(values: Floats, seed: int = 0, limit: int = MOST_POINTS) -> tuple[Float
 
     Returns:
         Positions [n, 2] and the rows they belong to [n].
+
+    Raises:
+        ValueError: Fewer than four rows are distinct.
     """
-    count = len(values)
-    rows = np.arange(count)
-    if count > limit:
-        rows = np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
-    kept = np.asarray(values[rows], dtype=np.float32).reshape(len(rows), -1)
-    if len(rows) < 4:
-        return np.column_stack([rows, np.zeros(len(rows))]).astype(np.float64), rows
-    flat = kept.shape[1] < 2 or np.isclose(kept.std(), 0)
+    rows = np.arange(len(values))
+    if len(values) > limit:
+        rows = np.sort(np.random.default_rng(seed).choice(len(values), limit, replace=False))
+    distinct, place = _distinct(np.asarray(values[rows], dtype=np.float64))
     reducer = TSNE(
-        perplexity=min(30.0, (len(rows) - 1) / 3),
-        init="random" if flat else "pca",
+        perplexity=min(30.0, (len(distinct) - 1) / 3),
+        init="random" if distinct.shape[1] < 2 else "pca",
         random_state=seed,
         max_iter=750,
     )
     # Its threads wait on one another: one thread is several times faster on a busy machine.
     with threadpool_limits(1):
-        return np.asarray(reducer.fit_transform(kept), dtype=np.float64), rows
+        points = np.asarray(reducer.fit_transform(distinct), dtype=np.float64)
+    return points[place], rows
+
+
+def _distinct(values: Floats) -> tuple[NDArray[np.float32], Ints]:
+    """Distinct rows, centred, with a largest entry of one; and which of them each row is.
+
+    TSNE divides by the spread of its input and squares distances in single precision. Equal rows
+    and very large or very small entries make that NaN, on which its tree crashes the process.
+    """
+    scale = float(np.abs(values).max(initial=0.0)) or 1.0
+    distinct, place = np.unique(np.round(values / scale, DIGITS), axis=0, return_inverse=True)
+    if len(distinct) < FEWEST_POINTS:
+        raise ValueError(f"t-SNE needs {FEWEST_POINTS} distinct points, not {len(distinct)}")
+    distinct = distinct - distinct.mean(axis=0)
+    return (distinct / np.abs(distinct).max()).astype(np.float32), place.ravel()
 
 
 def stack_communities(

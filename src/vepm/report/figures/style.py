@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -90,16 +90,29 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write ``name.png`` and ``name.svg`` on white paper."""
-    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+class Picture(NamedTuple):
+    """A figure on white paper, in two formats."""
+
+    png: bytes
+    svg: str
+
+    def write(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Write ``name.png`` and ``name.svg``."""
+        png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+        write_bytes(png, self.png)
+        write_text(svg, self.svg)
+        return png, svg
+
+
+def render(figure: Figure, name: str) -> Picture:
+    """The figure as PNG and SVG; the name keeps identifiers apart where SVGs share a page."""
     raster = io.BytesIO()
     with look():
         figure.savefig(raster, format="png", dpi=RASTER_DPI, facecolor="white")
-    write_bytes(png, raster.getvalue())
-    drawn = draw_svg(figure, name)
-    write_text(svg, re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", drawn, count=1))
-    return png, svg
+    # The SVG takes the layout of the PNG: to find one is a good part of the work.
+    figure.set_layout_engine("none")
+    svg = re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", draw_svg(figure, name), count=1)
+    return Picture(raster.getvalue(), svg)
 
 
 def draw_svg(figure: Figure, name: str) -> str:

@@ -17,7 +17,7 @@ from vepm.report.figures import (
     adjacency,
     confusion_grid,
     embedding_map,
-    save,
+    render,
     stack_communities,
     tsne,
 )
@@ -57,7 +57,7 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     for title, figure in drawn.items():
         if results.quick:
             figure.text(0.99, 0.01, "QUICK", ha="right", color=WARNING, fontsize=8)
-        paths += save(figure, folder / name, title)
+        paths += render(figure, title).write(folder / name, title)
     return paths
 
 
