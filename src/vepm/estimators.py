@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 
 from vepm.data import Dataset, as_dataset, require_labels
 from vepm.data.columns import with_columns
-from vepm.data.dataset import Task
 from vepm.errors import InputError
 from vepm.files import write_text
 from vepm.nn import VEPM, interactions, members
+from vepm.tasks import TASKS, TaskName
 from vepm.training import (
     Config,
     Explanation,
@@ -61,7 +61,7 @@ class Memberships(NamedTuple):
 class _Estimator(BaseEstimator):  # type: ignore[misc]
     """What the three estimators share: settings, fitting, saving, looking inside."""
 
-    _task: Task = "node"
+    _task: TaskName = "node"
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         """Mean affiliation of every node to every community [N, C]; a list of them for graphs."""
         dataset = self._dataset(data)
         rows = self._explain(dataset).memberships.cpu()
-        if self._task == "node":
+        if TASKS[self._task].single_graph:
             return rows.numpy()
         sizes = [int(graph.num_nodes or 0) for graph in dataset.graphs]
         return [part.numpy() for part in rows.split(sizes)]
@@ -263,7 +263,7 @@ class NodeClassifier(_Classifier):
         (34, 4)
     """
 
-    _task: Task = "node"
+    _task: TaskName = "node"
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn from the labelled nodes; ``y`` is there for scikit-learn and not used."""
@@ -314,7 +314,7 @@ class GraphClassifier(_Classifier):
         >>> clf.score(digits.graphs[400:])  # doctest: +SKIP
     """
 
-    _task: Task = "graph"
+    _task: TaskName = "graph"
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn from the labelled graphs; ``y`` is there for scikit-learn and not used."""
@@ -364,7 +364,7 @@ class CommunityDetector(ClusterMixin, _Estimator):  # type: ignore[misc]
         (34, 2)
     """
 
-    _task: Task = "node"
+    _task: TaskName = "node"
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn communities from the edges; labels, if there are any, are not looked at."""

@@ -51,7 +51,7 @@ def test_missing_file_is_named(folder: Path, name: str) -> None:
         ("metrics.json", "{", "not JSON"),
         ("metrics.json", "[]", "JSON object"),
         ("metrics.json", '{"task": "node"}', "no 'dataset'"),
-        ("metrics.json", '{"dataset": "a", "task": "edge"}', "neither 'node' nor 'graph'"),
+        ("metrics.json", '{"dataset": "a", "task": "edge"}', "none of node, graph"),
         ("history.csv", "epoch,loss\n1,2\n", "no column 'phase'"),
         ("history.csv", "phase,epoch\npretrain,one\n", "row 2: epoch is 'one'"),
         ("outputs.safetensors", "short", "not a whole safetensors file"),

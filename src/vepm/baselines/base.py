@@ -12,10 +12,11 @@ from torch.nn import Parameter
 from torch.optim.lr_scheduler import StepLR
 
 from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
-from vepm.data.dataset import Dataset, Task, require_labels
+from vepm.data.dataset import Dataset, require_labels
 from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
+from vepm.tasks import TaskName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Baseline(ABC):
         50
     """
 
-    task: ClassVar[Task]
+    task: ClassVar[TaskName]
     name: str
 
     def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:

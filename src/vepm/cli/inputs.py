@@ -11,7 +11,7 @@ from torch import Tensor
 from vepm.baselines import Baseline, baseline
 from vepm.data import Dataset, datasets, is_recipe, load, read
 from vepm.errors import InputError
-from vepm.evaluation import Split, labels_of, splits_for
+from vepm.evaluation import Split, splits_for
 from vepm.files import read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
@@ -69,15 +69,9 @@ def roles(dataset: Dataset) -> dict[str, Tensor]:
     The dataset's own split is used where it has one; what is missing is drawn from the
     training labels: a fifth to validate and, if there is no test part at all, a fifth to test.
     """
-    y = labels_of(dataset)
-    if dataset.task == "node":
-        graph = dataset.graphs[0]
-        masks = (graph.train_mask, graph.val_mask, graph.test_mask)
-    elif dataset.splits:
-        masks = dataset.splits[0]
-    else:
-        nothing = torch.zeros_like(y, dtype=torch.bool)
-        masks = (y >= 0, nothing, nothing)
+    y = dataset.labels
+    none = torch.zeros_like(y, dtype=torch.bool)
+    masks = dataset.masks or (y >= 0, none, none)
     train, val, test = ((mask & (y >= 0)).nonzero().flatten() for mask in masks)
     if train.numel() == 0:
         raise InputError(
@@ -108,7 +102,7 @@ def protocol_splits(
     A graph without a published test part is split as for training. Where nothing validates,
     nothing is selected and the last epoch counts.
     """
-    public = protocol in ("", "public") and dataset.task == "node"
+    public = dataset.single_graph and protocol in ("", "public")
     if public and not (dataset.splits or dataset.graphs[0].test_mask.any()):
         return _selectable([own_split(dataset, roles(dataset))], ("validation",))
     return _selectable(*splits_for(dataset, protocol, folds))

@@ -10,14 +10,6 @@ from vepm.estimators import CommunityDetector
 from vepm.files import write_csv
 
 
-def item_names(dataset: Dataset) -> list[str]:
-    """Ids of the nodes or graphs, numbers where the data name none."""
-    if dataset.task == "graph":
-        return list(dataset.graph_names or map(str, range(len(dataset.graphs))))
-    nodes = dataset.graphs[0].num_nodes or 0
-    return list(dataset.node_names[0] if dataset.node_names else map(str, range(nodes)))
-
-
 def write_predictions(
     path: Path, dataset: Dataset, class_names: tuple[str, ...], probabilities: NDArray[Any]
 ) -> None:
@@ -27,7 +19,7 @@ def write_predictions(
         ["id", "prediction", *(f"p_{name}" for name in class_names)],
         (
             [item, class_names[int(row.argmax())], *(f"{p:.6f}" for p in row)]
-            for item, row in zip(item_names(dataset), probabilities, strict=True)
+            for item, row in zip(dataset.item_names, probabilities, strict=True)
         ),
     )
 
@@ -35,7 +27,7 @@ def write_predictions(
 def write_communities(folder: Path, dataset: Dataset, detector: CommunityDetector) -> None:
     """Memberships of the nodes and splits of the edges."""
     found = detector.communities(dataset)
-    names = item_names(dataset)
+    names = dataset.item_names
     parts = range(found.soft.shape[1])
     write_csv(
         folder / "memberships.csv",

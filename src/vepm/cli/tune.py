@@ -167,6 +167,7 @@ def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
     from vepm.search.results import BEST_FILE
+    from vepm.tasks import TASKS
     from vepm.training.machine import peak_memory
 
     summary = found.summary()
@@ -186,7 +187,7 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
         f"stopped early, {counts['refused']} impossible; at most "
         f"{peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
-        *(_WARNING if summary["task"] == "graph" else ()),
+        *(_WARNING if not TASKS[summary["task"]].single_graph else ()),
         f"next: {following}",
     ):
         console.print_line(line)

@@ -24,6 +24,11 @@ from vepm.training.ranks import Team, training_team
 from vepm.training.runs import write_run
 from vepm.training.tracking import both, check_log, logging_to
 
+CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
+    "node": NodeClassifier,
+    "graph": GraphClassifier,
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -132,8 +137,7 @@ def predict(
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
     _, card = load_model(run / "model.safetensors")
-    kind = NodeClassifier if card.task == "node" else GraphClassifier
-    model = kind.load(run, device)
+    model = CLASSIFIERS[card.task].load(run, device)
     data = open_data(name, data_dir, card.class_names, strict=strict)
     if data.task != card.task:
         raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
@@ -162,7 +166,7 @@ def detection(
 ) -> Job:
     """The search for communities, checked; sizes are how many, and in how many groups."""
     data = open_data(name, data_dir, strict=strict)
-    if data.task != "node":
+    if not data.single_graph:
         raise InputError(
             f"{name}: holds many graphs, and communities are found in one; `vepm train` shows "
             "those inside labelled graphs"

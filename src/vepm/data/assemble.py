@@ -7,8 +7,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data.cleaning import DEGREE_FEATURES, clean
-from vepm.data.dataset import Dataset, Masks
+from vepm.data.dataset import Dataset
 from vepm.data.labels import encode_integers
+from vepm.tasks import Masks
 
 
 def node_dataset(

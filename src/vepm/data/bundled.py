@@ -11,7 +11,8 @@ from torch_geometric.utils import coalesce
 
 from vepm.data.assemble import node_dataset
 from vepm.data.dataset import Dataset
-from vepm.data.masks import MASK_NAMES, draw_split
+from vepm.data.masks import draw_split
+from vepm.tasks import MASK_NAMES
 
 _SIDE = 8
 _BRIGHTEST = 16.0

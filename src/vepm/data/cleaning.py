@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.labels import UNLABELLED, as_integers
+from vepm.data.labels import as_integers
 from vepm.data.masks import clean_masks
 from vepm.data.sparse import MOST_COLUMNS, is_sparse, kept_sparse
 from vepm.errors import InputError
+from vepm.tasks import UNLABELLED
 
 logger = logging.getLogger("vepm")
 

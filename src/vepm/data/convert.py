@@ -12,12 +12,13 @@ from vepm.data.arrays import from_matrices
 from vepm.data.assemble import node_dataset, recode
 from vepm.data.cleaning import DEGREE_FEATURES, clean, count_nodes
 from vepm.data.columns import in_order
-from vepm.data.dataset import Dataset, Task
-from vepm.data.labels import UNLABELLED, encode_text
+from vepm.data.dataset import Dataset
+from vepm.data.labels import encode_text
 from vepm.data.masks import several_splits
 from vepm.data.positions import with_positions
 from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
+from vepm.tasks import TASKS, UNLABELLED, Task, TaskName, task_named
 
 _ACCEPTED = (
     "a PyG Data (or a list or dataset of them), a NetworkX graph (or a list), "
@@ -27,7 +28,7 @@ _ACCEPTED = (
 
 def as_dataset(
     obj: Any,
-    task: Task | None = None,
+    task: TaskName | None = None,
     *,
     class_names: Sequence[str] | None = None,
     name: str = "data",
@@ -63,24 +64,23 @@ def as_dataset(
         >>> dataset.graphs[0].edge_index.tolist()
         [[1, 0, 2, 1], [0, 1, 1, 2]]
     """
-    if task not in (None, "node", "graph"):
-        raise InputError(f"task is {task!r}; give 'node' or 'graph'")
+    wanted = None if task is None else task_named(task)
     if isinstance(obj, Dataset):
         if task not in (None, obj.task):
             raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
         return obj
     if _is_matrices(obj):
-        if task == "graph":
+        if wanted and not wanted.single_graph:
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
         found = from_matrices(*obj, name=name, source=name, class_names=class_names, strict=strict)
         return with_positions(found)
     graphs = _listed(obj, name)
-    task = task or _guess(obj, graphs)
-    if task == "node" and len(graphs) != 1:
+    wanted = wanted or TASKS[_guess(obj, graphs)]
+    if wanted.single_graph and len(graphs) != 1:
         raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
     if isinstance(graphs[0], nx.Graph):
-        return with_positions(_from_networkx(graphs, task, class_names, name, strict))
-    convert = _node_task if task == "node" else _graph_task
+        return with_positions(_from_networkx(graphs, wanted, class_names, name, strict))
+    convert = _node_task if wanted.single_graph else _graph_task
     return with_positions(convert(graphs, class_names, name, strict))
 
 
@@ -110,7 +110,7 @@ def _listed(obj: Any, name: str) -> list[Any]:
     raise InputError(f"{name}: holds {kinds}; give {_ACCEPTED}")
 
 
-def _guess(obj: Any, graphs: list[Any]) -> Task:
+def _guess(obj: Any, graphs: list[Any]) -> TaskName:
     if len(graphs) > 1:
         return "graph"
     graph = graphs[0]
@@ -167,7 +167,7 @@ def _graph_task(
 def _from_networkx(
     graphs: list[Any], task: Task, class_names: Sequence[str] | None, name: str, strict: bool
 ) -> Dataset:
-    if task == "node":
+    if task.single_graph:
         return networkx_graphs.node_task(
             graphs[0], name=name, source=name, class_names=class_names, strict=strict
         )

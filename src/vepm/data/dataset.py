@@ -1,16 +1,13 @@
-"""The one shape in which every graph reaches a model."""
+"""The one form in which every graph reaches a model."""
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.errors import InputError
-
-Task = Literal["node", "graph"]
-Masks = tuple[Tensor, Tensor, Tensor]
+from vepm.tasks import TASKS, Masks, TaskName
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +42,7 @@ class Dataset:
     """
 
     name: str
-    task: Task
+    task: TaskName
     graphs: list[Data]
     num_classes: int
     class_names: tuple[str, ...]
@@ -68,6 +65,40 @@ class Dataset:
         """Number of feature columns."""
         return int(self.graphs[0].x.size(1))
 
+    @property
+    def single_graph(self) -> bool:
+        """Whether the dataset is one graph whose nodes are labelled."""
+        return TASKS[self.task].single_graph
+
+    @property
+    def labels(self) -> Tensor:
+        """The class index of every node (node tasks) or graph (graph tasks), -1 if unlabelled."""
+        return TASKS[self.task].labels(self.graphs)
+
+    @property
+    def masks(self) -> Masks | None:
+        """The training, validation and test masks over :attr:`labels`; None if there are none."""
+        return TASKS[self.task].masks(self.graphs, self.splits)
+
+    @property
+    def item_names(self) -> list[str]:
+        """The id of everything in :attr:`labels`; its index where the data have no ids."""
+        nodes = self.node_names[0] if self.node_names else None
+        names = nodes if self.single_graph else self.graph_names
+        return list(names or map(str, range(self.labels.numel())))
+
+    def with_labels(self, labels: Tensor) -> "Dataset":
+        """The same graphs with other labels, in the order of :attr:`labels`.
+
+        Example:
+            >>> import torch
+            >>> from vepm.data import load
+            >>> hidden = load("KarateClub").with_labels(torch.full((34,), -1))
+            >>> hidden.labels.max()
+            tensor(-1)
+        """
+        return replace(self, graphs=TASKS[self.task].with_labels(self.graphs, labels))
+
 
 def require_labels(dataset: Dataset) -> None:
     """Refuse a dataset that no classifier can learn from.
@@ -82,14 +113,14 @@ def require_labels(dataset: Dataset) -> None:
         >>> from vepm.data import load, require_labels
         >>> require_labels(load("KarateClub"))
     """
-    what = "node" if dataset.task == "node" else "graph"
     if dataset.num_classes == 0:
         raise InputError(
-            f"{dataset.name}: no {what} has a label; classification needs labels "
+            f"{dataset.name}: no {dataset.task} has a label; classification needs labels "
             "(-1 and empty cells mean unlabelled), or detect communities instead"
         )
     if dataset.num_classes == 1:
         raise InputError(
-            f"{dataset.name}: every labelled {what} is of class '{dataset.class_names[0]}'; "
-            "classification needs at least two classes (-1 means unlabelled, never a class)"
+            f"{dataset.name}: every labelled {dataset.task} is of class "
+            f"'{dataset.class_names[0]}'; classification needs at least two classes (-1 means "
+            "unlabelled and is never a class)"
         )

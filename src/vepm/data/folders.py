@@ -9,11 +9,12 @@ from torch_geometric.data import Data
 
 from vepm.data.assemble import node_dataset, split_union
 from vepm.data.cleaning import DEGREE_FEATURES, canonical_edges, degree_features, report
-from vepm.data.dataset import Dataset, Masks
+from vepm.data.dataset import Dataset
 from vepm.data.labels import encode_text
-from vepm.data.masks import MASK_NAMES, masks_from_text
+from vepm.data.masks import masks_from_text
 from vepm.data.tables import Table, index_of, parse_features, read_table
 from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES, Masks
 
 
 def read_folder(path: Path, *, strict: bool, class_names: Sequence[str] | None) -> Dataset:

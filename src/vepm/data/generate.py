@@ -6,8 +6,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data.dataset import Dataset
-from vepm.data.masks import MASK_NAMES, draw_split
+from vepm.data.masks import draw_split
 from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES
 
 _FEATURE_NOISE = 2.0
 DRAWN_AT_ONCE = 2**22

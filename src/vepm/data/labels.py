@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vepm.errors import InputError
+from vepm.tasks import UNLABELLED
 
-UNLABELLED = -1
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REMEDY = "label classes with integers from 0 or with names, and leave unlabelled ones empty or -1"
 

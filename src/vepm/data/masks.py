@@ -6,13 +6,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.dataset import Masks
-from vepm.data.labels import UNLABELLED
 from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
 logger = logging.getLogger("vepm")
 
-MASK_NAMES = ("train_mask", "val_mask", "test_mask")
 SPLIT_NAMES = ("train", "val", "test")
 
 

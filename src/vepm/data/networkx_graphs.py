@@ -14,8 +14,9 @@ from vepm.data.assemble import node_dataset
 from vepm.data.cleaning import canonical_edges, check_features, report
 from vepm.data.dataset import Dataset
 from vepm.data.labels import encode_text
-from vepm.data.masks import MASK_NAMES, masks_from_text
+from vepm.data.masks import masks_from_text
 from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES
 
 logger = logging.getLogger("vepm")
 

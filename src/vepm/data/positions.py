@@ -20,7 +20,7 @@ def with_positions(dataset: Dataset) -> Dataset:
     Degrees alone cannot tell one community from another. Coordinates belong to one graph, so
     sets of graphs keep to degrees, which mean the same in all of them.
     """
-    if dataset.task != "node" or dataset.feature_names != DEGREE_FEATURES:
+    if not dataset.single_graph or dataset.feature_names != DEGREE_FEATURES:
         return dataset
     graph = dataset.graphs[0].clone()
     graph.x = torch.cat([graph.x, positions(graph.edge_index, graph.x.size(0))], dim=1)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vepm.data.bundled import digits, digits_graphs, karate_club
-from vepm.data.dataset import Dataset, Task
+from vepm.data.dataset import Dataset
 from vepm.data.planetoid import load_planetoid, planetoid_files
 from vepm.data.raw import RawFiles, default_root
 from vepm.data.recipe import PLANTED, draw_planted
 from vepm.data.tu import Features, load_tu, tu_files
 from vepm.data.wikics import WIKICS_FILES, load_wikics
 from vepm.errors import InputError
+from vepm.tasks import TaskName
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class DatasetInfo:
     """
 
     name: str
-    task: Task
+    task: TaskName
     source: str
     description: str
     available: bool
@@ -37,7 +38,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class _Entry:
-    task: Task
+    task: TaskName
     source: str
     description: str
     load: Callable[[Path], Dataset]

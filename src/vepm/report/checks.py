@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vepm.errors import InputError
+from vepm.tasks import TASKS
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -41,7 +42,7 @@ def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
 
 
 def _missing(outputs: Arrays, task: str) -> str | None:
-    needed = REQUIRED | ({"batch": 1} if task == "graph" else {})
+    needed = REQUIRED | ({} if TASKS[task].single_graph else {"batch": 1})
     for name, dimensions in needed.items():
         if name not in outputs:
             return f"no array {name!r}"
@@ -70,7 +71,7 @@ def _wrong_lengths(outputs: Arrays, task: str) -> str | None:
             return f"{name} has {len(outputs[name])} rows for {nodes} nodes"
         if name in outputs and outputs[name].ndim != dimensions:
             return f"{name} has {outputs[name].ndim} dimensions, not {dimensions}"
-    if task == "node":
+    if TASKS[task].single_graph:
         items = nodes
     else:
         # Without labels the batch alone says how many graphs there are: at most one a node.

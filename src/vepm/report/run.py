@@ -13,6 +13,7 @@ from vepm.files import read_toml
 from vepm.report.checks import MOST_CLASSES, check_outputs
 from vepm.report.communities import members
 from vepm.report.files import read_history, read_json, read_outputs
+from vepm.tasks import TASKS
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -170,7 +171,8 @@ def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
     }
     for field, name in INTEGERS.items():
         fields[field] = _optional(outputs, name, np.int64)
-    fields["batch"] = _optional(outputs, "batch", np.int64) if task == "graph" else None
+    single_graph = TASKS[task].single_graph
+    fields["batch"] = None if single_graph else _optional(outputs, "batch", np.int64)
     given = [split for split in SPLITS if f"{split}_mask" in outputs]
     fields["masks"] = {split: outputs[f"{split}_mask"].astype(bool) for split in given}
     return fields
@@ -180,8 +182,8 @@ def _check_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
     for key in ("dataset", "task"):
         if key not in metrics:
             raise InputError(f"{path}: no {key!r}; train again to rewrite it")
-    if metrics["task"] not in ("node", "graph"):
-        raise InputError(f"{path}: task is {metrics['task']!r}, neither 'node' nor 'graph'")
+    if not isinstance(metrics["task"], str) or metrics["task"] not in TASKS:
+        raise InputError(f"{path}: task is {metrics['task']!r}, none of {', '.join(TASKS)}")
     classes = metrics.get("num_classes") or 0
     if type(classes) is not int or not 0 <= classes <= MOST_CLASSES:
         raise InputError(f"{path}: num_classes is {classes!r}; train again to rewrite it")

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.data.labels import UNLABELLED
 from vepm.data.sparse import is_sparse
 from vepm.errors import InputError
 from vepm.search.space import Space
+from vepm.tasks import UNLABELLED
 from vepm.training import Config
 
 

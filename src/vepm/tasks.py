@@ -1,0 +1,91 @@
+"""What is labelled: the nodes of one graph, or whole graphs.
+
+A task is one object. Code that depends on the task asks it, or keeps a dict keyed by its name;
+nothing else compares the name with a word. To add a task, add it to ``TASKS``.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.errors import InputError
+
+TaskName = Literal["node", "graph"]
+Masks = tuple[Tensor, Tensor, Tensor]
+MASK_NAMES = ("train_mask", "val_mask", "test_mask")
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model learns to label, and what follows from that.
+
+    Args:
+        name: the name users write, in settings, results and model files.
+        single_graph: whether a dataset is one graph whose nodes are labelled; else it is any
+            number of graphs with a label each.
+        conv: the graph convolution to use unless another is asked for.
+        protocols: the evaluation protocols that fit, the default first.
+        search_protocol: the protocol whose validation part a search chooses settings on.
+
+    Example:
+        >>> from vepm.tasks import TASKS
+        >>> TASKS["graph"].protocols
+        ('gin', 'capsgnn', 'public')
+    """
+
+    name: TaskName
+    single_graph: bool
+    conv: str
+    protocols: tuple[str, ...]
+    search_protocol: str
+
+    def labels(self, graphs: Sequence[Data]) -> Tensor:
+        """The class index of every node or graph, -1 where unlabelled."""
+        return torch.cat([graph.y.reshape(-1) for graph in graphs])
+
+    def masks(self, graphs: Sequence[Data], splits: Sequence[Masks] | None) -> Masks | None:
+        """The training, validation and test masks that come with the data, if any."""
+        if self.single_graph:
+            train, val, test = (graphs[0][name] for name in MASK_NAMES)
+            return train, val, test
+        return splits[0] if splits else None
+
+    def with_labels(self, graphs: Sequence[Data], labels: Tensor) -> list[Data]:
+        """Copies of the graphs with other labels; the other tensors are shared."""
+        parts = labels.split([graph.y.numel() for graph in graphs])
+        found = [copy.copy(graph) for graph in graphs]
+        for graph, y in zip(found, parts, strict=True):
+            graph.y = y.clone()
+        return found
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("node", True, "gcn", ("public",), "public"),
+        Task("graph", False, "gin", ("gin", "capsgnn", "public"), "capsgnn"),
+    )
+}
+"""Every task by its name."""
+
+
+def task_named(name: Any) -> Task:
+    """The task of this name.
+
+    Raises:
+        InputError: if there is none.
+
+    Example:
+        >>> from vepm.tasks import task_named
+        >>> task_named("node").single_graph
+        True
+    """
+    if not isinstance(name, str) or name not in TASKS:
+        raise InputError(f"task is {name!r}; give one of {', '.join(map(repr, TASKS))}")
+    return TASKS[name]
