@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
 from vepm.data import Dataset, as_dataset, require_labels
-from vepm.data.columns import with_columns
 from vepm.errors import InputError
 from vepm.files import write_text
 from vepm.nn import VEPM, interactions, members
@@ -173,8 +172,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self._model()
         names = self.card_.class_names if isinstance(self, _Classifier) else ()
         dataset = as_dataset(data, task=self._task, class_names=names or None)
-        dataset = with_columns(dataset, self.card_.feature_names, self.card_.in_channels)
-        return _with_classes(dataset, names)
+        return _with_classes(self.card_.prepare(dataset), names)
 
     def _source(self, data: Any) -> Source:
         nodes = self.card_.config.training.batch_nodes

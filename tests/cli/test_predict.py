@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.running import read_rows, refused, succeed
+from cli.running import QUICK, read_rows, refused, succeed
 from cli.writing import GRAPHS, NODES, write_nodes, write_table
 from vepm import GraphClassifier, NodeClassifier
 from vepm.data import read
@@ -92,3 +92,33 @@ def test_missing_and_unknown_columns_are_named(pets: Path, pets_run: Path) -> No
     line = refused("predict", pets_run, other)
     assert "'f0' missing and 'f2' unknown to the model" in line
     assert not Path("predictions.csv").exists()
+
+
+def without_every_fourth(folder: Path, rename: dict[str, str] | None = None) -> Path:
+    """The graph without a quarter of its nodes, the others perhaps under new names."""
+    for name, columns in (("nodes", ["id"]), ("edges", ["source", "target"])):
+        kept = [
+            [(rename or {}).get(row[column], row[column]) for column in columns]
+            for row in read_rows(folder / f"{name}.csv")
+            if all(int(row[column][1:]) % 4 for column in columns)
+        ]
+        write_table(Path(f"smaller/{name}.csv"), ",".join(columns), kept)
+    return Path("smaller")
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_model_without_features_knows_the_nodes_that_remain() -> None:
+    folder = write_nodes(Path("bare"), features=0)
+    succeed("train", folder, "-o", "run", *QUICK[2:], "--set", "epochs=60")
+    succeed("predict", "run", folder, "-o", "whole.csv")
+    succeed("predict", "run", without_every_fourth(folder), "-o", "part.csv")
+    before = {row["id"]: row["prediction"] for row in read_rows(Path("whole.csv"))}
+    after = {row["id"]: row["prediction"] for row in read_rows(Path("part.csv"))}
+    assert len(after) == NODES * 3 // 4
+    assert set(before.values()) == {"cat", "dog"}
+    assert after == {node: before[node] for node in after}
+    left = [f"n{i}" for i in range(NODES) if i % 4]
+    renumbered = {node: f"n{i}" for i, node in enumerate(left)}
+    line = refused("predict", "run", without_every_fourth(folder, renumbered), "-o", "other.csv")
+    assert "trained without features and knows only the graph it was trained on" in line
+    assert not Path("other.csv").exists()

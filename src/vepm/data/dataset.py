@@ -33,6 +33,8 @@ class Dataset:
             graph tasks; for node sets with several published splits, the graph's own masks are
             those of the first.
         source: where the data came from, in words.
+        num_positions: how many of the last columns are spectral coordinates, which mean something
+            in this graph alone.
 
     Example:
         >>> from vepm.data import load
@@ -52,6 +54,7 @@ class Dataset:
     folds: tuple[tuple[Tensor, Tensor], ...] | None = None
     splits: tuple[Masks, ...] | None = None
     source: str = ""
+    num_positions: int = 0
 
     def __post_init__(self) -> None:
         for name, count in Counter(self.feature_names).most_common(1):

@@ -25,7 +25,7 @@ def with_positions(dataset: Dataset) -> Dataset:
     graph = dataset.graphs[0].clone()
     graph.x = torch.cat([graph.x, positions(graph.edge_index, graph.x.size(0))], dim=1)
     names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
-    return replace(dataset, graphs=[graph], feature_names=names)
+    return replace(dataset, graphs=[graph], feature_names=names, num_positions=NUM_POSITIONS)
 
 
 def positions(edge_index: Tensor, num_nodes: int) -> Tensor:

@@ -1,9 +1,11 @@
 """What a model file says of itself, beside the weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from vepm.data import Dataset
+from vepm.data.anchors import Anchors
+from vepm.data.columns import with_columns
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training.config import Config
@@ -20,6 +22,8 @@ class ModelCard:
     seed: int = 0
     feature_names: tuple[str, ...] | None = None
     """The name of each feature column; None if the columns had no names."""
+    anchors: Anchors | None = field(default=None, compare=False)
+    """The nodes of the training graph, where features are their coordinates in it."""
 
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
@@ -31,11 +35,12 @@ class ModelCard:
             dataset.class_names,
             int(seed),
             dataset.feature_names,
+            Anchors.of(dataset),
         )
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> Self:
-        """The card behind a description that was read from a file.
+        """The card behind a description that was read from a file, without anchors.
 
         Raises:
             ValueError, KeyError, TypeError, OverflowError: if it does not describe a model.
@@ -52,8 +57,19 @@ class ModelCard:
         )
 
     def description(self) -> dict[str, Any]:
-        """The card as JSON can hold it."""
-        return vars(self) | {"config": self.config.to_dict()}
+        """The card as JSON can hold it, which is all but the anchors."""
+        described = vars(self) | {"config": self.config.to_dict()}
+        del described["anchors"]
+        return described
+
+    def prepare(self, dataset: Dataset) -> Dataset:
+        """New data with the feature columns of this model, in its order and of its meaning.
+
+        Raises:
+            InputError: if columns are missing or unknown, or mean something else.
+        """
+        dataset = with_columns(dataset, self.feature_names, self.in_channels)
+        return self.anchors.align(dataset) if self.anchors and dataset.num_positions else dataset
 
     def build(self) -> VEPM:
         """A model of this description, its weights at their random start."""

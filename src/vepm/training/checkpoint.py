@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from vepm.data.anchors import Anchors
 from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.nn import VEPM
@@ -30,12 +32,15 @@ STATE_FIELDS: dict[str, type] = {
     "best_epoch": int,
     "best_score": list,
 }
+ANCHORS = "anchors."
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
 def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
     """Write a model to one file."""
-    _write(path, "model", model.state_dict(), card.description())
+    anchors = card.anchors.tensors() if card.anchors else {}
+    tensors = model.state_dict() | {ANCHORS + name: tensor for name, tensor in anchors.items()}
+    _write(path, "model", tensors, card.description())
 
 
 def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, ModelCard]:
@@ -50,9 +55,18 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path}: not a usable model description ({error})") from None
         weights = _read_matching(path, file, model.state_dict())
+    names = [name for name in weights if name.startswith(ANCHORS)]
+    anchors = {name.removeprefix(ANCHORS): weights.pop(name).cpu() for name in names}
     model = model.to_empty(device=device)
     model.load_state_dict(weights)
-    return model.eval(), card
+    return model.eval(), replace(card, anchors=_anchors(path, anchors))
+
+
+def _anchors(path: Path, tensors: Mapping[str, Tensor]) -> Anchors | None:
+    try:
+        return Anchors.from_tensors(tensors) if tensors else None
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: coordinates of nodes cannot be used ({error})") from None
 
 
 def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:
@@ -195,7 +209,7 @@ def _header(path: Path, kind: str, metadata: dict[str, str] | None) -> dict[str,
 
 
 def _read_matching(path: Path, file: Any, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    names = set(file.keys())
+    names = {name for name in file.keys() if not name.startswith(ANCHORS)}  # noqa: SIM118
     if names != set(expected):
         odd = sorted(names ^ set(expected))[0]
         raise InputError(f"{path}: weights do not fit the settings beside them ({odd})")
