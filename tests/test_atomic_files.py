@@ -16,8 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strategies import quick
+from vepm.cli.folders import only_writer
 from vepm.errors import InputError
-from vepm.files import only_writer, write_bytes, write_csv, write_text
+from vepm.files import write_bytes, write_csv, write_text
 
 
 def test_content_is_written_and_folders_are_made(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 import csv
 import errno
-import fcntl
 import io
 import os
 import secrets
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,8 @@ from vepm.escaping import for_spreadsheet
 
 HALF = ".half"
 """Ending of files that are not whole yet; a killed process may leave one behind."""
-PLACES = ("", "figures/", "cells/*/*/")
-"""Where in a folder of ours files are written."""
+HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"
+"""The names of such files, as a pattern."""
 LARGEST_SETTINGS = 2**20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says when a disk, a share of it or a file can hold no more."""
@@ -93,40 +91,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a readable TOML file ({reason})") from None
 
 
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder, made if need be, against other processes that would write to it too.
-
-    The system lets go of it when its holder ends, however that ends. What a killed holder left
-    of unfinished files is removed.
+def refuse_link(path: Path) -> None:
+    """Refuse to write through a link, which may lead out of the folder that it lies in.
 
     Raises:
-        InputError: if another process holds it, or it cannot be written to.
+        InputError: if the path is a symbolic link.
     """
-    lock = folder / ".lock"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
-        ) from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = os.fstat(file.fileno()).st_nlink > 0
-        except OSError:
-            held = False
-        if not held:
-            raise InputError(
-                f"{folder}: another process is writing to this folder; wait for it or choose "
-                "another with --output"
-            )
-        try:
-            for pattern in PLACES:
-                for half in folder.glob(f"{pattern}.*{HALF}"):
-                    half.unlink(missing_ok=True)
-            yield
-        finally:
-            # While it is still held: afterwards it may be another's.
-            lock.unlink(missing_ok=True)
+    if path.is_symlink():
+        raise InputError(f"{path}: is a link, and may lead elsewhere; remove it first")

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from vepm.cli import main
+from vepm.cli.folders import MARK
 
 QUICK = ("--set", "epochs=5", "--set", "pretrain_epochs=5", "--device", "cpu")
 
@@ -118,4 +119,10 @@ def same_tensors(one: Path, other: Path) -> bool:
 
 
 def names_in(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    """What is in a folder beside the mark that it is ours."""
+    return {path.name for path in folder.iterdir()} - {MARK}
+
+
+def hidden_in(folder: Path) -> list[Path]:
+    """Locks and unfinished files."""
+    return [path for path in folder.rglob(".*") if path.name != MARK]

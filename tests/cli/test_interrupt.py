@@ -18,6 +18,7 @@ from safetensors import safe_open
 from cli.conftest import without_page
 from cli.running import (
     QUICK,
+    hidden_in,
     names_in,
     read_json,
     read_rows,
@@ -86,7 +87,7 @@ def check_resumed(pets: Path, whole_run: Path) -> None:
     for name in ("model.safetensors", "outputs.safetensors"):
         assert same_tensors(Path("run", name), whole_run / name)
     assert names_in(Path("run")) - {"figures"} == names_in(whole_run)
-    assert not list(Path("run").rglob(".*"))
+    assert not hidden_in(Path("run"))
 
 
 def test_an_interrupted_run_goes_on(
@@ -106,9 +107,9 @@ def test_a_killed_run_goes_on(running: subprocess.Popen[str], pets: Path, whole_
     time.sleep(random.random())
     code, _, _ = stop(running, signal.SIGKILL)
     assert code == -signal.SIGKILL
-    Path("run/.checkpoint.safetensors.x.half").write_bytes(b"cut sh")
+    Path("run/.checkpoint.safetensors.01234567.half").write_bytes(b"cut sh")
     Path("run/figures").mkdir()
-    Path("run/figures/.history.png.y.half").write_bytes(b"cut sh")
+    Path("run/figures/.history.png.89abcdef.half").write_bytes(b"cut sh")
     check_resumed(pets, whole_run)
 
 
@@ -136,13 +137,40 @@ def test_stopped_before_the_first_epoch(
     assert names_in(tmp_path) == set()
 
 
-def test_stopped_while_the_page_is_drawn(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.cli.work.write_report", interrupt)
-    outcome = vepm("train", pets, "-o", "run", *QUICK)
+def baseline_trained_again(*_: object, **__: object) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("command", "moment"),
+    [
+        ("train", "write_run"),
+        ("train", "write_report"),
+        ("communities", "write_run"),
+        ("communities", "write_communities"),
+        ("communities", "write_report"),
+    ],
+)
+def test_stopped_after_training(
+    command: str, moment: str, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = ("--baselines", "gcn") if command == "train" else ()
+    again = (command, pets, *QUICK, *peers, "-o")
+    succeed(*again, "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"vepm.cli.work.{moment}", interrupt)
+        outcome = vepm(*again, "run")
     assert outcome.code == 130
-    assert "the run is finished" in outcome.err
-    assert "vepm report run" in outcome.err
-    assert "metrics.json" in names_in(Path("run"))
+    assert outcome.err.startswith(f"stopped; to go on from run: vepm {command}")
+    trained = [row["seconds"] for row in saved_history(Path("run"))]
+    with monkeypatch.context() as patch:
+        if moment == "write_report":
+            patch.setattr("vepm.baselines.Baseline.__call__", baseline_trained_again)
+        succeed(*again, "run")
+    assert [float(row["seconds"]) for row in read_rows(Path("run/history.csv"))] == trained
+    assert names_in(Path("run")) == names_in(Path("whole"))
+    assert lasting(Path("run")) == lasting(Path("whole"))
+    assert "holds a finished run" in refused(*again, "run")
 
 
 @contextlib.contextmanager

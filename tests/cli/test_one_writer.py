@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cli.running import QUICK, names_in, refused, succeed, vepm
+from cli.running import QUICK, hidden_in, names_in, refused, succeed, vepm
 from paper.toys import write_toys
-from vepm.files import only_writer
+from vepm.cli.folders import only_writer
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from vepm.files import only_writer
+from vepm.cli.folders import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -35,7 +35,7 @@ def test_results_have_one_writer_by_experiment(tmp_path: Path) -> None:
         assert "out/table-2: another process" in refused(*words, "table-2")
         outcome = vepm(*words, "table-1", "--rows", "GCN", "--datasets", "planted", "--seeds", "1")
         assert outcome.code == 0, outcome.err
-    assert not list(Path("out").rglob(".*"))
+    assert not hidden_in(Path("out"))
 
 
 def test_a_killed_holder_lets_go(pets: Path) -> None:

@@ -12,6 +12,7 @@ from cli.running import QUICK, names_in, read_json, read_rows, same_tensors, suc
 from cli.writing import NODES
 from vepm.cli.inputs import settings
 from vepm.data import Dataset, load
+from vepm.report import write_report
 from vepm.training import preset
 
 FILES = {
@@ -155,13 +156,16 @@ def test_a_name_is_the_dataset_and_a_path_the_folder(
 @pytest.mark.usefixtures("no_page")
 def test_overwriting_replaces_the_run_and_keeps_what_is_not_its_own(pets: Path) -> None:
     succeed("train", pets, "-o", "run", *QUICK)
-    Path("run/notes.txt").write_text("mine")
-    Path("run/figures").mkdir()
-    Path("run/figures/old.svg").touch()
+    write_report(Path("run"))
+    mine = [Path("run/notes.txt"), Path("run/figures/mine.svg"), Path("run/tensorboard/mine/x")]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
     succeed("train", pets, "-o", "run", "--overwrite", "--seed", "5", *QUICK)
     assert read_json(Path("run/metrics.json"))["seed"] == 5
-    assert Path("run/notes.txt").read_text() == "mine"
-    assert not Path("run/figures").exists()
+    assert [path.read_text() for path in mine] == ["mine"] * 3
+    assert names_in(Path("run/figures")) == {"mine.svg"}
+    assert not Path("run/report.html").exists()
 
 
 @pytest.mark.usefixtures("no_page")

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from cli.running import succeed, vepm
 from vepm import console
-from vepm.files import only_writer
+from vepm.cli.folders import only_writer
 
 SEARCH = ("tune", "planted", "--device", "cpu", "--trials", "4")
 QUICK = """

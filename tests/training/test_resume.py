@@ -153,10 +153,17 @@ def test_ctrl_c_in_mid_epoch_leaves_a_file_that_resumes_exactly(
     assert same_run(resumed, reference)
 
 
-def test_first_epoch_is_saved_and_later_ones_now_and_then(tmp_path: Path) -> None:
+def test_first_epoch_is_saved_then_now_and_then_and_the_end(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    run("node", checkpoint=path)
+    with pytest.raises(StopError):
+        run("node", checkpoint=path, progress=stop_after(3))
     assert saved_epochs(path) == 1
+    ended = run("node", checkpoint=path)
+    assert saved_epochs(path) == len(ended.history)
+    told: list[int] = []
+    again = run("node", checkpoint=path, progress=lambda *given: told.append(given[1]))
+    assert same_run(again, ended)
+    assert told == []
 
 
 @pytest.mark.usefixtures("always_saving")

@@ -12,6 +12,7 @@ from training.toys import SMALL, run, same_run, same_weights
 from vepm.errors import InputError
 from vepm.training import ModelCard, TrainingState, fitting, load_model, save_model
 from vepm.training.checkpoint import load_state, save_state
+from vepm.training.state import Row
 
 
 def _state() -> TrainingState:
@@ -20,8 +21,15 @@ def _state() -> TrainingState:
 
 @pytest.fixture
 def state_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state before the last epoch."""
+
+    def stop(phase: str, epoch: int, most: int, row: Row) -> None:
+        if (phase, epoch) == ("finetune", most):
+            raise KeyboardInterrupt
+
     monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", 0.0)
-    run("node", checkpoint=tmp_path / "state.safetensors")
+    with pytest.raises(KeyboardInterrupt):
+        run("node", checkpoint=tmp_path / "state.safetensors", progress=stop)
     return tmp_path / "state.safetensors"
 
 

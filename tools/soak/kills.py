@@ -24,7 +24,7 @@ from typing import Any
 from safetensors import safe_open
 
 from cli.conftest import without_page
-from cli.running import read_json, read_rows, same_tensors, vepm
+from cli.running import hidden_in, read_json, read_rows, same_tensors, vepm
 from cli.writing import write_nodes
 from paper.toys import write_long
 from tools.record import keep
@@ -206,11 +206,11 @@ def kill(kills: int, seed: int = 0) -> dict[str, Any]:
                 # The machine is less busy than when the whole run was timed.
                 whole[kind] = 0.7 * whole[kind][0], whole[kind][1]
             check_readable(inputs / f"run-{number}")
-            if not (inputs / f"run-{number}" / "metrics.json").exists():
+            if hit:
                 _finish(words)
             check_readable(inputs / f"run-{number}")
             assert scenario.numbers(inputs / f"run-{number}") == whole[kind][1], (kind, number)
-            assert not list((inputs / f"run-{number}").rglob(".*")), (kind, number)
+            assert not hidden_in(inputs / f"run-{number}"), (kind, number)
     return {"kills": killed.total(), "by_command": dict(killed), "seed": seed, "differences": 0}
 
 

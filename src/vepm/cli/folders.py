@@ -1,32 +1,96 @@
-"""Run folders: one writer at a time, nothing left of a run that never began, a way to go on."""
+"""The folders that commands write: what is in them, whose they are, and when they are finished.
+
+A folder is ours if it was empty when we came, which a mark in it says from then on, or if it holds
+what an earlier version wrote. Nothing is written into any other. A run is unfinished while its
+checkpoint exists; removing that is the last thing it does.
+"""
 
 import contextlib
+import fcntl
 import os
 import shlex
-import shutil
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
 
 from vepm import console
 from vepm.errors import InputError, LostProcessError
-from vepm.files import only_writer
+from vepm.files import HALVES, refuse_link, write_text
 
+MARK = ".vepm"
+LOCK = ".lock"
 CHECKPOINT = "checkpoint.safetensors"
 METRICS = "metrics.json"
-RUN_FILES = (
-    METRICS,
-    CHECKPOINT,
-    "config.toml",
-    "edges.csv",
-    "history.csv",
-    "memberships.csv",
-    "model.safetensors",
-    "names.json",
-    "outputs.safetensors",
-    "predictions.safetensors",
-    "report.html",
+FIGURES = (
+    "adjacency",
+    "communities",
+    "confusion",
+    "confusion_by_community",
+    "learning_curves",
+    "reliability",
+    "tsne_communities",
+    "tsne_memberships",
 )
+SUBFOLDERS = ("figures", "tensorboard", "cells")
+"""Folders inside ours that files are written to."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a command writes to its folder."""
+
+    name: str
+    files: tuple[str, ...]
+    """Patterns of the files that ``--overwrite`` removes."""
+    signs: tuple[tuple[str, ...], ...]
+    """Files that show together that a folder without a mark is of this kind."""
+
+    def wrote(self, folder: Path) -> bool:
+        """Whether a folder is of this kind."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if (folder / MARK).read_text(encoding="utf-8") == self.mark:
+                return True
+        return any(all(_looks_ours(folder / name) for name in group) for group in self.signs)
+
+    @property
+    def mark(self) -> str:
+        """What the mark in such a folder says."""
+        return f"vepm {self.name}\n"
+
+
+RUN = Kind(
+    "run",
+    (
+        METRICS,
+        CHECKPOINT,
+        "config.toml",
+        "edges.csv",
+        "history.csv",
+        "memberships.csv",
+        "model.safetensors",
+        "names.json",
+        "outputs.safetensors",
+        "predictions.safetensors",
+        "report.html",
+        *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("png", "svg")),
+        "tensorboard/*/events.out.tfevents.*",
+    ),
+    ((CHECKPOINT,), (METRICS, "config.toml", "model.safetensors")),
+)
+
+
+def _looks_ours(path: Path) -> bool:
+    if path.suffix != ".safetensors":
+        return path.exists()
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return "vepm" in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
 
 
 def command_line() -> str:
@@ -35,38 +99,151 @@ def command_line() -> str:
 
 
 @contextlib.contextmanager
-def run_folder(folder: Path, overwrite: bool) -> Iterator[Path]:
-    """Hold a folder for one run; gives the file in which its progress is kept.
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder, made if need be, against other processes that would write to it too.
 
-    Folders made for a run that leaves nothing in them are taken away again.
+    The system releases it when its holder ends, however that ends. Unfinished files that a killed
+    holder left are removed.
 
     Raises:
-        InputError: if the folder holds a finished run that is not to be replaced, another
+        InputError: if another process holds it, it cannot be written to, or links in it lead
+            elsewhere.
+    """
+    with _locked(folder):
+        halves = list(folder.glob(HALVES))
+        for name in SUBFOLDERS:
+            refuse_link(folder / name)
+            for place, names, _ in os.walk(folder / name):
+                for inside in names:
+                    refuse_link(Path(place, inside))
+                halves += Path(place).glob(HALVES)
+        for half in halves:
+            half.unlink(missing_ok=True)
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = folder / LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
+        ) from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found = os.fstat(handle)
+            held = found.st_nlink > 0
+        except OSError:
+            held = False
+        if not held:
+            raise InputError(
+                f"{folder}: another process is writing to this folder; wait for it or choose "
+                "another with --output"
+            )
+        if found.st_size or not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{lock}: not a lock of vepm; choose another folder with --output")
+        try:
+            yield
+        finally:
+            # While it is still held: afterwards it may be another's.
+            lock.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterator[None]:
+    """Hold a folder to write to, and mark it as ours.
+
+    Folders made for a command that leaves nothing in them are removed again.
+
+    Args:
+        folder: The folder; it is empty, absent, or of this kind.
+        kind: What is to be written.
+        inputs: Files and folders that the command reads.
+
+    Raises:
+        InputError: if the folder holds an input, or anything that we did not write; if another
             process writes to it, or nobody can.
     """
+    _check_apart(folder, inputs)
+    foreign = _contents(folder)
+    if foreign and not kind.wrote(folder):
+        raise InputError(
+            f"{folder}: holds {foreign[0]}, and is no {kind.name} of vepm; choose an empty or new "
+            "folder with --output"
+        )
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        with only_writer(folder), saying_how_to_go_on(folder):
-            if overwrite:
-                _clear(folder)
-            elif (folder / METRICS).exists():
-                raise InputError(
-                    f"{folder}: holds a finished run; choose another folder with --output, or "
-                    "replace it with --overwrite"
-                )
-            yield folder / CHECKPOINT
+        with only_writer(folder):
+            if not kind.wrote(folder):
+                write_text(folder / MARK, kind.mark)
+            try:
+                yield
+            finally:
+                if not _contents(folder):
+                    (folder / MARK).unlink(missing_ok=True)
     finally:
         for place in made:
             with contextlib.suppress(OSError):
                 place.rmdir()
 
 
-def _clear(folder: Path) -> None:
-    """Remove what a run wrote, and nothing else."""
-    for name in RUN_FILES:
-        (folder / name).unlink(missing_ok=True)
-    for name in ("figures", "tensorboard"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+def _contents(folder: Path) -> list[str]:
+    """Names of all that is in a folder beside mark, lock and unfinished files of ours."""
+    if not folder.is_dir():
+        return []
+    unfinished = {path.name for path in folder.glob(HALVES)}
+    return sorted({path.name for path in folder.iterdir()} - unfinished - {MARK, LOCK})
+
+
+def _check_apart(folder: Path, inputs: Iterable[Path]) -> None:
+    place = folder.resolve()
+    for given in inputs:
+        for path in (given, *(given.glob("*.csv") if given.is_dir() else ())):
+            real = path.resolve()
+            if place in (real, *real.parents):
+                raise InputError(
+                    f"{folder}: holds the input {path}, which would be lost; choose another "
+                    "folder with --output"
+                )
+
+
+def clear(folder: Path, kind: Kind) -> None:
+    """Remove what a command wrote to its folder, and nothing else; the folder stays ours."""
+    write_text(folder / MARK, kind.mark)
+    for pattern in kind.files:
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    for place in (*folder.glob("tensorboard/*"), *(folder / name for name in SUBFOLDERS)):
+        with contextlib.suppress(OSError):
+            place.rmdir()
+
+
+@contextlib.contextmanager
+def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterator[Path]:
+    """Hold a folder for one run; gives the file in which its progress is kept.
+
+    Raises:
+        InputError: if the folder cannot be ours, or holds a finished run that is not to be
+            replaced.
+    """
+    checkpoint = folder / CHECKPOINT
+    with own_folder(folder, RUN, inputs):
+        if overwrite or not checkpoint.exists():
+            if not overwrite and (folder / METRICS).exists():
+                raise InputError(
+                    f"{folder}: holds a finished run; choose another folder with --output, or "
+                    "replace it with --overwrite"
+                )
+            clear(folder, RUN)
+        with saying_how_to_go_on(folder):
+            yield checkpoint
+        checkpoint.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -82,8 +259,6 @@ def saying_how_to_go_on(folder: Path) -> Iterator[None]:
 
 
 def _way_to_go_on(folder: Path) -> str:
-    if (folder / METRICS).exists():
-        return f"stopped; the run is finished, write its page with: vepm report {folder}"
     if not (folder / CHECKPOINT).exists():
         return "stopped before the first epoch was done; nothing is kept"
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:

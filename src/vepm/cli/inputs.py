@@ -28,15 +28,25 @@ def open_data(
     strict: bool = False,
 ) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
-    path = Path(name)
+    path = _own_path(name, data_dir)
+    if path is None:
+        return load(name, data_dir)
+    return read(path, class_names=class_names, strict=strict)
+
+
+def _own_path(name: str, data_dir: Path | None) -> Path | None:
     if is_recipe(name):
-        return load(name)
+        return None
+    path = Path(name)
     own = os.sep in name or bool(path.suffix)
     if not own and path.exists():
         own = name.lower() not in {info.name.lower() for info in datasets(data_dir)}
-    if own:
-        return read(path, class_names=class_names, strict=strict)
-    return load(name, data_dir)
+    return path if own else None
+
+
+def given_paths(name: str, data_dir: Path | None, *files: Path | None) -> tuple[Path, ...]:
+    """The user's own files that a command reads."""
+    return tuple(path for path in (_own_path(name, data_dir), *files) if path is not None)
 
 
 def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:

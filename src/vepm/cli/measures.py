@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from vepm import console
+from vepm.cli.folders import only_writer
 from vepm.cli.options import (
     LARGEST_SEED,
     MACHINE_PANEL,
@@ -21,7 +22,6 @@ from vepm.cli.options import (
     Together,
 )
 from vepm.errors import InputError
-from vepm.files import only_writer
 
 if TYPE_CHECKING:
     from vepm.data import Dataset

@@ -11,13 +11,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from vepm import console
+from vepm.cli.folders import Kind, own_folder
 from vepm.cli.options import DataDir, Device, Together
 from vepm.errors import InputError
-from vepm.files import only_writer
 
 if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
     from vepm.paper.runner import Progress as CellProgress
+
+EXPERIMENT = Kind("experiment", (), (("cells",),))
 
 
 def reproduce(
@@ -98,7 +100,7 @@ def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if rank_and_world()[0] == 0:
             for experiment in chosen:
-                held.enter_context(only_writer(folder / experiment.name))
+                held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
         yield
 
 

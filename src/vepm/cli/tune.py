@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.folders import command_line
+from vepm.cli.folders import Kind, clear, command_line, own_folder
 from vepm.cli.options import (
     RESULT_PANEL,
     SETTINGS_PANEL,
@@ -26,7 +26,7 @@ from vepm.cli.options import (
     Settings,
     Strict,
 )
-from vepm.files import only_writer
+from vepm.files import refuse_link
 
 if TYPE_CHECKING:
     from vepm.search import Findings, Record
@@ -87,7 +87,7 @@ def tune(
 
         vepm train Cora --config runs/tune-Cora/best.toml
     """
-    from vepm.cli.inputs import check_model, open_data, roles
+    from vepm.cli.inputs import check_model, given_paths, open_data, roles
     from vepm.cli.inputs import settings as chosen_settings
     from vepm.data import require_labels
     from vepm.search import Problem, default_space, read_space
@@ -105,9 +105,12 @@ def tune(
         data, parts["train"], parts["val"], base, where, seeds=seeds, sampler_seed=seed
     )
     folder = output or Path("runs") / f"tune-{data.name}"
-    with only_writer(folder), _saying_how_to_go_on(folder):
+    inputs = given_paths(dataset, data_dir, config, space)
+    with own_folder(folder, _kind(), inputs), _saying_how_to_go_on(folder):
         if overwrite:
-            _clear(folder)
+            clear(folder, _kind())
+        for name in _kind().files:
+            refuse_link(folder / name)
         with _trial_bar(data.name, trials) as told:
             found = search(
                 problem,
@@ -124,13 +127,13 @@ def tune(
         _print_findings(found, folder, dataset)
 
 
-def _clear(folder: Path) -> None:
-    """Remove what a search wrote, and nothing else."""
+def _kind() -> Kind:
     from vepm.search.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
     from vepm.search.search import TRIALS_FILE
 
-    for name in (TRIALS_FILE, f"{TRIALS_FILE}-journal", BEST_FILE, TABLE_FILE, SUMMARY_FILE):
-        (folder / name).unlink(missing_ok=True)
+    results = (BEST_FILE, TABLE_FILE, SUMMARY_FILE)
+    files = (TRIALS_FILE, f"{TRIALS_FILE}-journal", *results)
+    return Kind("search", files, ((TRIALS_FILE,), results))
 
 
 @contextlib.contextmanager

@@ -10,14 +10,23 @@ from torch import Tensor
 
 from vepm import console
 from vepm.baselines import Baseline
-from vepm.cli.folders import CHECKPOINT, command_line, run_folder, saying_how_to_go_on
-from vepm.cli.inputs import check_model, chosen_baseline, listed, open_data, own_split, roles
+from vepm.cli.folders import CHECKPOINT, METRICS, command_line, run_folder, saying_how_to_go_on
+from vepm.cli.inputs import (
+    check_model,
+    chosen_baseline,
+    given_paths,
+    listed,
+    open_data,
+    own_split,
+    roles,
+)
 from vepm.cli.inputs import settings as settings_from
 from vepm.cli.tables import write_communities, write_predictions
 from vepm.data import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.report import write_report
+from vepm.report.files import read_json
 from vepm.training import Config, Fitted, Progress, fit, load_model
 from vepm.training.fitting import NONE
 from vepm.training.ranks import Team, training_team
@@ -41,6 +50,8 @@ class Job:
     seed: int
     device: str
     check_memory: bool = True
+    inputs: tuple[Path, ...] = ()
+    """The user's own files, which must stay as they are."""
 
     def fit(
         self, checkpoint: Path, board: Progress | None = None, team: Team | None = None
@@ -77,7 +88,8 @@ def classification(
     parts = roles(data)
     config = settings_from(data, preset, file, pairs)
     check_model(data, config, device)
-    return Job(data, parts, config, seed, device)
+    inputs = given_paths(name, data_dir, file)
+    return Job(data, parts, config, seed, device, inputs=inputs)
 
 
 def peers(job: Job, names: str) -> list[Baseline]:
@@ -108,22 +120,29 @@ def train(
 def _train_and_write(
     job: Job, folder: Path, overwrite: bool, peers: list[Baseline], log: str | None, team: Team
 ) -> tuple[dict[str, Any], Path]:
-    with run_folder(folder, overwrite) as checkpoint, logging_to(log, folder) as board:
+    with run_folder(folder, overwrite, job.inputs) as checkpoint, logging_to(log, folder) as board:
         fitted = job.fit(checkpoint, board, team)
-        extra = {"baselines": _peer_scores(job, peers), "command": command_line()}
+        known = read_json(folder / METRICS, required=False).get("baselines", {})
+        extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
-        checkpoint.unlink(missing_ok=True)
         page = write_report(folder)
         if board is not None:
             board.add_figures(folder / "figures")
     return metrics, page
 
 
-def _peer_scores(job: Job, peers: list[Baseline]) -> dict[str, dict[str, float]]:
-    if not peers:
-        return {}
-    split = own_split(job.data, job.parts)
-    return {m.name: {"test_accuracy": m(job.data, split, job.seed).test_accuracy} for m in peers}
+def _peer_scores(
+    job: Job, peers: list[Baseline], known: Mapping[str, dict[str, float]]
+) -> dict[str, dict[str, float]]:
+    """Accuracies of the baselines; those known from before the run was stopped are kept."""
+    scores = {}
+    for peer in peers:
+        if peer.name not in known:
+            found = peer(job.data, own_split(job.data, job.parts), job.seed)
+            scores[peer.name] = {"test_accuracy": found.test_accuracy}
+        else:
+            scores[peer.name] = known[peer.name]
+    return scores
 
 
 def predict(
@@ -178,17 +197,18 @@ def detection(
     )
     config = detector.settings()
     check_model(_unlabelled(data), config, device)
-    return Job(data, dict.fromkeys(("train", "val", "test"), NONE), config, seed, device)
+    parts = dict.fromkeys(("train", "val", "test"), NONE)
+    inputs = given_paths(name, data_dir, file)
+    return Job(data, parts, config, seed, device, inputs=inputs)
 
 
 def find_communities(job: Job, folder: Path, overwrite: bool) -> tuple[dict[str, Any], Path]:
     """Train without labels and write the run folder; gives its metrics and its page."""
-    with run_folder(folder, overwrite) as checkpoint:
+    with run_folder(folder, overwrite, job.inputs) as checkpoint:
         fitted = replace(job, data=_unlabelled(job.data)).fit(checkpoint)
         extra = {"command": command_line()}
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
         write_communities(folder, job.data, CommunityDetector.load(folder, job.device))
-        checkpoint.unlink(missing_ok=True)
         page = write_report(folder)
     return metrics, page
 

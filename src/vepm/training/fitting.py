@@ -27,7 +27,7 @@ from vepm.training.memory import require_memory
 from vepm.training.ordering import examples_in_order, worth_ordering
 from vepm.training.prediction import Source
 from vepm.training.ranks import Team, own_device
-from vepm.training.state import Examples, Progress, Row, TrainingState
+from vepm.training.state import PHASES, Examples, Progress, Row, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
@@ -173,6 +173,7 @@ def fit(
             load_state(checkpoint, state, fingerprint)
         _check_together(state, checkpoint)
         on_epoch = _saver(checkpoint, fingerprint) if team.leads else None
+    left_to_do = state.phase != PHASES[-1]
     try:
         train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
     except DivergedError as error:
@@ -182,6 +183,9 @@ def fit(
     finally:
         if state.replicas is not None:
             state.replicas.close()
+    if checkpoint is not None and team.leads and left_to_do:
+        # Whatever stops the work that follows, nothing is trained again.
+        save_state(checkpoint, state, fingerprint)
     if calibrated and train_on.numel():
         calibrate(model, source, validate_on, config.training.num_samples, card.seed)
     return Fitted(model, card, source, state.history, state.best_epoch)
