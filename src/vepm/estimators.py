@@ -175,7 +175,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return _with_classes(self.card_.prepare(dataset), names)
 
     def _source(self, data: Any) -> Source:
-        nodes = self.card_.config.training.batch_nodes
+        nodes = self.card_.config.training.batch_size
         return in_batches(self._dataset(data), self._model().activation.device, nodes)
 
     def _explain(self, data: Any) -> Explanation:

@@ -61,7 +61,6 @@ def cut(graph: Data, count: int, team: Team | None = None) -> Clusters:
     config = Config().replace(
         num_communities=COMMUNITIES,
         num_metacommunities=1,
-        batch_nodes=-(-NODES * count // 5),
-        batch_clusters=count,
+        batch_size=-(-NODES * count // 5),
     )
-    return Clusters(LargeGraph(graph), config, TRAIN, team or Team(), seed=0)
+    return Clusters(LargeGraph(graph), config, TRAIN, team or Team(), seed=0, joined=count)

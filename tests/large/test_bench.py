@@ -36,4 +36,4 @@ def test_every_stage_is_recorded(tmp_path: Path) -> None:
     assert peaks == sorted(peaks)
     assert report["peak_memory_mib"] >= peaks[-1] > 0
     assert 0 <= report["test_accuracy"] <= 1
-    assert report["settings"]["training"]["batch_nodes"] == 200
+    assert report["settings"]["training"]["batch_size"] == 200

@@ -18,13 +18,13 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"conv": "gin", "normalize": "none"},
     {"normalize": "graph"},
-    {"normalize": "neighbours", "fusion": "softmax"},
-    {"composer": "fc", "fusion": "mass"},
-    {"bank_layers": 2, "composer_layers": 2, "encoder_layers": 3},
+    {"normalize": "neighbours", "inputs": "softmax"},
+    {"composer": "fc", "inputs": "mass"},
+    {"bank_layers": 2, "composer_layers": 2},
     {"hops": 3, "teleport": 0.2, "node_dropout": 0.5},
-    {"inputs": "z", "encoder_layers": 1},
-    {"inputs": "x", "shape": "node", "feature_norm": "none"},
-    {"partition": "even", "encoder_batch_norm": False},
+    {"inputs": "z"},
+    {"inputs": "x", "feature_norm": "none"},
+    {"partition": "even"},
 ]
 
 
@@ -90,7 +90,7 @@ def test_sparse_features_are_read_too() -> None:
     dataset = planted_graph(150, 3, num_features=7, seed=0)
     dataset.graphs[0].x = data.x.float()
     config = Config().replace(
-        num_communities=4, num_metacommunities=2, batch_nodes=50, pretrain_epochs=1, epochs=1
+        num_communities=4, num_metacommunities=2, batch_size=50, pretrain_epochs=1, epochs=1
     )
     rows = dataset.graphs[0].train_mask.nonzero().flatten()
     assert len(fit(dataset, config, train_on=rows, device="cpu").history) == 2
@@ -131,5 +131,5 @@ def test_a_graph_without_edges_is_no_exception() -> None:
 
 
 def test_a_random_split_is_refused() -> None:
-    with pytest.raises(InputError, match="partition random"):
+    with pytest.raises(InputError, match="a random partition"):
         scores(model(partition="random"), LargeGraph(graph()))

@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_refused_with_the_option_to_use() -> None:
     with pytest.raises(InputError, match="batch_size"):
         run("graph")
     with pytest.raises(InputError, match="by clusters needs about"):
-        run("node", SMALL["node"].replace(batch_nodes=20))
+        run("node", SMALL["node"].replace(batch_size=20))
 
 
 @pytest.mark.usefixtures("little")
@@ -93,7 +93,7 @@ def test_estimates_grow_with_everything_that_costs() -> None:
 
 
 def test_clusters_need_less_than_the_whole_graph() -> None:
-    config = SMALL["node"].replace(hidden_channels=64, batch_nodes=50_000)
+    config = SMALL["node"].replace(hidden_channels=64, batch_size=50_000)
     at_once = step_bytes(5_000_000, 100_000_000, 16, config)
     assert large_bytes(5_000_000, 100_000_000, 16, config) < at_once / 2
 

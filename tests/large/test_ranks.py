@@ -77,7 +77,7 @@ def clusters(config: Config, team: Team) -> Case:
     """A group of clusters for each of two processes; alone, both side by side."""
     graph = toy("node").graphs[0].clone()
     graph.x = graph.x.double()
-    cut = Clusters(LargeGraph(graph), config, roles("node")[0], Team(0, RANKS), seed=0)
+    cut = Clusters(LargeGraph(graph), config, roles("node")[0], Team(0, RANKS), seed=0, joined=2)
     groups = torch.arange(cut.count).tensor_split(cut.steps * RANKS)
     cut.totals = RunningTotals(cut.sizes, config.model.num_communities, team)
     if not team.alone:
@@ -113,13 +113,13 @@ def _side_by_side(cases: list[Case]) -> Case:
 
 CASES: dict[str, tuple[str, Callable[[Config, Team], Case], dict[str, Any]]] = {
     "graphs": ("graph", graphs([4, 0, 6, 9, 1, 3, 11]), {"composer_layers": 2}),
-    "sums": ("graph", graphs([4, 0, 6, 9, 1, 3, 11]), {"balanced": False}),
+    "sums": ("graph", graphs([4, 0, 6, 9, 1, 3, 11]), {"likelihood": "summed"}),
     "fewer graphs than processes": ("graph", graphs([2]), {}),
-    "clusters": ("node", clusters, {"batch_nodes": 20, "batch_clusters": 2}),
+    "clusters": ("node", clusters, {"batch_size": 20}),
     "clusters with sums": (
         "node",
         clusters,
-        {"batch_nodes": 20, "batch_clusters": 2, "balanced": False, "conv": "gin"},
+        {"batch_size": 20, "likelihood": "summed", "conv": "gin"},
     ),
 }
 

@@ -18,8 +18,7 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 ONE_HOST = ("--standalone", "--nproc_per_node", "2")
 TRAIN = ("train", "planted:nodes=120,edges=500,communities=3,features=6", "--device", "cpu")
 SMALL = {
-    "batch_nodes": 30,
-    "batch_clusters": 2,
+    "batch_size": 30,
     "num_communities": 3,
     "num_metacommunities": 3,
     "hidden_channels": 9,

@@ -17,7 +17,7 @@ from vepm.training.ranks import Team
 
 
 def settings(**changes: Any) -> Config:
-    return SMALL["node"].replace(batch_nodes=20, batch_clusters=2, **changes)
+    return SMALL["node"].replace(batch_size=20, **changes)
 
 
 class StopError(Exception):
@@ -57,7 +57,7 @@ def test_resumed_run_equals_uninterrupted_one(
 def test_a_graph_that_fits_a_batch_is_taken_at_once() -> None:
     nodes = toy("node").graphs[0].num_nodes
     assert isinstance(run("node", settings()).source, LargeGraph)
-    whole = run("node", settings().replace(batch_nodes=nodes))
+    whole = run("node", settings().replace(batch_size=nodes))
     assert isinstance(whole.source, GraphBatch)
 
 
@@ -72,7 +72,7 @@ def test_clusters_learn_what_the_whole_graph_learns() -> None:
         config = SMALL["node"].replace(
             num_communities=4,
             num_metacommunities=4,
-            batch_nodes=nodes,
+            batch_size=nodes,
             epochs=30,
             pretrain_epochs=40,
         )

@@ -74,7 +74,11 @@ def test_loss_and_gradients_are_those_of_the_whole_graph(
     kind: Callable[[Config], Loss], balanced: bool, joined: int
 ) -> None:
     config = Config().replace(
-        sampling=False, balanced=balanced, kl_weight=0.7, passes=2, consistency_weight=0.5
+        sampling=False,
+        likelihood="balanced" if balanced else "summed",
+        kl_weight=0.7,
+        passes=2,
+        consistency_weight=0.5,
     )
     graph, model, loss = numbered_graph(), Tabled(), kind(config)
     clusters = cut(graph, joined)

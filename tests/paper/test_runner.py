@@ -107,11 +107,11 @@ def test_other_settings_are_other_cells(
 def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
     plain, off, on = (
         resolve(Choice("CiteSeer", "vepm", settings=settings), quick=False)
-        for settings in ({}, {"alignment": 0.0}, {"alignment": 1.0})
+        for settings in ({}, {"class_balance_weight": 0.0}, {"alignment": 1.0})
     )
     assert plain.fingerprint == off.fingerprint != on.fingerprint
-    assert Config.from_dict(dict(plain.settings)).training.alignment == 0
-    assert Config.from_dict(dict(on.settings)).training.alignment == 1
+    assert Config.from_dict(dict(plain.settings)).training.class_balance_weight == 0
+    assert Config.from_dict(dict(on.settings)).training.class_balance_weight == 1
 
 
 def test_committed_results_are_those_of_the_settings_of_today() -> None:

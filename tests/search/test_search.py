@@ -160,17 +160,17 @@ def test_timeout_stops_between_trials(tmp_path: Path) -> None:
 
 
 def test_impossible_settings_are_noted_and_passed_over(tmp_path: Path) -> None:
-    space = Space.from_dict({"shape": {"choices": ["entry", "odd"]}})
+    space = Space.from_dict({"num_metacommunities": {"choices": [2, 64]}})
     found = search(small_problem(space=space), tmp_path, trials=8)
     refused = [record for record in found.records if record.state == "refused"]
     assert refused
-    assert all(record.note and record.changes["shape"] == "odd" for record in refused)
-    assert found.config.model.shape == "entry"
+    assert all(record.note and record.changes["num_metacommunities"] == 64 for record in refused)
+    assert found.config.model.num_metacommunities == 2
 
 
 def test_impossible_default_is_an_error(tmp_path: Path) -> None:
-    base = SMALL["node"].replace(shape="odd")
-    with pytest.raises(InputError, match="shape must be one of"):
+    base = SMALL["node"].replace(num_metacommunities=64)
+    with pytest.raises(InputError, match="num_metacommunities must be"):
         search(small_problem(base=base), tmp_path)
 
 

@@ -49,7 +49,7 @@ def test_there_and_back() -> None:
         ('epochs = {choices = ["many"]}', "type int"),
         ("epochs = {low = 1.5, high = 3}", "type int"),
         ("scheme = {low = 1, high = 3}", "type str"),
-        ("balanced = {low = false, high = true}", "no number"),
+        ("sampling = {low = false, high = true}", "no number"),
         ('scheme = {choices = ["joint", "disjoint"]}', "must be one of"),
         ("dropout = [", "TOML"),
     ],

@@ -11,55 +11,28 @@ from hypothesis import strategies as st
 from strategies import quick
 from vepm.data import datasets
 from vepm.errors import InputError
-from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
-from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
-from vepm.nn.encoder import SHAPES
-from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS
-from vepm.nn.partitioner import PARTITIONS
 from vepm.training import PRESETS, Config, ModelCard, preset
-from vepm.training.config import (
-    ABOVE_ZERO,
-    AT_LEAST_ONE,
-    AT_LEAST_TWO,
-    CHOICES,
-    DEEPEST,
-    FIELDS,
-    LARGEST,
-)
+from vepm.training.config import FIELDS, LARGEST
 from vepm.training.presets import tuned_for
-
-WORDS: dict[str, tuple[str, ...]] = {
-    **CHOICES,
-    "conv": tuple(CONVOLUTIONS),
-    "shape": SHAPES,
-    "partition": PARTITIONS,
-    "normalize": tuple(NORMALIZATIONS),
-    "inputs": INPUTS,
-    "fusion": FUSIONS,
-    "feature_norm": FEATURE_NORMS,
-    "composer": COMPOSERS,
-    "pooling": POOLINGS,
-    "readout": READOUTS,
-}
 
 
 def values(name: str) -> st.SearchStrategy[Any]:
     """Valid values of a setting."""
-    kind = FIELDS[name].type
-    if kind is str:
-        return st.sampled_from(WORDS[name])
-    if kind is bool:
+    field = FIELDS[name]
+    low, high, above, below = field.metadata["bounds"].values()
+    if field.type is str:
+        return st.sampled_from(field.metadata["choices"])
+    if field.type is bool:
         return st.booleans()
-    if kind is int:
-        largest = DEEPEST if name.endswith("_layers") or name == "hops" else LARGEST
-        smallest = 2 if name in AT_LEAST_TWO else int(name in AT_LEAST_ONE)
-        return st.integers(smallest, largest)
-    if "dropout" in name:
-        return st.floats(0, 1, exclude_max=True)
-    if name == "teleport":
-        return st.floats(0, 1)
-    positive = st.floats(0, exclude_min=name in ABOVE_ZERO, allow_infinity=False)
-    return positive | st.integers(1, 9)
+    if field.type is int:
+        return st.integers(low, high or LARGEST)
+    return st.floats(
+        low if above is None else above,
+        high if below is None else below,
+        exclude_min=above is not None,
+        exclude_max=below is not None,
+        allow_infinity=False,
+    )
 
 
 configs = st.fixed_dictionaries({}, optional={name: values(name) for name in FIELDS}).map(
@@ -107,7 +80,7 @@ def test_whole_numbers_serve_as_real_ones() -> None:
         ("[training]\nkl_weight = inf", "kl_weight"),
         ("[training]\nepochs = 3.0", "epochs must be of type int"),
         ("[training]\nepochs = true", "epochs must be of type int"),
-        ("[training]\nbalanced = 1", "balanced must be of type bool"),
+        ("[training]\nsampling = 1", "sampling must be of type bool"),
         ("[training]\nepochs = [1]", "epochs must be of type int"),
         ("[training]\nepochs = 1979-05-27", "epochs must be of type int"),
         ("[training.epochs]\na = 1", "epochs must be of type int"),

@@ -65,7 +65,7 @@ def run(nodes: int, edges: int, batch_nodes: int, epochs: int) -> dict[str, Any]
         num_communities=COMMUNITIES,
         num_metacommunities=COMMUNITIES,
         hidden_channels=64,
-        batch_nodes=batch_nodes,
+        batch_size=batch_nodes,
         pretrain_epochs=epochs,
         epochs=epochs,
         passes=1,

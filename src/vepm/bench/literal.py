@@ -96,10 +96,10 @@ class LiteralVEPM:
         )
 
     def _unsupervised(self, posterior: Weibull, z: Tensor, config: TrainingConfig) -> Tensor:
-        prior = Gamma(z.new_tensor(config.prior_shape), z.new_tensor(config.prior_rate))
+        prior = Gamma(z.new_tensor(1.0), z.new_tensor(1.0))
         kl = kl_divergence(posterior, prior).mean()
         edges = pairwise_log_likelihood(z, self.model.activation, self.edge_index)
-        return config.kl_weight * kl - config.edge_weight * edges
+        return config.kl_weight * kl - config.edge_term_weight * edges
 
 
 def pairwise_log_likelihood(z: Tensor, activation: Tensor, edge_index: Tensor) -> Tensor:

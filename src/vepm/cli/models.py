@@ -30,7 +30,7 @@ from vepm.cli.options import (
 
 def with_batches(pairs: list[str] | None, batch_nodes: int | None) -> list[str]:
     """Settings as given, and the nodes of a batch among them."""
-    chosen = [] if batch_nodes is None else [f"batch_nodes={batch_nodes}"]
+    chosen = [] if batch_nodes is None else [f"batch_size={batch_nodes}"]
     return [*(pairs or []), *chosen]
 
 

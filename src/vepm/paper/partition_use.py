@@ -33,7 +33,7 @@ def partition_use(setting: Setting) -> Finding:
     fitted, result = finetune(setting)
     model, source = fitted.model, fitted.source
     if isinstance(source, LargeGraph):
-        raise InputError("this is measured on graphs that are trained at once; set batch_nodes = 0")
+        raise InputError("this is measured on graphs that are trained at once; set batch_size = 0")
     split, label = _gradients(model, source, setting)
     numbers = {
         "partition_entropy": entropy(explain(model, source).edge_weight),
@@ -105,7 +105,7 @@ def _gradients(
     assert terms.task is not None
     assert terms.edges is not None
     assert terms.kl is not None
-    rest = training.kl_weight * terms.kl - training.edge_weight * terms.edges
+    rest = training.kl_weight * terms.kl - training.edge_term_weight * terms.edges
     encoder = model.encoder_parameters()
     return (
         _part(_length(task, [ends]), _length(task, [inputs])),

@@ -19,6 +19,7 @@ from vepm.paper.setting import Setting
 from vepm.paper.specification import Choice
 from vepm.paper.studies import STUDIES, WHOLE
 from vepm.training import Config, preset
+from vepm.training.legacy import recorded
 
 PRESET = "tuned"
 QUICK_GRAPHS = 40
@@ -29,8 +30,6 @@ QUICK_VEPM: dict[str, Any] = {
     "passes": 1,
 }
 QUICK_EPOCHS = 2
-LATER = {"training": {"alignment": 0.0}}
-"""Settings that came after results had been recorded, and what they had meant until then."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,7 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
         config = config.replace(patience=0)
     if quick:
         config = config.replace(**QUICK_VEPM)
-    settings = config.to_dict()
-    for section, news in LATER.items():
-        for name, before in news.items():
-            # Left out, the results from before stand for those of now.
-            if settings[section][name] == before:
-                del settings[section][name]
-    return settings
+    return recorded(config)
 
 
 def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:

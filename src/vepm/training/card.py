@@ -78,7 +78,7 @@ class ModelCard:
                 self.in_channels,
                 max(len(self.class_names), 1),
                 task=self.task,
-                **vars(self.config.model),
+                **self.config.model.arguments(),
             )
         except ValueError as error:
             raise InputError(f"settings: {error}") from None

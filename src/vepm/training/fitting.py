@@ -92,9 +92,9 @@ def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore
     return GraphStore(dataset.graphs, device)
 
 
-def in_batches(dataset: Dataset, device: torch.device, batch_nodes: int) -> Source:
+def in_batches(dataset: Dataset, device: torch.device, batch_size: int) -> Source:
     """The same, but one graph of more nodes than go into a batch stays in main memory."""
-    if dataset.task == "node" and 0 < batch_nodes < (dataset.graphs[0].num_nodes or 0):
+    if dataset.task == "node" and 0 < batch_size < (dataset.graphs[0].num_nodes or 0):
         return LargeGraph(dataset.graphs[0], device)
     return source_of(dataset, device)
 
@@ -144,7 +144,7 @@ def fit(
         require_memory(dataset, config, where)
     card = ModelCard.of(dataset, config, seed)
     model = new_model(card, where)
-    source = in_batches(dataset, where, config.training.batch_nodes)
+    source = in_batches(dataset, where, config.training.batch_size)
     if isinstance(source, GraphBatch) and not team.alone:
         raise InputError(
             f"{dataset.name}: one graph that is taken at once cannot be shared between "
@@ -158,7 +158,6 @@ def fit(
         train_on,
         validate_on,
         watch,
-        pretrain=train_on if config.training.pretraining == "inductive" else None,
         clusters=clusters,
     )
     if isinstance(source, GraphBatch) and worth_ordering(dataset.graphs[0], config.model, where):

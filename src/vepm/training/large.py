@@ -16,6 +16,9 @@ from vepm.training.partition import cluster_nodes
 from vepm.training.ranks import Team
 from vepm.training.totals import Part, RunningTotals
 
+CLUSTERS_PER_BATCH = 8
+"""Clusters, drawn anew in every epoch, that make up a step."""
+
 
 class LargeGraph:
     """A graph in main memory, of which parts go to the device one at a time.
@@ -89,14 +92,21 @@ class Clusters:
         train: Numbers of the labelled nodes to learn from.
         team: The processes that share the steps.
         seed: Seed of the cut.
+        joined: Clusters that make up a step.
     """
 
     def __init__(
-        self, graph: LargeGraph, config: Config, train: Tensor, team: Team, seed: int
+        self,
+        graph: LargeGraph,
+        config: Config,
+        train: Tensor,
+        team: Team,
+        seed: int,
+        joined: int = CLUSTERS_PER_BATCH,
     ) -> None:
         check_settings(config)
         self.graph, self.team = graph, team
-        joined, wanted = config.training.batch_clusters, config.training.batch_nodes
+        wanted = config.training.batch_size
         count = max(2 * team.size, -(-graph.num_nodes * joined // wanted))
         cluster = cluster_nodes(graph.pointer.numpy(), graph.columns.numpy(), count, seed)
         self.cluster = torch.from_numpy(cluster)
@@ -110,7 +120,7 @@ class Clusters:
         if self.steps * team.size > self.count:
             raise InputError(
                 f"{self.count} clusters cannot keep {team.size} processes busy; "
-                "give fewer processes or a smaller batch_nodes"
+                "give fewer processes or a smaller batch_size"
             )
         self.totals = RunningTotals(self.sizes, config.model.num_communities, team, graph.device)
 
@@ -160,14 +170,14 @@ class Clusters:
 
 def check_settings(config: Config) -> None:
     """Refuse settings that look at the whole graph in every step."""
-    if config.training.likelihood != "exact":
+    if config.training.likelihood == "subsampled":
         raise InputError(
-            "settings: batch_nodes trains with the exact likelihood; leave likelihood at exact"
+            "settings: training by clusters needs the exact likelihood; use balanced or summed"
         )
     if config.model.inputs == "random":
         raise InputError(
-            "settings: random inputs belong to the nodes of a whole graph, which batch_nodes never "
-            "holds; use x, z or both"
+            "settings: random inputs belong to the nodes of a whole graph, and this one is trained "
+            "by clusters; use other inputs"
         )
     check_partition(config.model.partition)
 
@@ -176,8 +186,8 @@ def check_partition(scheme: str) -> None:
     """Refuse a split of the edges that depends on how the whole graph is numbered."""
     if scheme == "random":
         raise InputError(
-            "settings: partition random numbers the edges of a whole graph, which batch_nodes "
-            "never holds; use learned or even"
+            "settings: a random partition depends on the edges of the whole graph, and this one is "
+            "trained by clusters; use learned or even"
         )
 
 

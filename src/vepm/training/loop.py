@@ -25,7 +25,14 @@ from vepm.training.schedule import (
     seed_draws,
     set_rate,
 )
-from vepm.training.state import PHASES, Examples, Progress, Row, TrainingState
+from vepm.training.state import (
+    PHASES,
+    PRETRAIN_LEARNING_RATE,
+    Examples,
+    Progress,
+    Row,
+    TrainingState,
+)
 from vepm.training.tally import Tally
 
 
@@ -56,7 +63,7 @@ def train(
     alike = isinstance(examples.source, GraphBatch) and worth_recording(
         examples.source.edges.edge_index
     )
-    alone = state.replicas is None and config.likelihood == "exact"
+    alone = state.replicas is None and config.likelihood != "subsampled"
     state.recorder = Recorder(on=alike and alone)
     with torch.random.fork_rng(devices=devices), kept_pages():
         for phase, run, epochs in [
@@ -87,14 +94,14 @@ def _pretrain_epoch(
     state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
 ) -> Row:
     seed_draws(seed, "pretrain", state.epoch)
-    set_rate(state.encoder_optimizer, config.pretrain_learning_rate)
+    set_rate(state.encoder_optimizer, PRETRAIN_LEARNING_RATE)
     state.model.train()
     tally = Tally()
-    for batch, _ in _batches(examples, examples.pretrain, config.batch_size, state.team)[1]:
+    for batch, _ in _batches(examples, None, config.batch_size, state.team)[1]:
         tally.add(_pretrain_step(state, batch, config))
     row = tally.row(state, state.team)
-    state.watch_convergence(row["loss"], config)
-    return row | {"learning_rate": config.pretrain_learning_rate}
+    state.watch_convergence(row["loss"])
+    return row | {"learning_rate": PRETRAIN_LEARNING_RATE}
 
 
 def _pretrain_step(state: TrainingState, batch: GraphBatch, config: TrainingConfig) -> Terms:

@@ -16,6 +16,12 @@ from vepm.objective import (
 )
 from vepm.training.batches import GraphBatch
 from vepm.training.config import TrainingConfig
+from vepm.training.legacy import SUBSAMPLE
+
+
+def balanced(config: TrainingConfig) -> bool:
+    """Whether the terms are averages."""
+    return config.likelihood != "summed"
 
 
 class Terms(NamedTuple):
@@ -51,7 +57,7 @@ def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> 
     posterior = model.encode(batch.x, batch.edges)
     z = draw(posterior, config.sampling)
     edges, kl = _unsupervised(model, batch, posterior, z, config)
-    return Terms(config.kl_weight * kl - config.edge_weight * edges, edges=edges, kl=kl)
+    return Terms(config.kl_weight * kl - config.edge_term_weight * edges, edges=edges, kl=kl)
 
 
 @torch.no_grad()
@@ -108,9 +114,9 @@ def bound_loss(
     ]
     task, spread, correct = _labels(passes, batch, rows, config)
     whole = batch.counted(rows)
-    task = task / (whole.labels if config.balanced else whole.nodes)
+    task = task / (whole.labels if balanced(config) else whole.nodes)
     edges, kl = _unsupervised(model, batch, posterior, draws[0], config)
-    loss = config.kl_weight * kl - config.edge_weight * edges - task
+    loss = config.kl_weight * kl - config.edge_term_weight * edges - task
     weight = config.consistency_weight if consistency_weight is None else consistency_weight
     return Terms(loss + weight * spread, task, edges, kl, spread, correct)
 
@@ -125,7 +131,11 @@ def _labels(
     hits = scores.detach().mean(0).argmax(1) == y
     whole = batch.counted(rows)
     rows_in_all = whole.nodes if batch.batch is None else whole.graphs
-    pull = config.alignment * scores.size(-1) / whole.labels if config.alignment else None
+    pull = (
+        config.class_balance_weight * scores.size(-1) / whole.labels
+        if config.class_balance_weight
+        else None
+    )
     spread = _disagreement(passes, config.sharpening, present, pull) / rows_in_all
     if present is not None:
         task, hits = torch.where(present[rows], task, 0), hits & present[rows]
@@ -170,12 +180,12 @@ def _unsupervised(
     model: VEPM, batch: GraphBatch, posterior: Weibull, z: Tensor, config: TrainingConfig
 ) -> tuple[Tensor, Tensor]:
     """Edge likelihood and divergence: averages if balanced, else sums per node."""
-    shape, rate = (z.new_full((), number) for number in (config.prior_shape, config.prior_rate))
-    prior = Gamma(shape, rate, validate_args=False)
+    one = z.new_ones(())
+    prior = Gamma(one, one, validate_args=False)
     kl = _total(kl_divergence(posterior, prior), batch.nodes_present)
     edges = _edges(model, batch, posterior, z, config)
     whole = batch.counted(batch.y)
-    if config.balanced:
+    if balanced(config):
         return edges / whole.graphs, kl / (whole.nodes * z.size(1))
     return edges / whole.nodes, kl / whole.nodes
 
@@ -194,7 +204,7 @@ def _edges(
             total=batch.part.total(posterior.mean),
             num_nodes=batch.part.num_nodes,
             num_edges=batch.part.num_edges,
-            balanced=config.balanced,
+            balanced=balanced(config),
         )
     if config.likelihood == "subsampled":
         return subsampled_edge_log_likelihood(
@@ -202,8 +212,8 @@ def _edges(
             model.activation,
             batch.edges,
             batch.batch,
-            num_nodes=config.subsample,
-            balanced=config.balanced,
+            num_nodes=SUBSAMPLE,
+            balanced=balanced(config),
             num_graphs=batch.num_graphs,
         ).sum()
     edges = edge_log_likelihood(
@@ -211,7 +221,7 @@ def _edges(
         model.activation,
         batch.edges,
         batch.batch,
-        balanced=config.balanced,
+        balanced=balanced(config),
         mean=posterior.mean,
         num_graphs=batch.num_graphs,
     )

@@ -45,7 +45,7 @@ def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int
     states = model.hidden_channels * (model.bank_layers + model.composer_layers) / 2
     per_node = (
         5 * features
-        + 6 * model.encoder_channels * max(1, model.encoder_layers - 1)
+        + 6 * model.encoder_channels
         + 30 * model.num_communities
         + 8 * states * (1 + passes)
     )
@@ -55,7 +55,7 @@ def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int
 
 def large_bytes(nodes: int, edges: int, features: int, config: Config) -> int:
     """The same for training by clusters and inference in chunks."""
-    model, wanted = config.model, config.training.batch_nodes
+    model, wanted = config.model, config.training.batch_size
     step = step_bytes(1.1 * wanted, 1.1 * edges * wanted / nodes, features, config)
     tables = model.encoder_channels + 2 * model.num_communities + model.num_metacommunities
     tables += 2 * model.hidden_channels
@@ -95,7 +95,7 @@ def require_memory(dataset: Dataset, config: Config, device: torch.device) -> No
         graphs = sorted(graphs, key=lambda graph: -int(graph.num_edges))[:size]
     nodes = sum(int(graph.num_nodes or 0) for graph in graphs)
     edges = sum(int(graph.num_edges) for graph in graphs)
-    wanted = config.training.batch_nodes
+    wanted = config.training.batch_size
     by_clusters = dataset.task == "node" and 0 < wanted < nodes
     estimate = large_bytes if by_clusters else step_bytes
     need = estimate(nodes, edges, _width(graphs[0].x), config)

@@ -19,6 +19,11 @@ from vepm.training.replicas import Replicas
 from vepm.training.totals import RunningTotals
 
 PHASES = ("pretrain", "finetune", "done")
+PRETRAIN_LEARNING_RATE = 0.01
+PRETRAIN_PATIENCE = 100
+"""Pretraining has converged after this many epochs without improvement."""
+PRETRAIN_TOLERANCE = 1e-4
+"""The least improvement of the pretraining loss that counts, relative to it."""
 
 Row = dict[str, Any]
 Progress = Callable[[str, int, int, Row], None]
@@ -37,8 +42,6 @@ class Examples:
     """Numbers of those that choose the epoch; none to keep the last."""
     test: Tensor | None = None
     """Numbers of those to watch; they choose nothing."""
-    pretrain: Tensor | None = None
-    """Numbers of the graphs to pretrain on; by default all of them."""
     clusters: Clusters | None = None
     """How a large graph is cut into batches; nothing for other sources."""
 
@@ -66,15 +69,15 @@ class Course:
 
     def stopped(self, config: TrainingConfig) -> bool:
         """Whether patience with the phase has run out."""
-        patience = config.pretrain_patience if self.phase == "pretrain" else config.patience
+        patience = PRETRAIN_PATIENCE if self.phase == "pretrain" else config.patience
         return patience > 0 and self.stale >= patience
 
-    def watch_convergence(self, loss: float, config: TrainingConfig) -> None:
+    def watch_convergence(self, loss: float) -> None:
         """Take note of an epoch's pretraining loss."""
         # Affiliations are drawn anew in every epoch: the smoothed loss tells progress from luck.
         first = math.isinf(self.smoothed)
         self.smoothed = loss if first else 0.9 * self.smoothed + 0.1 * loss
-        margin = config.pretrain_tolerance * abs(self.converging)
+        margin = PRETRAIN_TOLERANCE * abs(self.converging)
         if first or self.smoothed < self.converging - margin:
             self.converging, self.stale = self.smoothed, 0
         else:

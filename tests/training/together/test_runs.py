@@ -12,7 +12,7 @@ from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation import public_split
 from vepm.training import Fitted, Run, bundles, fit_together, most_together
-from vepm.training.together import fitting
+from vepm.training.together import fitting, loop
 
 from .doubles import quiet, runs_of, separately
 
@@ -69,8 +69,9 @@ def _late_loss(fitted: Fitted) -> float:
     return statistics.mean(row["val_loss"] for row in fitted.history[-3:])
 
 
-def test_what_diverges_says_so() -> None:
-    config = SMALL["node"].replace(pretrain_learning_rate=1e30)
+def test_what_diverges_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "PRETRAIN_LEARNING_RATE", 1e30)
+    config = SMALL["node"]
     with pytest.raises(InputError, match="training diverged"):
         fit_together(toy("node"), config, runs_of("node"), "cpu")
 

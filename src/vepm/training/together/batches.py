@@ -107,7 +107,7 @@ class GraphBatches:
         everything = torch.arange(len(store))
         self._runs = []
         for own, seed in zip(examples, seeds, strict=True):
-            chosen = own.pretrain if phase == "pretrain" else own.train
+            chosen = None if phase == "pretrain" else own.train
             self._runs.append((everything if chosen is None else chosen, seed))
         self._room: dict[bool, Room] = {True: Room(), False: Room()}
         for epoch in range(epochs):

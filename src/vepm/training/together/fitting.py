@@ -64,13 +64,7 @@ def fit_together(
     cards = [ModelCard.of(dataset, config, run.seed) for run in runs]
     models = [new_model(card, where) for card in cards]
     source = source_of(dataset, where)
-    inductive = config.training.pretraining == "inductive"
-    examples = [
-        Examples(
-            source, run.train_on, run.validate_on, run.watch, run.train_on if inductive else None
-        )
-        for run in runs
-    ]
+    examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
     replicas = Replicas(models)
     together = Together(replicas, examples, [run.seed for run in runs], config.training)
     together.train()
@@ -104,7 +98,8 @@ def bundles(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) ->
 
 
 def _can_share(dataset: Dataset, config: Config) -> bool:
-    if config.training.likelihood != "exact" or config.training.batch_nodes:
+    by_clusters = dataset.task == "node" and config.training.batch_size > 0
+    if config.training.likelihood == "subsampled" or by_clusters:
         return False
     if is_sparse(dataset.graphs[0].x):
         return False

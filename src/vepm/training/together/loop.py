@@ -21,7 +21,7 @@ from vepm.training.schedule import (
     seed_draws,
     set_rate,
 )
-from vepm.training.state import Course, Examples, Row, pretrains
+from vepm.training.state import PRETRAIN_LEARNING_RATE, Course, Examples, Row, pretrains
 from vepm.training.tally import Tally, check_finite
 from vepm.training.together.batches import (
     GraphBatches,
@@ -113,7 +113,7 @@ class Together:
     def _rate(self, epoch: int) -> float:
         config = self.config
         if self.courses[0].phase == "pretrain":
-            return config.pretrain_learning_rate
+            return PRETRAIN_LEARNING_RATE
         return schedule_factor(config.schedule, epoch, config.epochs) * config.learning_rate
 
     def _measured(self, r: int, numbers: Row) -> Row:
@@ -127,7 +127,7 @@ class Together:
     def _note(self, r: int, row: Row) -> None:
         course = self.courses[r]
         if course.phase == "pretrain":
-            course.watch_convergence(row["loss"], self.config)
+            course.watch_convergence(row["loss"])
         else:
             course.judge(row)
         course.history.append(row)
@@ -142,7 +142,7 @@ class Together:
         return course.best_epoch == course.epoch - 1 and bool(self.examples[r].val.numel())
 
     def _pretrain_epoch(self, epoch: int) -> dict[str, Tensor]:
-        set_rate(self.encoder_optimizer, self.config.pretrain_learning_rate)
+        set_rate(self.encoder_optimizer, PRETRAIN_LEARNING_RATE)
         self.replicas.model.train()
         tally = Tally()
         for batch in self._batches("pretrain", epoch):

@@ -1,0 +1,158 @@
+"""Dataclasses as schemas: types, bounds and choices of fields, and errors that name the field.
+
+Settings, experiment files and search spaces are all read through here::
+
+    @dataclass(frozen=True)
+    class Noise:
+        passes: int = checked(1, low=1, high=64)
+        kind: str = checked("normal", choices=("normal", "uniform"))
+
+    read(Noise, {"passes": 2}, "noise.toml")  # Noise(passes=2, kind="normal")
+    read(Noise, {"pases": 2}, "noise.toml")   # InputError: ... did you mean passes?
+"""
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from vepm.errors import InputError
+
+T = TypeVar("T")
+FEW = 12
+"""The most names that an error lists."""
+
+
+def checked(
+    default: Any = dataclasses.MISSING,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Iterable[str] = (),
+) -> Any:
+    """A dataclass field with bounds or choices, which :func:`check` enforces.
+
+    Args:
+        default: Default of the field; without one the field is required.
+        low: The least value allowed.
+        high: The largest value allowed.
+        above: Values must be larger than this.
+        below: Values must be smaller than this.
+        choices: The only values allowed.
+    """
+    bounds = {"low": low, "high": high, "above": above, "below": below}
+    metadata = {"bounds": bounds, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def fields_of(*kinds: type) -> dict[str, dataclasses.Field[Any]]:
+    """Fields of some dataclasses by name."""
+    return {field.name: field for kind in kinds for field in dataclasses.fields(kind)}
+
+
+def read(kind: type[T], values: Any, where: str) -> T:
+    """A dataclass from a table of plain values, all of them checked.
+
+    Args:
+        kind: The dataclass; its fields are declared with :func:`checked` where bounds apply.
+        values: The table.
+        where: What the errors begin with, for example the file's name.
+
+    Raises:
+        InputError: if a key is unknown or missing, or a value is not allowed.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where}: {values!r} is not a table of keys and values")
+    fields = fields_of(kind)
+    for name in values:
+        if name not in fields:
+            raise unknown(name, fields, where)
+    for name, field in fields.items():
+        no_default = field.default is field.default_factory is dataclasses.MISSING
+        if no_default and name not in values:
+            raise InputError(f"{where}: {name} is missing")
+        if name in values:
+            check_value(field, values[name], where)
+    return kind(**values)
+
+
+def check(instance: Any, where: str) -> None:
+    """Refuse a dataclass with a value that its fields do not allow."""
+    for field in dataclasses.fields(instance):
+        check_value(field, getattr(instance, field.name), where)
+
+
+def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
+    """Refuse a value that a field does not allow.
+
+    Raises:
+        InputError: naming the field and what it allows.
+    """
+    if not _is_of_type(value, field.type):
+        kind = getattr(field.type, "__name__", str(field.type))
+        raise InputError(f"{where}: {field.name} must be of type {kind}, got {value!r}")
+    choices = field.metadata.get("choices", ())
+    if choices and value not in choices:
+        known = ", ".join(choices)
+        raise InputError(f"{where}: {field.name} must be one of {known}, got {value!r}")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        bounds = field.metadata.get("bounds", {})
+        if not (math.isfinite(value) and _within(value, **bounds)):
+            raise InputError(f"{where}: {field.name} must be {_in_words(**bounds)}, got {value}")
+
+
+def unknown(name: str, known: Iterable[str], where: str) -> InputError:
+    """The error for a name that does not exist, with the closest one that does."""
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    if not close and len(names) <= FEW:
+        hint = f"; there are {', '.join(names)}"
+    return InputError(f"{where}: there is no {name!r}{hint}")
+
+
+def _is_of_type(value: Any, kind: Any) -> bool:
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_of_type(value, option) for option in typing.get_args(kind))
+    if kind in (None, type(None)):
+        return value is None
+    if kind is Any:
+        return True
+    if origin is not None:
+        return isinstance(value, origin)
+    # A bool is an int to Python, and a whole number will do for a float.
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def _within(
+    value: float,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> bool:
+    return (
+        (low is None or value >= low)
+        and (high is None or value <= high)
+        and (above is None or value > above)
+        and (below is None or value < below)
+    )
+
+
+def _in_words(
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str:
+    if low is not None and high is not None:
+        return f"between {low} and {high}"
+    bounds = {"at least": low, "at most": high, "above": above, "below": below}
+    words = [f"{word} {bound}" for word, bound in bounds.items() if bound is not None]
+    return "a number " + (" and ".join(words) or "that is finite")

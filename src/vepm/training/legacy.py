@@ -1,0 +1,107 @@
+"""Settings of earlier versions: how they are read, and how recorded results name them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vepm.errors import InputError
+
+if TYPE_CHECKING:
+    from vepm.training.config import Config
+
+RENAMED = {"alignment": "class_balance_weight", "edge_weight": "edge_term_weight"}
+SUBSAMPLE = 200
+"""Nodes drawn by the subsampled likelihood."""
+REMOVED: dict[str, dict[str, Any]] = {
+    "model": {
+        "encoder_layers": 2,
+        "encoder_batch_norm": True,
+        "encoder_dropout": 0.0,
+        "shape": "entry",
+    },
+    "training": {
+        "pretrain_learning_rate": 0.01,
+        "pretrain_patience": 100,
+        "pretrain_tolerance": 1e-4,
+        "pretraining": "transductive",
+        "batch_clusters": 8,
+        "subsample": SUBSAMPLE,
+        "prior_shape": 1.0,
+        "prior_rate": 1.0,
+    },
+}
+"""Settings that could once be changed, with the values they have now."""
+
+
+def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their present names, given by present or earlier ones.
+
+    Raises:
+        InputError: if a setting that was removed has another value than it has now.
+
+    Example:
+        >>> upgraded({"alignment": 1.0, "balanced": False, "dropout": 0.5})
+        {'dropout': 0.5, 'class_balance_weight': 1.0, 'likelihood': 'summed'}
+    """
+    found = dict(changes)
+    for name, value in (REMOVED["model"] | REMOVED["training"]).items():
+        if found.pop(name, value) != value:
+            raise InputError(
+                f"settings: {name} can no longer be changed; it is always {value}, so leave it out"
+            )
+    for old, name in RENAMED.items():
+        if old in found:
+            found[name] = found.pop(old)
+    if "batch_nodes" in found:
+        nodes = found.pop("batch_nodes")
+        found["batch_size"] = nodes or found.get("batch_size", nodes)
+    _upgrade_inputs(found)
+    _upgrade_likelihood(found)
+    return found
+
+
+def _upgrade_inputs(found: dict[str, Any]) -> None:
+    fusion, inputs = found.pop("fusion", None), found.get("inputs")
+    if inputs == "both":
+        del found["inputs"]
+    if fusion is None:
+        return
+    if inputs == "z" and fusion != "concat":
+        raise InputError(f"settings: inputs z are no longer changed by fusion {fusion}")
+    if inputs in (None, "both"):
+        found["inputs"] = fusion
+
+
+def _upgrade_likelihood(found: dict[str, Any]) -> None:
+    balanced, likelihood = found.pop("balanced", None), found.get("likelihood")
+    if likelihood == "exact":
+        balanced = balanced is not False
+        del found["likelihood"]
+    if balanced is False and likelihood == "subsampled":
+        raise InputError("settings: the subsampled likelihood is always balanced")
+    if balanced is not None and likelihood != "subsampled":
+        if type(balanced) is not bool:
+            raise InputError(f"settings: balanced must be of type bool, got {balanced!r}")
+        found["likelihood"] = "balanced" if balanced else "summed"
+
+
+def recorded(config: "Config") -> dict[str, dict[str, Any]]:
+    """The settings as results and their fingerprints have recorded them from the beginning.
+
+    Present settings that mean what a recorded run did give the same dictionary, whatever has been
+    renamed or removed since; :meth:`Config.from_dict` reads it back.
+    """
+    sections = {name: REMOVED[name] | values for name, values in config.to_dict().items()}
+    model, training = sections["model"], sections["training"]
+    for old, name in RENAMED.items():
+        training[old] = training.pop(name)
+    if training["alignment"] == 0:
+        # It came after the first results, which hold for runs without it.
+        del training["alignment"]
+    training["batch_nodes"] = 0
+    balanced = training["likelihood"] != "summed"
+    exact = training["likelihood"] != "subsampled"
+    training |= {"balanced": balanced, "likelihood": "exact" if exact else "subsampled"}
+    fused = model["inputs"] not in ("x", "z", "random")
+    model["fusion"] = model["inputs"] if fused else "concat"
+    model["inputs"] = "both" if fused else model["inputs"]
+    return sections
