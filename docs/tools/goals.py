@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 from results import ROOT
 from vepm.evaluation import Summary
-from vepm.paper import catalogue, squares
-from vepm.paper.results import Ended, Results, gather
-from vepm.paper.tasks import task_of
+from vepm.paper import Ended, Results, catalogue, gather, squares, task_of
 from vepm.search.sweeping import standings
 from vepm.search.sweeps import Sweep
 from vepm.training import preset

@@ -13,7 +13,7 @@ from typer.main import get_command
 from vepm.baselines import BASELINES, NodeBaseline
 from vepm.cli import app
 from vepm.data import datasets
-from vepm.evaluation import DESCRIPTIONS
+from vepm.evaluation import RULES
 from vepm.nn import VEPM
 from vepm.paper import catalogue
 from vepm.training import PRESETS, Config
@@ -170,7 +170,10 @@ def baselines_table() -> str:
 def rules_table() -> str:
     """The selection rules."""
     lines = [_row(["rule", "how the epoch was chosen"]), _row(["---"] * 2)]
-    lines += [_row([f"`{name}`", words]) for name, words in DESCRIPTIONS.items()]
+    lines += [
+        _row([f"`{name}`", words])
+        for name, words in ((r.name, r.description) for r in RULES.values())
+    ]
     return "\n".join(lines)
 
 

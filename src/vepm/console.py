@@ -18,7 +18,7 @@ from vepm.files import FULL
 
 if TYPE_CHECKING:
     from vepm.evaluation import RunResult
-    from vepm.evaluation.evaluation import Progress as RunProgress
+    from vepm.evaluation.methods import Progress as RunProgress
     from vepm.training import Progress as EpochProgress
 
 out = Console()

@@ -35,12 +35,23 @@ def test_mean_and_spread_of_seeds(pets: Path) -> None:
     assert "nothing was chosen on test data" in result["rules"]["validation"]["description"]
 
 
-def test_seeds_trained_together(pets: Path) -> None:
+def test_seeds_trained_as_one_batch(pets: Path) -> None:
     words = (pets, "--seeds", "3", *SHORT)
-    together, alone = (evaluated(*words, "--together", count) for count in ("3", "1"))
-    assert [run["seed"] for run in together["runs"]] == [run["seed"] for run in alone["runs"]]
-    assert together["runs"][0].keys() == alone["runs"][0].keys()
-    assert together["runs"] != alone["runs"]
+    batched, former, alone = (
+        evaluated(*words, *option)["runs"]
+        for option in (("--runs-at-once", "3"), ("--together", "3"), ("--runs-at-once", "1"))
+    )
+    assert [run["seed"] for run in batched] == [run["seed"] for run in alone] == [0, 1, 2]
+    # The runs of a batch share its time evenly; others take their own.
+    assert [len({run["seconds"] for run in runs}) for runs in (batched, former, alone)] == [1, 1, 3]
+    own = [{k: v for k, v in run.items() if k != "seconds"} for run in batched]
+    assert own == [{k: v for k, v in run.items() if k != "seconds"} for run in former]
+
+
+def test_former_names_of_options_are_not_in_the_help() -> None:
+    shown = succeed("evaluate", "--help").out
+    assert "--runs-at-once" in shown
+    assert "--together" not in shown
 
 
 def test_without_validation_the_last_epoch_counts() -> None:
@@ -85,8 +96,11 @@ def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--protocol", "leave-one-out"), "no protocol 'leave-one-out'; there are public"),
-        (("--protocol", "gin"), "nodes are split as 'public'"),
+        (
+            ("--protocol", "leave-one-out"),
+            "no protocol 'leave-one-out' for node tasks; there are public",
+        ),
+        (("--protocol", "gin"), "no protocol 'gin' for node tasks"),
         (("--method", "foo"), "no baseline 'foo'; there are mlp"),
         (("--method", "gcn,mlp"), "no baseline 'gcn,mlp'"),
         (("--method", "gin"), "labels graphs"),

@@ -11,9 +11,8 @@ import torch
 from paper.toys import NODES, write_toys
 from vepm.baselines import BASELINES, NeuralBaseline, baseline
 from vepm.errors import InputError
-from vepm.paper import STUDIES, catalogue, read_experiment, squares
-from vepm.paper.tasks import Task, task_of
-from vepm.training import Config, ModelCard
+from vepm.paper import STUDIES, Task, catalogue, read_experiment, squares, task_of
+from vepm.training import ModelCard
 from vepm.training.legacy import SUBSAMPLE
 
 PAPER = Path(
@@ -59,9 +58,8 @@ def build(task: Task) -> None:
             method.build(5, 3)
         return
     assert task.method == "vepm" or task.method in STUDIES
-    config = Config.from_dict(dict(task.settings))
     with torch.device("meta"):
-        ModelCard(kind, 5, config, ("a", "b", "c")).build()
+        ModelCard(kind, 5, task.config, ("a", "b", "c")).build()
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -102,7 +100,8 @@ def test_settings_of_scalable_training_are_the_papers() -> None:
         (("seeds = 3", "seeds = 1.5"), "seeds cannot be 1.5"),
         (('name = "GCN"', 'name = "Other system"'), "of a name of its own"),
         (('method = "gcn"', 'method = "gcn"\ndataset = "Cora"'), "both row and column decide"),
-        (('method = "gcn"\n', ""), "which dataset or which method"),
+        (('method = "gcn"\n', ""), "neither which dataset nor which method"),
+        (("seeds = 3", "seeds = 1000000000000"), "seeds must be between 1 and 10000"),
         (('method = "gcn"', 'method = "gcn"\nmetric = "fame"'), "no metric 'fame'"),
         (('title = "Toy table"', 'figure = "pie"\ntitle = "Toy"'), "no figure 'pie'"),
         (('title = "Toy table"', ""), "lacks title"),

@@ -1,6 +1,5 @@
 """Cells: run once, skipped when done, rerun when damaged, shared between equals."""
 
-import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,22 +10,24 @@ from paper.toys import write_toys
 from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.evaluation import Cell as RunOf
-from vepm.evaluation import RunResult, VEPMMethod
+from vepm.evaluation import Compute, RunResult, VEPMMethod
 from vepm.paper import (
-    Options,
+    Choice,
     Selection,
     Square,
+    Task,
     catalogue,
     check_selection,
     gather,
+    resolve,
     run,
     select,
     squares,
 )
-from vepm.paper.bundles import perform_together
-from vepm.paper.specification import Choice
-from vepm.paper.tasks import Outcome, Task, resolve
-from vepm.training import Config
+from vepm.paper.cells import read_cell
+from vepm.paper.runner import Ending, perform_batch
+
+ONE = Compute("cpu", jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def planned(toys: Path, *names: str, quick: bool = False) -> list[Square]:
 @pytest.fixture(scope="module")
 def finished(toys: Path, nowhere: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    ended = run(planned(toys, "table-1"), Options(folder, nowhere, "cpu", jobs=1))
+    ended = run(planned(toys, "table-1"), folder, nowhere, ONE)
     assert ended.ran == 6
     return folder
 
@@ -64,7 +65,7 @@ def test_a_cell_says_where_it_came_from(finished: Path) -> None:
 
 def test_finished_cells_are_not_rerun(toys: Path, nowhere: Path, finished: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*.json")}
-    ended = run(planned(toys, "table-1"), Options(finished, nowhere, "cpu", jobs=1))
+    ended = run(planned(toys, "table-1"), finished, nowhere, ONE)
     assert (ended.ran, ended.found) == (0, 6)
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*.json")} == before
 
@@ -82,7 +83,7 @@ def test_damaged_cells_are_rerun(toys: Path, nowhere: Path, finished: Path, dama
     }[damage]
     assert changed != text
     path.write_text(changed)
-    ended = run(planned(toys, "table-1"), Options(finished, nowhere, "cpu", jobs=1))
+    ended = run(planned(toys, "table-1"), finished, nowhere, ONE)
     assert (ended.ran, ended.found) == (1, 5)
     assert json.loads(path.read_text())["result"]["curve"] == json.loads(text)["result"]["curve"]
 
@@ -110,26 +111,37 @@ def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
         for settings in ({}, {"class_balance_weight": 0.0}, {"alignment": 1.0})
     )
     assert plain.fingerprint == off.fingerprint != on.fingerprint
-    assert Config.from_dict(dict(plain.settings)).training.class_balance_weight == 0
-    assert Config.from_dict(dict(on.settings)).training.class_balance_weight == 1
+    assert plain.config == off.config != on.config
+    assert plain.config.training.class_balance_weight == 0
+    assert on.config.training.class_balance_weight == 1
 
 
-def test_committed_results_are_those_of_the_settings_of_today() -> None:
-    folder = Path(__file__).parents[2] / "results"
-    cells = [cell for name, own in catalogue().items() for s in squares(own) for cell in s.cells]
-    found = {cell: folder / cell.path for cell in cells if (folder / cell.path).exists()}
-    assert len(found) > 1000
-    stale = [
-        str(path)
-        for cell, path in found.items()
-        if json.loads(path.read_text())["fingerprint"] != cell.task.fingerprint
-    ]
+ROOT = Path(__file__).parents[2] / "results"
+
+
+def test_every_committed_cell_is_found_by_its_plan() -> None:
+    planned = {
+        ROOT / cell.path: cell.task.fingerprint
+        for experiment in catalogue().values()
+        for square in squares(experiment)
+        for cell in square.cells
+    }
+    committed = sorted(ROOT.glob("*/cells/*/*/*.json"))
+    assert len(committed) > 1000
+    lost = [str(path) for path in committed if path not in planned]
+    assert lost == []
+    bodies = {path: json.loads(path.read_text()) for path in committed}
+    stale = [str(p) for p, body in bodies.items() if body["fingerprint"] != planned[p]]
     assert stale == []
+    # Arrays are too large to be committed; without them a cell is not complete.
+    whole = [path for path, body in bodies.items() if not body["arrays"]]
+    assert all(read_cell(path, planned[path]) for path in whole)
+    assert len(whole) > 1000
 
 
 def test_equal_runs_of_other_experiments_serve(toys: Path, nowhere: Path, finished: Path) -> None:
     elsewhere = planned(toys, "table-1", "table-2")
-    ended = run(planned(toys, "table-2"), Options(finished, nowhere, "cpu", jobs=1), elsewhere)
+    ended = run(planned(toys, "table-2"), finished, nowhere, ONE, elsewhere)
     assert (ended.ran, ended.found) == (1, 3)
     copied = json.loads((finished / "table-2/cells/again/planted/public-0-seed-0.json").read_text())
     assert (copied["experiment"], copied["row"]) == ("table-2", "again")
@@ -143,7 +155,7 @@ def test_quick_runs_never_pass_for_real_ones(toys: Path, nowhere: Path, finished
 
 def test_missing_data_spoil_their_column_only(toys: Path, nowhere: Path, finished: Path) -> None:
     chosen = planned(toys, "table-1")
-    ended = run(chosen, Options(finished, nowhere, "cpu", jobs=1))
+    ended = run(chosen, finished, nowhere, ONE)
     assert list(ended.missing) == ["Cora"]
     assert "ind.cora.x" in ended.missing["Cora"]
     results = gather(catalogue(toys)["table-1"], chosen, finished, ended, quick=False)
@@ -162,9 +174,9 @@ def test_a_failing_cell_stops_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("vepm.paper.tasks.VEPMMethod.__call__", fail)
+    monkeypatch.setattr("vepm.evaluation.VEPMMethod.__call__", fail)
     chosen = planned(toys, "table-1")
-    ended = run(chosen, Options(tmp_path, nowhere, "cpu", jobs=1))
+    ended = run(chosen, tmp_path, nowhere, ONE)
     assert ended.ran == 3
     assert set(ended.failed.values()) == {"RuntimeError: out of luck"}
     results = gather(catalogue(toys)["table-1"], chosen, tmp_path, ended, quick=False)
@@ -173,19 +185,19 @@ def test_a_failing_cell_stops_nothing(
     assert "out of luck" in value.reason
 
 
-def test_cells_of_one_setting_train_together(
+def test_cells_of_one_setting_train_as_one_batch(
     toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundles: list[list[Task]] = []
+    batches: list[list[Task]] = []
 
-    def noting(tasks: list[Task], root: Path | None, device: str) -> list[Outcome]:
-        bundles.append(tasks)
-        return perform_together(tasks, root, device)
+    def noting(tasks: list[Task], root: Path | None, device: str) -> list[Ending]:
+        batches.append(tasks)
+        return perform_batch(tasks, root, device)
 
-    monkeypatch.setattr("vepm.paper.runner.perform_together", noting)
-    ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu", jobs=1, together=2))
+    monkeypatch.setattr("vepm.paper.runner.perform_batch", noting)
+    ended = run(planned(toys, "table-1"), tmp_path, nowhere, Compute("cpu", 1, 2))
     assert ended.ran == 6
-    seeds = [(tasks[0].method, [task.seed for task in tasks]) for tasks in bundles]
+    seeds = [(tasks[0].method, [task.seed for task in tasks]) for tasks in batches]
     assert seeds == [("gcn", [0]), ("gcn", [1]), ("gcn", [2]), ("vepm", [0, 1]), ("vepm", [2])]
     path = tmp_path / "table-1/cells/vepm-toy/planted/public-0-seed-1.json"
     body = json.loads(path.read_text())
@@ -193,33 +205,19 @@ def test_cells_of_one_setting_train_together(
     assert len(body["result"]["curve"]["test_accuracy"]) == 3
 
 
-def test_one_run_does_not_take_the_others_of_its_bundle_along(
+def test_a_failing_run_does_not_stop_the_others_of_its_batch(
     toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = VEPMMethod.together
+    train_batch = VEPMMethod.train_batch
 
     def unlucky(self: VEPMMethod, data: Dataset, cells: Sequence[RunOf]) -> list[RunResult]:
         if any(seed == 1 for _, seed in cells):
             raise RuntimeError("out of luck")
-        return together(self, data, cells)
+        return train_batch(self, data, cells)
 
-    monkeypatch.setattr(VEPMMethod, "together", unlucky)
-    ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu", jobs=1, together=3))
+    monkeypatch.setattr(VEPMMethod, "train_batch", unlucky)
+    ended = run(planned(toys, "table-1"), tmp_path, nowhere, Compute("cpu", 1, 3))
     assert (ended.ran, len(ended.failed)) == (5, 1)
-
-
-def test_ranks_share_the_cells(
-    toys: Path, nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("vepm.paper.runner.all_ranks", contextlib.nullcontext)
-    monkeypatch.setattr("vepm.paper.runner.from_all_ranks", lambda own: [own])
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    ran = []
-    for rank in ("0", "1"):
-        monkeypatch.setenv("RANK", rank)
-        ended = run(planned(toys, "table-1"), Options(tmp_path, nowhere, "cpu"))
-        ran.append(ended.ran)
-    assert ran == [3, 3]
 
 
 def test_selection(toys: Path) -> None:

@@ -10,12 +10,16 @@ from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
-from vepm.paper.blockmodels import degree_corrected_blocks, mixed_memberships
-from vepm.paper.characteristics import density_ratio, size_imbalance
+from vepm.paper import STUDIES
+from vepm.paper.blocks import (
+    degree_corrected_blocks,
+    equal_parts,
+    mixed_memberships,
+    spectral_parts,
+)
+from vepm.paper.communities import density_ratio, size_imbalance
+from vepm.paper.findings import Setting
 from vepm.paper.partition_use import entropy
-from vepm.paper.partitions import equal_parts, spectral_parts
-from vepm.paper.setting import Setting
-from vepm.paper.studies import STUDIES
 from vepm.training import preset
 from vepm.training.metrics import agreement
 

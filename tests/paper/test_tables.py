@@ -9,10 +9,17 @@ from rich.console import Console
 
 from paper.toys import write_toys
 from vepm.evaluation import Summary
-from vepm.paper import Ended, Printed, Value, catalogue, gather, squares
-from vepm.paper.metrics import METRICS
-from vepm.paper.results import Results
-from vepm.paper.specification import slug
+from vepm.paper import (
+    METRICS,
+    Ended,
+    Printed,
+    Results,
+    Value,
+    catalogue,
+    gather,
+    slug,
+    squares,
+)
 from vepm.report.reproduction import footnotes, terminal_tables, write_tables
 from vepm.report.reproduction.figures import breadth_first
 from vepm.report.reproduction.tables import latex, markdown

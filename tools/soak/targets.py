@@ -19,8 +19,7 @@ from tools.soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json
 from training.toys import SMALL, run, toy
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read
-from vepm.paper import squares
-from vepm.paper.catalogue import read_experiment
+from vepm.paper import read_experiment, squares
 from vepm.report.run import read_run
 from vepm.search import default_space, read_space
 from vepm.training import ModelCard, TrainingState, load_model

@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from vepm.baselines.batches import GraphBatch, PackedGraphs
 from vepm.data.dataset import Dataset
-from vepm.evaluation import Curve, Split, labels_of
+from vepm.evaluation import Curve, Split
 
 EVALUATION_BATCH = 512
 
@@ -52,7 +52,7 @@ class NodeProblem:
         x = nn.functional.normalize(data.x, p=1.0) if row_normalize else data.x
         batch = torch.zeros(x.size(0), dtype=torch.long)
         graph = GraphBatch(x.to(device), data.edge_index.to(device), batch.to(device), 1)
-        labels = labels_of(dataset)
+        labels = dataset.labels
         self._train, self._val, self._test = (
             Labelled(graph, index.to(device), labels[index].to(device))
             for index in (split.train, split.val, split.test)
@@ -73,7 +73,7 @@ class GraphProblem:
 
     def __init__(self, dataset: Dataset, split: Split, batch_size: int, device: str) -> None:
         self._graphs = PackedGraphs(dataset.graphs, device)
-        self._labels, self._device = labels_of(dataset), device
+        self._labels, self._device = dataset.labels, device
         self._train = split.train
         self._num_batches = -(-split.train.numel() // batch_size)
         self._held_out = {

@@ -16,7 +16,7 @@ from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
 from vepm.baselines.nodes import single_epoch_curve
 from vepm.data.dataset import Dataset
-from vepm.evaluation import Curve, Split, labels_of
+from vepm.evaluation import Curve, Split
 
 
 def pool(x: Tensor, graph: GraphBatch, how: str) -> Tensor:
@@ -116,7 +116,7 @@ class SizeOnly(Baseline):
         """Fit, then score once."""
         sizes = np.array([[g.x.size(0), g.edge_index.size(1) / 2] for g in dataset.graphs])
         sizes = np.concatenate([sizes, np.log1p(sizes)], axis=1)
-        labels = labels_of(dataset)
+        labels = dataset.labels
         train = split.train.numpy()
         model = make_pipeline(StandardScaler(), LogisticRegression(C=self.C, max_iter=1000))
         model.fit(sizes[train], labels[split.train].numpy())

@@ -12,7 +12,7 @@ from vepm.baselines.base import Baseline, NodeBaseline
 from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
 from vepm.data.dataset import Dataset
-from vepm.evaluation import Curve, Split, labels_of
+from vepm.evaluation import Curve, Split
 
 
 class TwoLayers(Classifier):
@@ -160,7 +160,7 @@ class LabelProp(Baseline):
 
     def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
         """Propagate, then score once."""
-        labels = labels_of(dataset)
+        labels = dataset.labels
         known = torch.zeros(labels.numel(), dataset.num_classes)
         known[split.train, labels[split.train]] = 1.0
         propagate = LabelPropagation(self.num_layers, self.alpha)

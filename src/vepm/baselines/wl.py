@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from vepm.baselines.base import Baseline
 from vepm.baselines.nodes import single_epoch_curve
 from vepm.data.dataset import Dataset
-from vepm.evaluation import Curve, Split, choose_epoch, labels_of
+from vepm.evaluation import Curve, Split, choose_epoch
 
 Kernel = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ class WLKernel(Baseline):
 
     def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
         """Score every setting, and the chosen one again at the end."""
-        labels = labels_of(dataset)
+        labels = dataset.labels
         curve: Curve = {"train_loss": [], "val_loss": [], "val_accuracy": [], "test_accuracy": []}
         preference: list[float] = []
         for kernel in wl_kernels(dataset.graphs, self.max_iterations):

@@ -29,8 +29,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": lambda word: RENAMED.get(word, word)},
 )
 
+RENAMED = {"together": "runs-at-once"}
+"""Former names of options, which still work."""
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 COMMANDS: dict[str, Callable[..., None]] = {

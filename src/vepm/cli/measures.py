@@ -17,9 +17,9 @@ from vepm.cli.options import (
     DataDir,
     Device,
     Preset,
+    RunsAtOnce,
     Settings,
     Strict,
-    Together,
 )
 from vepm.errors import InputError
 
@@ -66,14 +66,14 @@ def evaluate(
             min=0, help="Runs at a time; 0 for one per core.", rich_help_panel=MACHINE_PANEL
         ),
     ] = 0,
-    together: Together = 0,
+    runs_at_once: RunsAtOnce = 0,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
-    Under torchrun the runs are shared out over the processes.
+    Under torchrun the runs are divided among the processes.
 
     Examples:
 
@@ -84,31 +84,24 @@ def evaluate(
     from vepm.cli.inputs import open_data, protocol_splits
     from vepm.cli.inputs import settings as settings_from
     from vepm.data import require_labels
-    from vepm.evaluation import evaluate_in_parallel
-    from vepm.training.ranks import own_device, rank_and_world
+    from vepm.evaluation import Compute
+    from vepm.evaluation import evaluate as run_all
 
     data = open_data(dataset, data_dir, strict=strict)
     require_labels(data)
     splits, rules = protocol_splits(data, protocol, folds)
     chosen = settings_from(data, preset, config, settings)
     if rules[0] == "gin":
-        # One epoch is chosen for all folds, so all must run as long.
+        # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)
     if method != "vepm" and (settings or config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
-    runner = _runner(method, data, chosen, own_device(device))
+    compute = Compute(device, jobs, runs_at_once, shared=True)
+    runner = _runner(method, data, chosen, compute.own_device)
+    every_seed = range(first_seed, first_seed + seeds)
     with console.run_bar(f"{method} on {data.name}") as progress:
-        results = evaluate_in_parallel(
-            runner,
-            data,
-            splits,
-            range(first_seed, first_seed + seeds),
-            jobs,
-            progress,
-            together,
-            shared=True,
-        )
-    if rank_and_world()[0] == 0:
+        results = run_all(runner, data, splits, every_seed, progress, compute)
+    if compute.leads:
         console.print_evaluation(results, rules, as_json)
 
 

@@ -43,11 +43,12 @@ DataDir = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=MACHINE_PANEL)]
-Together = Annotated[
+RunsAtOnce = Annotated[
     int,
     typer.Option(
+        "--runs-at-once",
         min=0,
-        help="Runs of vepm trained as one program; 0 for as many as pays: all that a GPU holds, "
+        help="Runs of vepm trained as one batch; 0 for as many as pays: all that a GPU holds, "
         "one on a CPU.",
         rich_help_panel=MACHINE_PANEL,
     ),

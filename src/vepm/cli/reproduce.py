@@ -12,12 +12,12 @@ from rich.table import Table
 
 from vepm import console
 from vepm.cli.folders import Kind, own_folder
-from vepm.cli.options import DataDir, Device, Together
-from vepm.errors import InputError
+from vepm.cli.options import DataDir, Device, RunsAtOnce
+from vepm.errors import InputError, LostProcessError
 
 if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
-    from vepm.paper.runner import Progress as CellProgress
+    from vepm.paper import Progress as CellProgress
 
 EXPERIMENT = Kind("experiment", (), (("cells",),))
 
@@ -49,14 +49,14 @@ def reproduce(
         Path | None, typer.Option(help="Folder of TOML files to take instead of the paper's.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=0, help="Cells at a time; 0 for one per core.")] = 0,
-    together: Together = 0,
+    runs_at_once: RunsAtOnce = 0,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
     """Rerun tables and figures of the paper, and show ours beside the paper's.
 
-    Finished cells are kept: a stopped run goes on where it was when the command is given again.
-    Under torchrun the cells are shared out over the processes.
+    Finished cells are kept: give the same command again to continue a stopped run. Under torchrun
+    the cells are divided among the processes.
 
     Examples:
 
@@ -66,10 +66,9 @@ def reproduce(
 
         vepm reproduce --all --quick
     """
-    from vepm.paper import Options, Selection, check_selection, run, select, squares
-    from vepm.paper.catalogue import FOLDER, catalogue
+    from vepm.evaluation import Compute
+    from vepm.paper import FOLDER, Selection, catalogue, check_selection, run, select, squares
     from vepm.report.reproduction import write_index
-    from vepm.training.ranks import rank_and_world
 
     known = catalogue(experiments or FOLDER)
     if list_them:
@@ -80,13 +79,13 @@ def reproduce(
     selection = Selection(wanted, tuple(rows or ()), seeds)
     check_selection(chosen, selection)
     folder = output / "quick" if quick else output
-    options = Options(folder, data_dir, device, jobs, together)
+    compute = Compute(device, jobs, runs_at_once, shared=True)
     planned = [s for e in chosen for s in select(squares(e, quick, seeds), selection)]
     elsewhere = [s for e in known.values() for s in squares(e, quick, seeds)]
-    with _only_writer(folder, chosen), _saying_how_to_go_on():
-        with _cell_bar() as progress:
-            ended = run(planned, options, elsewhere, progress)
-        if rank_and_world()[0] == 0:
+    with _only_writer(folder, chosen if compute.leads else []), _how_to_continue():
+        with _cell_bar(compute.leads) as progress:
+            ended = run(planned, folder, data_dir, compute, elsewhere, progress)
+        if compute.leads:
             _show(chosen, selection, folder, ended, quick)
             write_index(folder, [(n, e.title) for n, e in known.items() if (folder / n).exists()])
             _conclude(ended, folder, any(s.cells for s in planned))
@@ -94,13 +93,10 @@ def reproduce(
 
 @contextlib.contextmanager
 def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
-    """Hold the folders of the experiments; under torchrun the first process does it for all."""
-    from vepm.training.ranks import rank_and_world
-
+    """Hold the folders of the experiments."""
     with contextlib.ExitStack() as held:
-        if rank_and_world()[0] == 0:
-            for experiment in chosen:
-                held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
+        for experiment in chosen:
+            held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
         yield
 
 
@@ -178,20 +174,20 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
 
 
 @contextlib.contextmanager
-def _saying_how_to_go_on() -> Iterator[None]:
+def _how_to_continue() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print_note("stopped; give the same command again to go on")
+        console.print_note("stopped; give the same command again to continue")
         raise
+    except LostProcessError as error:
+        raise LostProcessError(f"{error}; finished cells are kept") from error
 
 
 @contextlib.contextmanager
-def _cell_bar() -> Iterator["CellProgress | None"]:
-    """A bar over cells on a terminal; nothing elsewhere."""
-    from vepm.paper import rank_and_world
-
-    if not console.err.is_terminal or rank_and_world()[0]:
+def _cell_bar(leads: bool) -> Iterator["CellProgress | None"]:
+    """A bar over cells on a terminal; None elsewhere."""
+    if not console.err.is_terminal or not leads:
         yield None
         return
     columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]

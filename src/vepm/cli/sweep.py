@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vepm import console
-from vepm.cli.options import MACHINE_PANEL, DataDir, Device, Together
+from vepm.cli.options import MACHINE_PANEL, DataDir, Device, RunsAtOnce
 
 if TYPE_CHECKING:
     from vepm.search.sweeping import Progress, Standing
@@ -31,7 +31,7 @@ def sweep(
         float,
         typer.Option(min=0, help="Begin no run after so long.", rich_help_panel=MACHINE_PANEL),
     ] = math.inf,
-    together: Together = 0,
+    runs_at_once: RunsAtOnce = 0,
     data_dir: DataDir = None,
     device: Device = "auto",
 ) -> None:
@@ -60,7 +60,7 @@ def sweep(
             root=data_dir,
             device=device,
             jobs=jobs,
-            together=together,
+            together=runs_at_once,
             minutes=minutes,
             progress=progress,
         )

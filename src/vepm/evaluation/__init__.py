@@ -1,29 +1,42 @@
-"""How a number is measured: splits, folds, seeds and selection rules."""
+"""How a number is measured: protocols, selection rules, and the executor of the runs."""
 
-from vepm.evaluation.evaluation import Cell, Method, evaluate, summarise
-from vepm.evaluation.parallel import evaluate_cells, evaluate_in_parallel
-from vepm.evaluation.results import Curve, RunResult, choose_epoch
-from vepm.evaluation.rules import DESCRIPTIONS, RULES, Rule, Summary
-from vepm.evaluation.splits import (
+from vepm.evaluation.executor import HERE, Compute, run_jobs
+from vepm.evaluation.methods import (
+    BatchedMethod,
+    Cell,
+    Method,
+    VEPMMethod,
+    curve_of,
+    evaluate,
+    evaluate_cells,
+)
+from vepm.evaluation.protocols import (
     PROTOCOLS,
+    Protocol,
+    protocol_for,
+    splits_for,
+)
+from vepm.evaluation.results import Curve, RunResult, choose_epoch
+from vepm.evaluation.rules import RULES, Rule, Summary, summarise
+from vepm.evaluation.splits import (
     Split,
     capsgnn_folds,
     gin_folds,
     keep_labels,
-    labels_of,
     public_split,
-    splits_for,
     wikics_splits,
 )
-from vepm.evaluation.vepm import VEPMMethod
 
 __all__ = [
-    "DESCRIPTIONS",
+    "HERE",
     "PROTOCOLS",
     "RULES",
+    "BatchedMethod",
     "Cell",
+    "Compute",
     "Curve",
     "Method",
+    "Protocol",
     "Rule",
     "RunResult",
     "Split",
@@ -31,13 +44,14 @@ __all__ = [
     "VEPMMethod",
     "capsgnn_folds",
     "choose_epoch",
+    "curve_of",
     "evaluate",
     "evaluate_cells",
-    "evaluate_in_parallel",
     "gin_folds",
     "keep_labels",
-    "labels_of",
+    "protocol_for",
     "public_split",
+    "run_jobs",
     "splits_for",
     "summarise",
     "wikics_splits",

@@ -1,12 +1,13 @@
-"""How curves become one number, and whether test data had a say in it."""
+"""How the epoch of each run is selected, and whether test data had a say in it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from vepm.errors import InputError
-from vepm.evaluation.results import Curve, choose_epoch
+from vepm.evaluation.results import Curve, RunResult, choose_epoch
 
 
 @dataclass(frozen=True)
@@ -33,102 +34,117 @@ class Summary:
     standard_error: float
     n: int
 
-
-Rule = Callable[[Sequence[Curve]], Summary]
-
-
-def gin(curves: Sequence[Curve]) -> Summary:
-    """One epoch for all folds: the best of the mean test curve, the first of several."""
-    scores = _test_matrix(curves)
-    epoch = int(scores.mean(axis=0).argmax())
-    return _summarise("gin", curves, [epoch] * len(curves))
-
-
-def fold_max(curves: Sequence[Curve]) -> Summary:
-    """Each run at the best epoch of its own test curve: optimistic by construction."""
-    epochs = [choose_epoch(curve["test_accuracy"]) for curve in _filled(curves)]
-    return _summarise("fold-max", curves, epochs)
+    @classmethod
+    def of(
+        cls, rule: str, description: str, values: Sequence[float], epochs: Sequence[int] = ()
+    ) -> Self:
+        """The summary of some values."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        error = std / len(values) ** 0.5
+        mean = float(np.mean(values))
+        return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, len(values))
 
 
-def last(curves: Sequence[Curve]) -> Summary:
-    """Each run at its last epoch."""
-    return _summarise("last", curves, [len(c["test_accuracy"]) - 1 for c in _filled(curves)])
+@dataclass(frozen=True)
+class Rule:
+    """A way to select the epoch of each run; called with curves, it summarises them.
+
+    Args:
+        name: what to ask for.
+        description: the rule in words, saying whether test data chose anything.
+        epochs: from the curves of all runs to the selected epoch of each.
+    """
+
+    name: str
+    description: str
+    epochs: Callable[[Sequence[Curve]], list[int]]
+
+    def __call__(self, curves: Sequence[Curve]) -> Summary:
+        """The test accuracies at the selected epochs."""
+        if not curves or not all(curve["test_accuracy"] for curve in curves):
+            raise InputError("no runs, or runs without epochs, to summarise")
+        epochs = self.epochs(curves)
+        values = [c["test_accuracy"][epoch] for c, epoch in zip(curves, epochs, strict=True)]
+        return Summary.of(self.name, self.description, values, epochs)
 
 
-def capsgnn(curves: Sequence[Curve]) -> Summary:
-    """Each fold at the epoch its validation fold prefers."""
-    return _summarise("capsgnn", curves, _validated_epochs(curves))
-
-
-def validation(curves: Sequence[Curve]) -> Summary:
-    """Each run at the epoch its validation nodes prefer."""
-    return _summarise("validation", curves, _validated_epochs(curves))
-
-
-RULES: dict[str, Rule] = {
-    "gin": gin,
-    "fold-max": fold_max,
-    "last": last,
-    "capsgnn": capsgnn,
-    "validation": validation,
-}
-"""Selection rules by name: from the curves of all runs to a summary."""
-
-DESCRIPTIONS: dict[str, str] = {
-    "gin": "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
-    "fold-max": "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
-    "last": "the last epoch; nothing was chosen on test data",
-    "capsgnn": "each fold's epoch chosen on its validation fold; nothing was chosen on test data",
-    "validation": "each run's epoch chosen on validation; nothing was chosen on test data",
-}
-"""Each rule in words."""
-
-
-def _filled(curves: Sequence[Curve]) -> Sequence[Curve]:
-    if not curves or not all(curve["test_accuracy"] for curve in curves):
-        raise InputError("no runs, or runs without epochs, to summarise")
-    return curves
-
-
-def _test_matrix(curves: Sequence[Curve]) -> np.ndarray:
-    lengths = {len(curve["test_accuracy"]) for curve in _filled(curves)}
+def _best_of_mean(curves: Sequence[Curve]) -> list[int]:
+    lengths = {len(curve["test_accuracy"]) for curve in curves}
     if len(lengths) > 1:
         raise InputError(
             f"rule 'gin' needs runs of equal length, and these have {sorted(lengths)} epochs; "
             "train without early stopping or use another rule"
         )
-    return np.array([curve["test_accuracy"] for curve in curves])
+    scores = np.array([curve["test_accuracy"] for curve in curves])
+    return [int(scores.mean(axis=0).argmax())] * len(curves)
 
 
-def _validated_epochs(curves: Sequence[Curve]) -> list[int]:
-    if not all(curve.get("val_accuracy") for curve in _filled(curves)):
+def _best_of_each(curves: Sequence[Curve]) -> list[int]:
+    return [choose_epoch(curve["test_accuracy"]) for curve in curves]
+
+
+def _last(curves: Sequence[Curve]) -> list[int]:
+    return [len(curve["test_accuracy"]) - 1 for curve in curves]
+
+
+def _validated(curves: Sequence[Curve]) -> list[int]:
+    if not all(curve.get("val_accuracy") for curve in curves):
         raise InputError(
             "these runs have no validation curve; use rule 'gin', 'fold-max' or 'last'"
         )
     return [choose_epoch(curve["val_accuracy"], curve.get("val_loss")) for curve in curves]
 
 
-def _summarise(rule: str, curves: Sequence[Curve], epochs: Sequence[int]) -> Summary:
-    values = [c["test_accuracy"][epoch] for c, epoch in zip(curves, epochs, strict=True)]
-    return _summary(rule, values, epochs)
-
-
-def joined(summaries: Sequence[Summary]) -> Summary:
-    """One summary of all runs of several by the same rule."""
-    values = [value for summary in summaries for value in summary.values]
-    epochs = [epoch for summary in summaries for epoch in summary.epochs]
-    return _summary(summaries[0].rule, values, epochs)
-
-
-def _summary(rule: str, values: Sequence[float], epochs: Sequence[int]) -> Summary:
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Summary(
-        rule=rule,
-        description=DESCRIPTIONS[rule],
-        values=tuple(values),
-        epochs=tuple(epochs),
-        mean=float(np.mean(values)),
-        std=std,
-        standard_error=std / len(values) ** 0.5,
-        n=len(values),
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "gin",
+            "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
+            _best_of_mean,
+        ),
+        Rule(
+            "fold-max",
+            "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
+            _best_of_each,
+        ),
+        Rule("last", "the last epoch; nothing was chosen on test data", _last),
+        Rule(
+            "capsgnn",
+            "each fold's epoch chosen on its validation fold; nothing was chosen on test data",
+            _validated,
+        ),
+        Rule(
+            "validation",
+            "each run's epoch chosen on validation; nothing was chosen on test data",
+            _validated,
+        ),
     )
+}
+"""Selection rules by name."""
+
+
+def summarise(results: Sequence[RunResult], rule: str) -> Summary:
+    """The mean and spread of runs by a rule of :data:`RULES`; every run is one value.
+
+    A rule that selects one epoch for all folds does so for each seed separately, so more seeds
+    make the number more precise without changing what it measures.
+
+    Args:
+        results: runs of one method on one dataset.
+        rule: name of the selection rule.
+
+    Raises:
+        InputError: if there is no such rule, or the runs lack what it needs.
+    """
+    if rule not in RULES:
+        raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
+    if not results:
+        raise InputError("no runs to summarise")
+    by_seed: dict[int, list[Curve]] = {}
+    for result in results:
+        by_seed.setdefault(result.seed, []).append(result.curve)
+    parts = [RULES[rule](curves) for curves in by_seed.values()]
+    values = [value for part in parts for value in part.values]
+    epochs = [epoch for part in parts for epoch in part.epochs]
+    return Summary.of(rule, RULES[rule].description, values, epochs)

@@ -1,7 +1,6 @@
 """Which nodes or graphs train, validate and test."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -46,13 +45,6 @@ class Split:
             raise InputError(f"split '{self.name}': train, val and test overlap or repeat an index")
 
 
-def labels_of(dataset: Dataset) -> Tensor:
-    """The labels a protocol splits: of the nodes [N] or of the graphs [G], -1 where unknown."""
-    if dataset.task == "node":
-        return dataset.graphs[0].y
-    return torch.cat([graph.y.reshape(-1) for graph in dataset.graphs])
-
-
 def public_split(dataset: Dataset) -> Split:
     """The split that comes with the dataset.
 
@@ -60,7 +52,7 @@ def public_split(dataset: Dataset) -> Split:
         dataset: a node task, whose graph has masks, or a graph task with ``splits``.
 
     Raises:
-        InputError: if the dataset brings no split, or one without training or test part.
+        InputError: if the dataset has no split, or one without training or test part.
 
     Example:
         >>> from vepm.data import planted_graph
@@ -68,19 +60,17 @@ def public_split(dataset: Dataset) -> Split:
         >>> public_split(planted_graph(100, 2, seed=0)).name
         'public'
     """
-    if dataset.task == "node":
-        graph = dataset.graphs[0]
-        return _from_masks("public", (graph.train_mask, graph.val_mask, graph.test_mask))
-    if not dataset.splits:
+    masks = dataset.masks
+    if masks is None:
         raise InputError(f"{dataset.name}: has no public split; use its folds instead")
-    return _from_masks("public", dataset.splits[0])
+    return _from_masks("public", masks)
 
 
 def wikics_splits(dataset: Dataset) -> list[Split]:
     """Every published split of a dataset that has several, as WikiCS has 20.
 
     Raises:
-        InputError: if the dataset has but one split.
+        InputError: if the dataset has only one split.
     """
     if not dataset.splits:
         raise InputError(f"{dataset.name}: does not come with several splits; use the public one")
@@ -91,7 +81,7 @@ def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> li
     """GIN's cross-validation: nine folds train, one is scored at every epoch, none validates.
 
     The dataset's published folds are used where it has them (and ``num_folds`` is their number);
-    otherwise labelled graphs are dealt out at random, each class evenly.
+    otherwise folds are random and stratified by class.
 
     Args:
         dataset: a graph task.
@@ -101,13 +91,13 @@ def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> li
     Returns:
         One split per fold, ``val`` empty, ``test`` the held-out fold.
     """
-    nothing = torch.empty(0, dtype=torch.long)
+    none = torch.empty(0, dtype=torch.long)
     if dataset.folds is not None and len(dataset.folds) == num_folds:
         pairs = list(dataset.folds)
     else:
         parts = _stratified_parts(dataset, seed, num_folds)
         pairs = [(_others(parts, {i}), part) for i, part in enumerate(parts)]
-    return [Split(f"fold-{i}", train, nothing, test) for i, (train, test) in enumerate(pairs)]
+    return [Split(f"fold-{i}", train, none, test) for i, (train, test) in enumerate(pairs)]
 
 
 def capsgnn_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
@@ -115,7 +105,7 @@ def capsgnn_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -
 
     Args:
         dataset: a graph task.
-        seed: of the folds, drawn at random with each class dealt out evenly.
+        seed: of the random folds, which are stratified by class.
         num_folds: number of folds.
 
     Returns:
@@ -134,12 +124,13 @@ def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Spl
 
     Args:
         split: the full split; its validation and test parts are kept as they are.
-        labels: of all nodes or graphs, as :func:`labels_of` gives them.
+        labels: of all nodes or graphs, as in ``dataset.labels``.
         rate: share of every class's training labels to keep, in (0, 1].
         seed: of the draw; with one seed, a lower rate keeps a subset of a higher one.
 
     Returns:
-        A split whose training part has at least one label of every class it had.
+        A split whose training part has at least one label of every class it had; the same split
+        if everything is kept.
 
     Example:
         >>> import torch
@@ -150,6 +141,8 @@ def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Spl
     """
     if not 0 < rate <= 1:
         raise InputError(f"keep rate is {rate}; give a share above 0 and up to 1")
+    if rate == 1:
+        return split
     generator = torch.Generator().manual_seed(seed)
     shuffled = split.train[torch.randperm(split.train.numel(), generator=generator)]
     of_class = labels[shuffled]
@@ -166,7 +159,7 @@ def _from_masks(name: str, masks: tuple[Tensor, Tensor, Tensor]) -> Split:
 
 
 def _stratified_parts(dataset: Dataset, seed: int, num_folds: int) -> list[Tensor]:
-    labels = labels_of(dataset)
+    labels = dataset.labels
     labelled = (labels >= 0).nonzero().reshape(-1)
     largest = int(labels[labelled].bincount().max()) if labelled.numel() else 0
     if largest < num_folds:
@@ -176,7 +169,7 @@ def _stratified_parts(dataset: Dataset, seed: int, num_folds: int) -> list[Tenso
         )
     folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        # A class smaller than the number of folds is missing from some; that is as good as it gets.
+        # A class smaller than the number of folds is missing from some of them.
         warnings.filterwarnings("ignore", message="The least populated class")
         parts = [test for _, test in folds.split(labelled.numpy(), labels[labelled].numpy())]
     return [labelled[torch.from_numpy(part)] for part in parts]
@@ -184,39 +177,3 @@ def _stratified_parts(dataset: Dataset, seed: int, num_folds: int) -> list[Tenso
 
 def _others(parts: list[Tensor], left_out: set[int]) -> Tensor:
     return torch.cat([part for i, part in enumerate(parts) if i not in left_out]).sort().values
-
-
-PROTOCOLS: dict[str, Callable[[Dataset, int], list[Split]]] = {
-    "public": lambda dataset, seed: [public_split(dataset)],
-    "wikics": lambda dataset, seed: wikics_splits(dataset),
-    "gin": gin_folds,
-    "capsgnn": capsgnn_folds,
-}
-"""Splits by the name of the protocol; the seed draws random folds and nothing else."""
-
-
-def splits_for(
-    dataset: Dataset, protocol: str = "", num_folds: int = NUM_FOLDS
-) -> tuple[list[Split], tuple[str, ...]]:
-    """The splits of a protocol and the selection rules that go with it, the main one first.
-
-    Args:
-        dataset: what is split.
-        protocol: ``"public"`` (the dataset's own split or splits), ``"gin"`` or ``"capsgnn"``
-            folds; by default the first for nodes and the second for graphs.
-        num_folds: number of folds, for protocols that fold.
-
-    Raises:
-        InputError: if there is no such protocol, or the dataset does not fit it.
-    """
-    protocol = protocol or ("public" if dataset.task == "node" else "gin")
-    if protocol == "public":
-        several = dataset.splits is not None and len(dataset.splits) > 1
-        return (wikics_splits(dataset) if several else [public_split(dataset)]), ("validation",)
-    if protocol not in ("gin", "capsgnn"):
-        raise InputError(f"no protocol '{protocol}'; there are public, gin and capsgnn")
-    if dataset.task == "node":
-        raise InputError(f"protocol '{protocol}' folds graphs; nodes are split as 'public'")
-    if protocol == "gin":
-        return gin_folds(dataset, num_folds=num_folds), ("gin", "fold-max", "last")
-    return capsgnn_folds(dataset, num_folds=num_folds), ("capsgnn", "last")

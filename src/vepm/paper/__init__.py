@@ -2,38 +2,44 @@
 
 - :func:`catalogue` reads the experiments.
 - :func:`squares` and :func:`select` say what is to be run.
-- :func:`run` runs it, each cell once, and picks up where it was stopped.
+- :func:`run` runs it, each cell once, and continues where it was stopped.
 - :func:`gather` turns finished cells into numbers, ours beside the paper's.
 """
 
-from vepm.paper.catalogue import catalogue, read_experiment
+from vepm.paper.catalogue import FOLDER, catalogue, read_experiment
+from vepm.paper.experiments import METRICS, Choice, Experiment, Line, Metric, Printed, slug
 from vepm.paper.plan import (
     EVERYTHING,
+    PRESET,
     Cell,
     Selection,
     Square,
+    Task,
     check_selection,
+    resolve,
     select,
     squares,
+    task_of,
 )
-from vepm.paper.results import Results, Value, gather, records
-from vepm.paper.runner import Ended, Options, missing_datasets, run
-from vepm.paper.specification import Choice, Experiment, Line, Printed
+from vepm.paper.results import NO_DATA, Results, Value, gather, records
+from vepm.paper.runner import Ended, Progress, missing_datasets, open_dataset, perform, run
 from vepm.paper.studies import STUDIES
-from vepm.paper.tasks import Outcome, Task, perform
-from vepm.training.ranks import rank_and_world
 
 __all__ = [
     "EVERYTHING",
+    "FOLDER",
+    "METRICS",
+    "NO_DATA",
+    "PRESET",
     "STUDIES",
     "Cell",
     "Choice",
     "Ended",
     "Experiment",
     "Line",
-    "Options",
-    "Outcome",
+    "Metric",
     "Printed",
+    "Progress",
     "Results",
     "Selection",
     "Square",
@@ -43,11 +49,14 @@ __all__ = [
     "check_selection",
     "gather",
     "missing_datasets",
+    "open_dataset",
     "perform",
-    "rank_and_world",
     "read_experiment",
     "records",
+    "resolve",
     "run",
     "select",
+    "slug",
     "squares",
+    "task_of",
 ]

@@ -1,4 +1,4 @@
-"""Cells on disk: whole or not there, and never taken for another's."""
+"""Cells on disk: complete or absent, and never mistaken for another's."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from vepm.evaluation import RunResult
 from vepm.files import write_bytes, write_text
+from vepm.paper.findings import Finding
 from vepm.paper.plan import Cell
-from vepm.paper.tasks import Outcome
 from vepm.training.machine import commit, describe_machine
 
 
@@ -39,25 +39,25 @@ class Record:
         return load(self.arrays_path.read_bytes())
 
 
-def write_cell(folder: Path, cell: Cell, outcome: Outcome, seconds: float) -> None:
-    """Write a finished cell; its JSON comes last, so that what it tells of is there."""
+def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None:
+    """Write a finished cell; its JSON comes last, when the arrays it refers to are there."""
     path = folder / cell.path
-    arrays = save(outcome.arrays) if outcome.arrays else b""
+    arrays = save(found.arrays) if found.arrays else b""
     if arrays:
         write_bytes(path.with_suffix(".safetensors"), arrays)
     body = _identity(cell) | {
         "commit": commit(),
         "machine": describe_machine(),
         "seconds": seconds,
-        "numbers": outcome.numbers,
+        "numbers": found.numbers,
         "arrays": _digest(arrays) if arrays else None,
-        "result": None if outcome.result is None else outcome.result.to_dict(),
+        "result": None if found.result is None else found.result.to_dict(),
     }
     _write(path, body)
 
 
 def copy_cell(folder: Path, source: Path, cell: Cell) -> None:
-    """Let a finished cell of the same task stand for another."""
+    """Copy a finished cell of the same task to where another belongs."""
     path = folder / cell.path
     body = json.loads((folder / source).read_text())
     if body["arrays"]:

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from vepm.errors import InputError
-from vepm.evaluation import labels_of
 from vepm.nn import VEPM
-from vepm.paper.setting import Finding, Setting, finetune
+from vepm.paper.findings import Finding, Setting, finetune
 from vepm.training import explain
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.large import LargeGraph
@@ -81,7 +80,7 @@ def _accuracy_with(
             found = model.classify(part.x, z, shares, part.edges, part.batch, part.num_graphs)
             logits.append(found.logits)
     test = setting.split.test
-    return accuracy(torch.cat(logits).cpu()[test], labels_of(setting.dataset)[test])
+    return accuracy(torch.cat(logits).cpu()[test], setting.dataset.labels[test])
 
 
 def _gradients(

@@ -1,18 +1,62 @@
 """From an experiment to its cells: what is to be run, and where each result lies."""
 
+import hashlib
+import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
+from vepm.baselines import BASELINES, baseline
+from vepm.data import datasets
 from vepm.errors import InputError
-from vepm.paper.specification import QUOTED, Choice, Experiment, Line, slug
-from vepm.paper.tasks import Task, protocol_of, resolve
+from vepm.evaluation import PROTOCOLS, Protocol
+from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, slug
+from vepm.paper.studies import STUDIES
+from vepm.tasks import TASKS, TaskName
+from vepm.training import Config, preset
+from vepm.training.legacy import recorded
 
-SPLITS = {"public": 1, "wikics": 20, "gin": 10, "capsgnn": 10}
-"""Number of splits of each protocol."""
+PRESET = "tuned"
 QUICK_SPLITS = 2
 QUICK_SEEDS = 1
+QUICK_EPOCHS = 2
+QUICK_VEPM: dict[str, Any] = {
+    "epochs": QUICK_EPOCHS,
+    "pretrain_epochs": 3,
+    "encoder_interval": 1,
+    "passes": 1,
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that decides the outcome of a run, ready for JSON.
+
+    Squares of any experiments that need the same run have equal tasks.
+    """
+
+    method: str
+    dataset: str
+    protocol: str
+    split: int
+    seed: int
+    keep: float
+    quick: bool
+    settings: Mapping[str, Any] = field(hash=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short name that no other task has."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    @property
+    def config(self) -> Config:
+        """The settings of VEPM."""
+        return Config.from_dict(dict(self.settings))
 
 
 @dataclass(frozen=True)
@@ -42,13 +86,13 @@ class Square:
 
     @property
     def quoted(self) -> bool:
-        """Whether the paper's word is all there is."""
+        """Whether it only quotes the paper."""
         return self.choice.method == QUOTED
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What part of the experiments is wanted; everything by default.
+    """Which part of the experiments is wanted; everything by default.
 
     Args:
         datasets: names of datasets, the paper's or ours.
@@ -103,7 +147,7 @@ def select(found: Iterable[Square], selection: Selection) -> list[Square]:
 
 
 def check_selection(experiments: Iterable[Experiment], selection: Selection) -> None:
-    """Refuse a selection with a name that no experiment knows.
+    """Refuse a selection with a name that no experiment has.
 
     Raises:
         InputError: with the names there are.
@@ -123,8 +167,7 @@ def check_selection(experiments: Iterable[Experiment], selection: Selection) -> 
 def _tasks(choice: Choice, quick: bool) -> Iterator[Task]:
     if choice.method == QUOTED:
         return
-    splits = SPLITS[protocol_of(choice)]
-    seeds = choice.seeds or 1
+    splits, seeds = protocol_of(choice).num_splits, choice.seeds or 1
     if choice.splits is not None:
         splits = min(splits, choice.splits)
     if quick:
@@ -133,3 +176,59 @@ def _tasks(choice: Choice, quick: bool) -> Iterator[Task]:
     for split in range(splits):
         for seed in range(seeds):
             yield replace(first, split=split, seed=seed)
+
+
+def resolve(choice: Choice, quick: bool) -> Task:
+    """The task behind the first run of a square; the others differ in split and seed.
+
+    Raises:
+        InputError: if the method, the dataset or a setting is not known.
+    """
+    protocol = protocol_of(choice).name
+    return Task(
+        method=choice.method or "",
+        dataset=choice.dataset or "",
+        protocol=protocol,
+        split=0,
+        seed=0,
+        keep=1.0 if choice.keep is None else float(choice.keep),
+        quick=quick,
+        settings=_settings(choice, protocol, quick),
+    )
+
+
+def protocol_of(choice: Choice) -> Protocol:
+    """The protocol a square is measured by."""
+    name = choice.protocol or TASKS[task_of(choice.dataset or "")].protocols[0]
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]
+
+
+@cache
+def task_of(dataset: str) -> TaskName:
+    """What a dataset labels, nodes or graphs, without loading it."""
+    for info in datasets():
+        if info.name == dataset:
+            return info.task
+    raise InputError(f"unknown dataset '{dataset}'; `vepm datasets` lists those known")
+
+
+def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
+    method = choice.method or ""
+    if method in BASELINES:
+        epochs = QUICK_EPOCHS if quick else None
+        chosen = baseline(method, choice.dataset, epochs=epochs, settings=choice.settings)
+        return {key: value for key, value in chosen.settings().items() if key != "device"}
+    if method != "vepm" and method not in STUDIES:
+        known = ["vepm", *BASELINES, *STUDIES]
+        raise InputError(f"no method '{method}'; there are {', '.join(known)}")
+    partition = choice.settings.get("partition", "learned")
+    config = preset(PRESET, task_of(choice.dataset or ""), choice.dataset, partition)
+    config = config.replace(**choice.settings)
+    if protocol == "gin":
+        # One epoch is chosen for all folds, so all must run equally long.
+        config = config.replace(patience=0)
+    if quick:
+        config = config.replace(**QUICK_VEPM)
+    return recorded(config)

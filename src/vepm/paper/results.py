@@ -6,24 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vepm.evaluation import Summary, summarise
 from vepm.paper.cells import Record, read_cell
-from vepm.paper.metrics import METRICS, Metric
-from vepm.paper.plan import Square
+from vepm.paper.experiments import METRICS, Experiment, Metric, Printed
+from vepm.paper.plan import Square, protocol_of, task_of
 from vepm.paper.runner import Ended
-from vepm.paper.specification import Experiment, Printed
 from vepm.paper.studies import WHOLE
-from vepm.paper.tasks import protocol_of, task_of
-
-RULES: dict[str, tuple[str, ...]] = {
-    "public": ("validation",),
-    "wikics": ("validation",),
-    "gin": ("gin", "fold-max", "last"),
-    "capsgnn": ("capsgnn", "last"),
-}
-"""Selection rules of each protocol, the main one first."""
 
 MEASURED = "measured"
 NO_DATA = "data not here"
@@ -39,7 +27,7 @@ class Value:
         column: name of the column.
         metric: how its numbers are written.
         printed: the paper's.
-        quoted: whether the paper's word is all there is.
+        quoted: whether it only quotes the paper.
         summaries: ours, by every rule of the protocol, the main one first; none without runs.
         planned: number of runs there should be.
         reason: why runs are missing, where they are.
@@ -49,7 +37,7 @@ class Value:
         splits: number of splits or folds behind it.
         yes: values that bear out a YES of the paper.
         pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
-            there was none, or but one graph.
+            there was none, or only one graph.
     """
 
     row: str
@@ -177,24 +165,11 @@ def _pretraining(task: dict[str, Any]) -> str:
 
 def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Summary, ...]:
     if metric != "accuracy":
-        return (_plain(metric, [record.numbers.get(metric, math.nan) for record in found]),)
+        values = [record.numbers.get(metric, math.nan) for record in found]
+        words = f"{metric.replace('_', ' ')}; nothing was chosen on it"
+        return (Summary.of(MEASURED, words, values),)
     results = [result for record in found if (result := record.result) is not None]
-    rules = RULES[protocol_of(square.choice)]
-    return tuple(summarise(results, rule) for rule in rules)
-
-
-def _plain(metric: str, values: list[float]) -> Summary:
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Summary(
-        rule=MEASURED,
-        description=f"{metric.replace('_', ' ')}; nothing was chosen on it",
-        values=tuple(values),
-        epochs=(),
-        mean=float(np.mean(values)),
-        std=std,
-        standard_error=std / len(values) ** 0.5,
-        n=len(values),
-    )
+    return tuple(summarise(results, rule) for rule in protocol_of(square.choice).rules)
 
 
 def _reason(square: Square, done: int, ended: Ended) -> str:

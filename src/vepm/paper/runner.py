@@ -1,51 +1,44 @@
 """Running cells: finished ones are skipped, equal ones run once, each is written as it ends."""
 
-import os
+import functools
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from joblib import Parallel, delayed
 
-from vepm.data import datasets
+from vepm.baselines import BASELINES, baseline
+from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
-from vepm.paper.bundles import bundle, perform_together
+from vepm.evaluation import (
+    HERE,
+    PROTOCOLS,
+    Compute,
+    Split,
+    VEPMMethod,
+    keep_labels,
+    run_jobs,
+)
 from vepm.paper.cells import copy_cell, read_cell, write_cell
-from vepm.paper.plan import Cell, Square
-from vepm.paper.tasks import open_dataset
-from vepm.training.ranks import all_ranks, from_all_ranks, own_device, rank_and_world
+from vepm.paper.findings import Finding, Setting
+from vepm.paper.plan import Cell, Square, Task
+from vepm.paper.studies import STUDIES, WHOLE
+from vepm.training import pick_device
+
+QUICK_GRAPHS = 40
 
 Progress = Callable[[int, int, str], None]
-"""Told how many cells are done, how many there are, and which was last."""
+"""Told how many runs are done, how many there are, and which was last."""
+Ending = tuple[Finding, float] | str
+"""What a run found and how many seconds it took, or why it failed."""
 FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)
-"""What may go wrong in a run without its being a mistake of ours."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to run.
-
-    Args:
-        folder: where results lie.
-        root: PyG root of the data; the default one if None.
-        device: where to compute.
-        jobs: cells at a time; 0 for one per core, or one in all where a GPU does the work.
-        together: runs of one setting that train as one program; 0 for as many as pays.
-    """
-
-    folder: Path
-    root: Path | None = None
-    device: str = "auto"
-    jobs: int = 0
-    together: int = 0
+"""What may go wrong in a run without stopping the others."""
 
 
 @dataclass
 class Ended:
-    """What came of a run.
+    """What came of running squares.
 
     Args:
         ran: cells that were computed.
@@ -62,7 +55,9 @@ class Ended:
 
 def run(
     wanted: Sequence[Square],
-    options: Options,
+    folder: Path,
+    root: Path | None = None,
+    compute: Compute = HERE,
     elsewhere: Iterable[Square] = (),
     progress: Progress | None = None,
 ) -> Ended:
@@ -70,38 +65,50 @@ def run(
 
     Args:
         wanted: what to compute.
-        options: how.
+        folder: where results lie.
+        root: PyG root of the data; the default one if None.
+        compute: where, and how many cells at a time.
         elsewhere: squares of other experiments whose finished cells may serve here.
-        progress: told of every cell.
+        progress: told of every run.
     """
-    ended = Ended(missing=missing_datasets(wanted, options.root))
-    groups = _group(wanted, ended.missing)
+    ended = Ended(missing=missing_datasets(wanted, root))
     shelf: dict[str, list[Cell]] = {}
     for square in elsewhere:
         for cell in square.cells:
             shelf.setdefault(cell.task.fingerprint, []).append(cell)
-    rank, world = rank_and_world()
     todo = []
-    with all_ranks():
-        for group in groups[rank::world]:
-            rest = _reuse(group, shelf.get(group[0].task.fingerprint, []), options.folder)
-            ended.found += len(group) - len(rest)
-            if rest:
-                todo.append(rest)
-        _compute(todo, options, ended, progress)
-        return _together(from_all_ranks(ended))
+    for group in _group(wanted, ended.missing):
+        rest = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
+        ended.found += len(group) - len(rest)
+        todo += [rest] if rest else []
+    tasks = [group[0].task for group in todo]
+    batches = _batches(tasks, root, compute)
+    done = 0
 
+    def keep(index: int, endings: list[Ending]) -> list[str]:
+        nonlocal done
+        for i, ending in zip(batches[index], endings, strict=True):
+            for cell in todo[i] if not isinstance(ending, str) else ():
+                write_cell(folder, cell, *ending)
+            done += 1
+            if progress is not None:
+                cell = todo[i][0]
+                progress(done, len(todo), f"{cell.experiment} {cell.row} {cell.column}")
+        return [ending if isinstance(ending, str) else "" for ending in endings]
 
-def _together(parts: list[Ended]) -> Ended:
-    whole = Ended(sum(part.ran for part in parts), sum(part.found for part in parts))
-    for part in parts:
-        whole.missing |= part.missing
-        whole.failed |= part.failed
-    return whole
+    work = functools.partial(perform_batch, root=root, device=compute.own_device)
+    jobs = [[tasks[i] for i in batch] for batch in batches]
+    reasons = [reason for part in run_jobs(work, jobs, compute, keep) for reason in part]
+    for i, reason in zip((i for batch in batches for i in batch), reasons, strict=True):
+        if reason:
+            ended.failed[tasks[i].fingerprint] = reason
+        else:
+            ended.ran += len(todo[i])
+    return ended
 
 
 def missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, str]:
-    """The datasets of the squares that are neither here nor can be fetched, and why."""
+    """The datasets of the squares that are neither here nor can be downloaded, and why."""
     here = {info.name for info in datasets(root) if info.available}
     needed = dict.fromkeys(cell.task.dataset for square in wanted for cell in square.cells)
     missing = {}
@@ -129,11 +136,8 @@ def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Cell]:
     fingerprint = group[0].task.fingerprint
     done = [cell for cell in group if read_cell(folder / cell.path, fingerprint)]
     rest = [cell for cell in group if cell not in done]
-    if not rest:
-        return []
-    source = next(
-        (cell for cell in done + shelf if read_cell(folder / cell.path, fingerprint)), None
-    )
+    candidates = done or (cell for cell in shelf if read_cell(folder / cell.path, fingerprint))
+    source = next(iter(candidates), None)
     if source is None:
         return rest
     for cell in rest:
@@ -141,65 +145,90 @@ def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Cell]:
     return []
 
 
-def _compute(
-    todo: list[list[Cell]], options: Options, ended: Ended, progress: Progress | None
-) -> None:
-    if not todo:
-        return
-    device = own_device(options.device)
-    jobs = options.jobs
-    if jobs == 0:
-        alone = rank_and_world()[1] > 1 or (torch.cuda.is_available() and device != "cpu")
-        jobs = 1 if alone else len(os.sched_getaffinity(0))
-    bundles = _bundle(todo, options, device)
-    pool = Parallel(n_jobs=min(jobs, len(bundles)), return_as="generator_unordered", batch_size=1)
-    with warnings.catch_warnings():
-        # Processes that have grown are replaced by fresh ones; nothing is lost.
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
-        work = pool(
-            delayed(_run_bundle)(bundle, options.folder, options.root, device) for bundle in bundles
-        )
-        finished = (end for ends in work for end in ends)
-        for done, (group, reason) in enumerate(finished, start=1):
-            cell = group[0]
-            if reason is None:
-                ended.ran += len(group)
-            else:
-                ended.failed[cell.task.fingerprint] = reason
-            if progress is not None:
-                progress(done, len(todo), f"{cell.experiment} {cell.row} {cell.column}")
+def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list[list[int]]:
+    """Indices of the tasks to train as one batch: those that differ in split and seed alone."""
+    most = compute.runs_at_once
+    if most == 1 or (most == 0 and pick_device(compute.own_device).type == "cpu"):
+        return [[i] for i in range(len(tasks))]
+    alike: dict[str, list[int]] = {}
+    for i, task in enumerate(tasks):
+        first = replace(task, split=0, seed=0) if task.method == "vepm" else task
+        alike.setdefault(first.fingerprint, []).append(i)
+    batches = []
+    for group in alike.values():
+        own = [tasks[i] for i in group]
+        try:
+            dataset, cells = _cells(own, root)
+            method = VEPMMethod(own[0].config, compute.own_device)
+            parts = method.batches(dataset, cells, most) if len(own) > 1 else [[0]]
+        except FAILURES:
+            # Whichever is to blame says so when its turn comes.
+            parts = [[i] for i in range(len(own))]
+        batches += [[group[i] for i in part] for part in parts]
+    return batches
 
 
-def _bundle(todo: list[list[Cell]], options: Options, device: str) -> list[list[list[Cell]]]:
-    """Groups that are computed together."""
-    tasks = [group[0].task for group in todo]
-    try:
-        numbers = bundle(tasks, options.root, device, options.together)
-    except FAILURES:
-        # Whichever is to blame says so when its turn comes.
-        return [[group] for group in todo]
-    return [[todo[i] for i in part] for part in numbers]
-
-
-def _run_bundle(
-    bundle: list[list[Cell]], folder: Path, root: Path | None, device: str
-) -> list[tuple[list[Cell], str | None]]:
-    """Compute tasks in a process of its own; a failure is told, and stops nothing else."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list[Ending]:
+    """Run the tasks of one batch; a failure is reported, and does not stop the others."""
     started = time.perf_counter()
     try:
-        outcomes = perform_together([group[0].task for group in bundle], root, device)
-        seconds = (time.perf_counter() - started) / len(bundle)
-        for group, outcome in zip(bundle, outcomes, strict=True):
-            for cell in group:
-                write_cell(folder, cell, outcome, seconds)
+        found = [perform(tasks[0], root, device)] if len(tasks) == 1 else []
+        if not found:
+            dataset, cells = _cells(tasks, root)
+            method = VEPMMethod(tasks[0].config, device)
+            found = [Finding(result=result) for result in method.train_batch(dataset, cells)]
     except FAILURES as error:
-        if len(bundle) > 1:
-            # One run must not take the others along.
-            alone = (_run_bundle([group], folder, root, device) for group in bundle)
-            return [end for ends in alone for end in ends]
-        return [(bundle[0], f"{type(error).__name__}: {error}")]
-    finally:
-        torch.set_num_threads(before)
-    return [(group, None) for group in bundle]
+        if len(tasks) > 1:
+            return [ending for task in tasks for ending in perform_batch([task], root, device)]
+        return [f"{type(error).__name__}: {error}"]
+    seconds = (time.perf_counter() - started) / len(tasks)
+    return [(finding, seconds) for finding in found]
+
+
+def perform(task: Task, root: Path | None, device: str) -> Finding:
+    """Run one task."""
+    dataset, split = prepare(task, root)
+    if task.method in BASELINES:
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in task.settings.items()}
+        method = baseline(task.method, device=device, settings=values)
+        return Finding(result=method(dataset, split, task.seed))
+    if task.method == "vepm":
+        return Finding(result=VEPMMethod(task.config, device)(dataset, split, task.seed))
+    setting = Setting(dataset, split, task.config, task.seed, device, task.quick)
+    return STUDIES[task.method](setting)
+
+
+def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:
+    """The data of a task and who trains, validates and tests."""
+    shrink = task.quick and task.method not in WHOLE
+    dataset = open_dataset(task.dataset, root, QUICK_GRAPHS if shrink else 0)
+    split = PROTOCOLS[task.protocol](dataset)[task.split]
+    return dataset, keep_labels(split, dataset.labels, task.keep, task.seed)
+
+
+def _cells(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tuple[Split, int]]]:
+    prepared = [prepare(task, root) for task in tasks]
+    return prepared[0][0], [(s, t.seed) for (_, s), t in zip(prepared, tasks, strict=True)]
+
+
+@functools.lru_cache(maxsize=2)
+def open_dataset(name: str, root: Path | None, graphs: int = 0) -> Dataset:
+    """A dataset, or its first graphs of each class in proportion, kept for the next run."""
+    dataset = load(name, root)
+    if not graphs or len(dataset.graphs) <= graphs:
+        return dataset
+    labels = dataset.labels
+    share = graphs / len(labels)
+    chosen = [
+        (labels == label).nonzero().flatten()[: max(1, round(share * int((labels == label).sum())))]
+        for label in labels.unique()
+    ]
+    kept = sorted(torch.cat(chosen).tolist())
+    names = dataset.graph_names
+    return replace(
+        dataset,
+        graphs=[dataset.graphs[i] for i in kept],
+        graph_names=None if names is None else tuple(names[i] for i in kept),
+        folds=None,
+        splits=None,
+    )

@@ -1,17 +1,24 @@
 """Measurements that are more than the accuracy of a method, by name."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from vepm.paper.blockmodels import degree_corrected_blocks, mixed_memberships
-from vepm.paper.calibration import calibration, gcn_calibration
-from vepm.paper.characteristics import characteristics
-from vepm.paper.explanations import communities, confusion
+from vepm.baselines import GCN
+from vepm.baselines.fitting import Classifier, NodeProblem
+from vepm.evaluation import RunResult
+from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
+from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.partition_use import partition_use
-from vepm.paper.partitions import equal_parts, spectral_parts
-from vepm.paper.setting import Finding, Setting, finetune
+from vepm.training import pick_device, probabilities
+from vepm.training.calibration import best_sharpness, calibrate
+from vepm.training.metrics import calibration_error
+
+SAMPLES = 16
+QUICK_EPOCHS = 2
 
 
 def statistics(setting: Setting) -> Finding:
@@ -42,28 +49,47 @@ def timing(setting: Setting) -> Finding:
     return Finding(numbers=numbers, result=result)
 
 
-def bisection(setting: Setting) -> Finding:
-    """Communities of equal size with few edges between them, in the place of METIS."""
-    return characteristics(setting, equal_parts(setting.graph, setting.parts, setting.seed))
+def calibration(setting: Setting) -> Finding:
+    """VEPM's on the test nodes, by the posterior mean and by draws from the posterior.
+
+    Each is fitted to the validation labels, as training would do.
+    """
+    fitted, result = finetune(setting)
+    test, y = setting.split.test, setting.graph.y[setting.split.test]
+    numbers = {}
+    for name, draws in (("calibration_error", 0), ("sampled_calibration_error", SAMPLES)):
+        calibrate(fitted.model, fitted.source, setting.split.val, draws, setting.seed)
+        found = probabilities(fitted.model, fitted.source, draws, setting.seed).cpu()
+        numbers[name] = calibration_error(found[test], y)
+    return Finding(numbers, result=result)
 
 
-def spectral(setting: Setting) -> Finding:
-    """Communities by spectral clustering."""
-    return characteristics(setting, spectral_parts(setting.graph, setting.parts, setting.seed))
+def gcn_calibration(setting: Setting) -> Finding:
+    """GCN's on the test nodes at the epoch chosen on validation: as trained, and fitted."""
+    gcn = GCN(device=str(pick_device(setting.device)))
+    if setting.quick:
+        gcn = replace(gcn, epochs=QUICK_EPOCHS)
+    problem = NodeProblem(setting.dataset, setting.split, gcn.row_normalize, gcn.device)
+    (val,), (test,) = problem.held_out().values()
+    scores: list[tuple[Tensor, Tensor]] = []
 
+    def keep_scores(model: Classifier) -> None:
+        with torch.no_grad():
+            found = model(test.graph)
+        scores.append((found[val.rows], found[test.rows]))
 
-def sbm(setting: Setting) -> Finding:
-    """Communities by a degree-corrected stochastic blockmodel."""
-    sweeps = 1 if setting.quick else 30
-    blocks = degree_corrected_blocks(setting.graph, setting.parts, setting.seed, sweeps)
-    return characteristics(setting, blocks)
-
-
-def mmsb(setting: Setting) -> Finding:
-    """Overlapping communities by a mixed-membership blockmodel, from the edges alone."""
-    steps = 20 if setting.quick else 500
-    z = mixed_memberships(setting.graph, setting.parts, setting.seed, steps)
-    return characteristics(setting, z=z, activation=torch.ones(setting.parts))
+    with torch.random.fork_rng():
+        torch.manual_seed(setting.seed)
+        curve = gcn.curve(setting.dataset, setting.split, setting.seed, keep_scores)
+    named = ("gcn", setting.dataset.name, setting.split.name, setting.seed)
+    result = RunResult.from_curve(*named, curve, settings=gcn.settings())
+    of_val, of_test = scores[result.best_epoch]
+    sharpness = best_sharpness(of_val[None], val.labels)
+    numbers = {
+        name: calibration_error(torch.softmax(factor * of_test, dim=1), test.labels)
+        for name, factor in (("calibration_error", 1.0), ("fitted_calibration_error", sharpness))
+    }
+    return Finding(numbers, result=result)
 
 
 Study = Callable[[Setting], Finding]

@@ -11,14 +11,20 @@ import numpy as np
 
 from vepm.baselines import BASELINES, baseline
 from vepm.errors import DivergedError, InputError
-from vepm.evaluation import PROTOCOLS, Method, RunResult, VEPMMethod, evaluate_cells
+from vepm.evaluation import (
+    PROTOCOLS,
+    Compute,
+    Method,
+    RunResult,
+    VEPMMethod,
+    evaluate_cells,
+    keep_labels,
+)
 from vepm.files import read_toml
-from vepm.paper.plan import SPLITS
-from vepm.paper.tasks import PRESET, kept, open_dataset, task_of
+from vepm.paper import PRESET, open_dataset, task_of
+from vepm.tasks import TASKS
 from vepm.training import preset
 
-PROTOCOL_OF = {"node": "public", "graph": "capsgnn"}
-"""Protocols that set labels aside for choosing, by what is labelled."""
 DRAWS_PER_SETTING = 100
 EPOCHS = {
     "own": "each run at its best epoch",
@@ -97,11 +103,9 @@ class Sweep:
             if not (isinstance(part, int | float) and 0 < part <= 1):
                 raise InputError(f"keep has parts above 0 and up to 1 of the labels, not {part}")
         for name in self.datasets:
-            protocol = PROTOCOL_OF[task_of(name)]
-            if not 1 <= self.splits <= SPLITS[protocol]:
-                raise InputError(
-                    f"{name} has {SPLITS[protocol]} splits, and splits = {self.splits}"
-                )
+            most = PROTOCOLS[TASKS[task_of(name)].search_protocol].num_splits
+            if not 1 <= self.splits <= most:
+                raise InputError(f"{name} has {most} splits, and splits = {self.splits}")
             self.method_for(name, {}, "cpu")
             for setting, values in self.space.items():
                 if not isinstance(values, list) or not values:
@@ -175,15 +179,16 @@ def run_trials(
     """
     first = trials[0]
     dataset = open_dataset(first.dataset, root)
-    splits = PROTOCOLS[PROTOCOL_OF[dataset.task]](dataset, 0)
+    splits = PROTOCOLS[TASKS[dataset.task].search_protocol](dataset)
     if not splits[first.split].val.numel():
         raise InputError(f"{first.dataset} has no validation part for a sweep to choose by")
     method = sweep.method_for(first.dataset, first.changes, device)
     cells = [
-        (kept(splits[trial.split], dataset, trial.keep, trial.seed), trial.seed) for trial in trials
+        (keep_labels(splits[trial.split], dataset.labels, trial.keep, trial.seed), trial.seed)
+        for trial in trials
     ]
     try:
-        results = evaluate_cells(method, dataset, cells, jobs=1, together=together)
+        results = evaluate_cells(method, dataset, cells, compute=Compute(device, 1, together))
     except DivergedError as error:
         # A setting that cannot be trained is an outcome too: the worst.
         lost = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}

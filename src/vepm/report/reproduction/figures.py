@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from vepm.paper import Results, Square, records
-from vepm.paper.results import Value
-from vepm.paper.specification import slug
+from vepm.paper import Results, Square, Value, records, slug
 from vepm.report.communities import bucket_order, interactions
 from vepm.report.figures import (
     adjacency,

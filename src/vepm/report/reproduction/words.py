@@ -1,9 +1,7 @@
 """How a number of ours and one of the paper's are put into words."""
 
 from vepm.evaluation import Summary
-from vepm.paper.metrics import Metric
-from vepm.paper.results import NO_DATA, Results, Value
-from vepm.paper.specification import Printed
+from vepm.paper import NO_DATA, Metric, Printed, Results, Value
 
 QUICK = (
     "QUICK: a few epochs on part of the data, to show that everything runs. "

@@ -1,5 +1,6 @@
-"""What VEPM's communities look like before and after they meet the labels."""
+"""What communities look like: VEPM's before and after they meet the labels, and other methods'."""
 
+import math
 import warnings
 
 import numpy as np
@@ -11,9 +12,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import Tensor
 
-from vepm.nn import interactions
-from vepm.paper.characteristics import characteristics
-from vepm.paper.setting import Finding, Setting, finetune
+from vepm.nn import interactions, members
+from vepm.paper.blocks import (
+    degree_corrected_blocks,
+    equal_parts,
+    mixed_memberships,
+    spectral_parts,
+)
+from vepm.paper.findings import Finding, Setting, finetune
 from vepm.training import Explanation, Fitted, explain, fit
 from vepm.training.metrics import agreement
 
@@ -25,7 +31,7 @@ def communities(setting: Setting) -> Finding:
 
     The arrays hold everything the paper's figures are drawn from.
     """
-    # The same seed leads pretraining to the same communities in both.
+    # With one seed, pretraining finds the same communities in both.
     pretrained = fit(setting.dataset, setting.config, seed=setting.seed, device=setting.device)
     fitted, result = finetune(setting)
     before, after = _explained(pretrained), _explained(fitted)
@@ -45,7 +51,7 @@ def communities(setting: Setting) -> Finding:
 
 
 def confusion(setting: Setting) -> Finding:
-    """What an SVM makes of each community's embeddings alone, by cross-validation."""
+    """How well an SVM classifies nodes by each community's embeddings alone, cross-validated."""
     found = communities(setting)
     y = found.arrays["y"].numpy()
     rows = np.flatnonzero(y >= 0)
@@ -75,7 +81,7 @@ def _activation(fitted: Fitted) -> Tensor:
 
 
 def _node_labels(setting: Setting) -> Tensor:
-    """Labels of the nodes; a node of a labelled graph has the graph's."""
+    """Labels of the nodes; a node of a labelled graph has the graph's label."""
     graphs = setting.dataset.graphs
     return torch.cat([graph.y.expand(graph.x.size(0)) for graph in graphs])
 
@@ -97,3 +103,84 @@ def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
         "nmi_finetuned": agreement(last[known], y[known]),
         "task_dependence": 1 - agreement(first, last),
     }
+
+
+def bisection(setting: Setting) -> Finding:
+    """Communities of equal size with few edges between them, in place of METIS."""
+    return characteristics(setting, equal_parts(setting.graph, setting.parts, setting.seed))
+
+
+def spectral(setting: Setting) -> Finding:
+    """Communities by spectral clustering."""
+    return characteristics(setting, spectral_parts(setting.graph, setting.parts, setting.seed))
+
+
+def sbm(setting: Setting) -> Finding:
+    """Communities by a degree-corrected stochastic blockmodel."""
+    sweeps = 1 if setting.quick else 30
+    blocks = degree_corrected_blocks(setting.graph, setting.parts, setting.seed, sweeps)
+    return characteristics(setting, blocks)
+
+
+def mmsb(setting: Setting) -> Finding:
+    """Overlapping communities by a mixed-membership blockmodel, from the edges alone."""
+    steps = 20 if setting.quick else 500
+    z = mixed_memberships(setting.graph, setting.parts, setting.seed, steps)
+    return characteristics(setting, z=z, activation=torch.ones(setting.parts))
+
+
+def characteristics(
+    setting: Setting,
+    blocks: Tensor | None = None,
+    *,
+    z: Tensor | None = None,
+    activation: Tensor | None = None,
+) -> Finding:
+    """Size balance, density and overlap of communities that were found without labels.
+
+    Args:
+        setting: the graph and the number of communities.
+        blocks: community of each node [N]; or else
+        z: affiliations [N, C], and
+        activation: of each community [C].
+    """
+    edge_index = setting.graph.edge_index
+    overlap = 0.0
+    if z is not None and activation is not None:
+        blocks = interactions(z, activation, setting.parts).argmax(1)
+        member = members(z, activation, setting.parts, edge_index)
+        overlap = float((member.sum(1) > 1).double().mean())
+    assert blocks is not None
+    return Finding(
+        numbers={
+            "size_imbalance": size_imbalance(blocks, setting.parts),
+            "density_ratio": density_ratio(blocks, edge_index),
+            "overlap": overlap,
+            "task_dependence": 0.0,
+        }
+    )
+
+
+def size_imbalance(blocks: Tensor, parts: int) -> float:
+    """Size of the largest community over the mean size; 1 where all are of one size.
+
+    Example:
+        >>> size_imbalance(torch.tensor([0, 0, 0, 1]), 2)
+        1.5
+    """
+    return float(blocks.bincount(minlength=parts).max()) * parts / blocks.numel()
+
+
+def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
+    """Share of the edges that lie within communities over the share of pairs that do.
+
+    Example:
+        >>> density_ratio(torch.tensor([0, 0, 1, 1]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]))
+        3.0
+    """
+    source, target = blocks[edge_index]
+    edges_within = float((source == target).double().mean())
+    sizes = blocks.bincount().double()
+    nodes = blocks.numel()
+    pairs_within = float((sizes * (sizes - 1)).sum()) / (nodes * (nodes - 1))
+    return edges_within / pairs_within if pairs_within else math.nan

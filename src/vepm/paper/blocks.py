@@ -1,18 +1,55 @@
-"""Two blockmodels: nodes in one block each, and in several."""
+"""Other ways to find communities from the edges alone: partitions and blockmodels."""
 
+import warnings
+
+import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import xlogy
+from sklearn.cluster import SpectralClustering
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_scipy_sparse_matrix
-
-from vepm.paper.partitions import equal_parts
+from torch_geometric.utils import to_networkx, to_scipy_sparse_matrix
 
 TINY = 1e-12
 
 Counts = NDArray[np.float64]
+
+
+def equal_parts(graph: Data, parts: int, seed: int) -> Tensor:
+    """Parts of equal size with few edges between them, by recursive Kernighan-Lin bisection.
+
+    Args:
+        graph: edges in both directions.
+        parts: how many; equal to within a node for powers of two.
+        seed: of the starting point of each bisection.
+
+    Returns:
+        The part of each node [N].
+    """
+    network = to_networkx(graph, to_undirected=True)
+    found = [set(network)]
+    while len(found) < parts:
+        found.sort(key=len)
+        largest = network.subgraph(found.pop())
+        found += [set(half) for half in nx.community.kernighan_lin_bisection(largest, seed=seed)]
+    blocks = torch.empty(graph.x.size(0), dtype=torch.long)
+    for k, part in enumerate(found):
+        blocks[list(part)] = k
+    return blocks
+
+
+def spectral_parts(graph: Data, parts: int, seed: int) -> Tensor:
+    """Parts by spectral clustering of the normalised Laplacian [N]."""
+    affinity = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.x.size(0)).tocsr()
+    model = SpectralClustering(
+        parts, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
+    )
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+        return torch.from_numpy(model.fit_predict(affinity)).long()
 
 
 def degree_corrected_blocks(graph: Data, parts: int, seed: int, sweeps: int = 30) -> Tensor:
@@ -20,7 +57,7 @@ def degree_corrected_blocks(graph: Data, parts: int, seed: int, sweeps: int = 30
 
     .. math:: \max_b \sum_{rs} m_{rs} \log \frac{m_{rs}}{\kappa_r \kappa_s}
 
-    Nodes move one at a time to the best block, from equal parts on, until none wants to.
+    Starting from equal parts, nodes move one at a time to their best block until none moves.
 
     Args:
         graph: edges in both directions.
@@ -72,12 +109,12 @@ def mixed_memberships(graph: Data, parts: int, seed: int, steps: int = 500) -> T
     .. math:: A_{ij} \sim \mathrm{Poisson}\Big(\sum_k z_{ik} z_{jk}\Big)
 
     That is the edge partition model without features, fitted by expectation maximisation: each
-    edge is split among the communities that explain it, then affiliations are counted anew.
+    edge is split among the communities that explain it, then affiliations are re-estimated.
 
     Args:
         graph: edges in both directions.
         parts: number of communities.
-        seed: of the first guess.
+        seed: of the starting point.
         steps: of expectation maximisation.
     """
     source, target = graph.edge_index

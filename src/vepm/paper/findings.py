@@ -7,8 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.evaluation import RunResult, Split
-from vepm.evaluation.vepm import CURVES
+from vepm.evaluation import RunResult, Split, curve_of
 from vepm.training import Config, Fitted, fit
 
 
@@ -45,7 +44,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What a study finds.
+    """What a run or a study finds.
 
     Args:
         numbers: by the name of the metric.
@@ -59,7 +58,7 @@ class Finding:
 
 
 def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
-    """Train VEPM on the split, and keep the model beside the result."""
+    """Train VEPM on the split; gives the model and the result."""
     started = time.perf_counter()
     split = setting.split
     fitted = fit(
@@ -71,16 +70,12 @@ def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
         seed=setting.seed,
         device=setting.device,
     )
-    rows = [row for row in fitted.history if row["phase"] == "finetune"]
-    curve = {
-        name: [row[column] for row in rows if column in row] for name, column in CURVES.items()
-    }
     result = RunResult.from_curve(
         "vepm",
         setting.dataset.name,
         split.name,
         setting.seed,
-        curve,
+        curve_of(fitted.history),
         seconds=time.perf_counter() - started,
         settings=setting.config.to_dict(),
     )

@@ -1,4 +1,4 @@
-"""What an experiment is: rows, columns, how each square is measured, and what the paper printed."""
+"""Experiments: rows, columns, how each square is measured, and what the paper printed."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,60 @@ from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, Self
 
-from vepm.errors import InputError
-from vepm.paper.metrics import METRICS
-
 QUOTED = "quoted"
-"""Method of rows that are the paper's word alone."""
+"""Method of rows that only quote the paper."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a number is written.
+
+    Args:
+        unit: written beside it.
+        scale: what it is multiplied by.
+        decimals: digits after the point.
+        exact: whether it has no spread, so that any difference counts.
+    """
+
+    unit: str = ""
+    scale: float = 1.0
+    decimals: int = 2
+    exact: bool = False
+
+    def text(self, value: float) -> str:
+        """The value as it is written."""
+        written = f"{self.scale * value:.{self.decimals}f}"
+        whole = self.exact and abs(self.scale * value) >= 100
+        return written.removesuffix(".0") if whole else written
+
+
+_PERCENT, _COUNT = Metric("%", 100.0, 1), Metric(decimals=1, exact=True)
+
+METRICS: dict[str, Metric] = {
+    "accuracy": _PERCENT,
+    "svm_accuracy": _PERCENT,
+    "seconds_per_epoch": Metric("s", decimals=3),
+    "calibration_error": _PERCENT,
+    "sampled_calibration_error": _PERCENT,
+    "fitted_calibration_error": _PERCENT,
+    "partition_entropy": Metric(decimals=3),
+    "evened_accuracy": _PERCENT,
+    "shuffled_accuracy": _PERCENT,
+    "split_gradient": _PERCENT,
+    "label_gradient": _PERCENT,
+    "nmi_pretrained": Metric(decimals=3),
+    "nmi_finetuned": Metric(decimals=3),
+    "graphs": _COUNT,
+    "nodes": _COUNT,
+    "edges": _COUNT,
+    "features": _COUNT,
+    "classes": _COUNT,
+    "size_imbalance": Metric(),
+    "density_ratio": Metric(),
+    "overlap": Metric(),
+    "task_dependence": Metric(decimals=3),
+}
+"""Everything that a square can show."""
 
 
 @dataclass(frozen=True)
@@ -106,52 +155,11 @@ class Experiment:
 
 
 def slug(name: str) -> str:
-    """A name fit for a folder.
+    """A name that can be a folder's.
 
     Example:
         >>> slug("VEPM (even partition)")
         'vepm-even-partition'
     """
-    # Without dots at its ends, lest it mean the folder above.
+    # No dots at the ends: two of them would mean the folder above.
     return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.").lower()
-
-
-def check(experiment: Experiment) -> Experiment:
-    """Refuse an experiment whose lines contradict each other or leave something open.
-
-    Raises:
-        InputError: saying which line and what.
-    """
-    where = experiment.name
-    for lines in (experiment.rows, experiment.columns):
-        names = [slug(line.name) for line in lines]
-        if not all(names) or not names or len(set(names)) != len(names):
-            raise InputError(f"{where}: needs rows and columns, each of a name of its own")
-    for row in experiment.rows:
-        _check_paper(where, row, experiment.columns)
-        for column in experiment.columns:
-            _check_square(f"{where}, {row.name}, {column.name}", experiment, row, column)
-    return experiment
-
-
-def _check_paper(where: str, row: Line, columns: tuple[Line, ...]) -> None:
-    known = {column.name for column in columns}
-    if row.paper and set(row.paper) != known:
-        wrong = ", ".join(sorted(known ^ set(row.paper)))
-        raise InputError(f'{where}, {row.name}: paper has other columns: {wrong} (write "-")')
-
-
-def _check_square(where: str, experiment: Experiment, row: Line, column: Line) -> None:
-    twice = [
-        name
-        for name in CHOICES - {"settings"}
-        if getattr(row.choice, name) is not None and getattr(column.choice, name) is not None
-    ]
-    twice += sorted(set(row.choice.settings) & set(column.choice.settings))
-    if twice:
-        raise InputError(f"{where}: both row and column decide {twice[0]}")
-    chosen = experiment.choose(row, column)
-    if chosen.dataset is None or chosen.method is None:
-        raise InputError(f"{where}: nothing says which dataset or which method")
-    if chosen.metric not in (None, *METRICS):
-        raise InputError(f"{where}: no metric '{chosen.metric}'; there are {', '.join(METRICS)}")

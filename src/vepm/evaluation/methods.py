@@ -1,0 +1,169 @@
+"""What is measured, VEPM and every baseline alike, and running it over splits and seeds."""
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol, runtime_checkable
+
+from vepm.data import Dataset
+from vepm.evaluation.executor import HERE, Compute, run_jobs
+from vepm.evaluation.results import Curve, RunResult
+from vepm.evaluation.splits import Split
+from vepm.training import Config, Run, bundles, fit_together, most_together
+
+CURVES = {
+    "val_accuracy": "val_accuracy",
+    "val_loss": "val_loss",
+    "test_accuracy": "test_accuracy",
+    "train_loss": "loss",
+}
+
+Cell = tuple[Split, int]
+"""A split and a seed."""
+Progress = Callable[[int, int, RunResult], None]
+
+
+class Method(Protocol):
+    """Anything that can be measured."""
+
+    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
+        """Train on ``split.train``; score, and never look at, ``split.test``."""
+        ...
+
+
+@runtime_checkable
+class BatchedMethod(Method, Protocol):
+    """A method that can train several runs as one batch."""
+
+    def batches(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
+        """Indices of the runs of each batch, at most so many; 0 for as many as pays."""
+        ...
+
+    def train_batch(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+        """Train the runs of one batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class VEPMMethod:
+    """Train VEPM with given settings; accuracies are those of the posterior mean.
+
+    Args:
+        config: the settings.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        name: what results are called.
+    """
+
+    config: Config
+    device: str = "auto"
+    name: str = "vepm"
+
+    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
+        """Train on ``split.train``, choose on ``split.val``, watch ``split.test``."""
+        return self.train_batch(dataset, [(split, seed)])[0]
+
+    def batches(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
+        """Indices of the runs of each batch; ``most`` of 0 takes as many as pays."""
+        most = most or most_together(dataset, self.config, self.device)
+        return bundles(dataset, self.config, _runs(cells), most)
+
+    def train_batch(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+        """Train the runs of one batch; each takes an equal share of the time."""
+        started = time.perf_counter()
+        runs = _runs(cells)
+        fitted = fit_together(dataset, self.config, runs, self.device, calibrated=False)
+        seconds = (time.perf_counter() - started) / len(cells)
+        return [
+            RunResult.from_curve(
+                self.name,
+                dataset.name,
+                split.name,
+                seed,
+                curve_of(one.history),
+                seconds=seconds,
+                settings=self.config.to_dict(),
+            )
+            for (split, seed), one in zip(cells, fitted, strict=True)
+        ]
+
+
+def _runs(cells: Sequence[Cell]) -> list[Run]:
+    return [Run(split.train, split.val, split.test, seed) for split, seed in cells]
+
+
+def curve_of(history: list[dict[str, Any]]) -> Curve:
+    """The curve of a run of VEPM: one entry per epoch of finetuning."""
+    rows = [row for row in history if row["phase"] == "finetune"]
+    return {name: [row[column] for row in rows if column in row] for name, column in CURVES.items()}
+
+
+def evaluate(
+    method: Method,
+    dataset: Dataset,
+    splits: Iterable[Split],
+    seeds: Iterable[int] = (0,),
+    progress: Progress | None = None,
+    compute: Compute = HERE,
+) -> list[RunResult]:
+    """Run a method on every split with every seed.
+
+    Runs in worker processes give the same results as runs one after the other on as many
+    threads; runs trained as one batch draw other random numbers of the same distribution.
+
+    Args:
+        method: what to measure.
+        dataset: what to measure it on.
+        splits: for example those of :func:`gin_folds`.
+        seeds: of the method; the splits stay the same.
+        progress: called after each run with how many are done, how many there are, and the result.
+        compute: how many at a time; by default one after the other in this process.
+
+    Returns:
+        The results, splits outermost.
+
+    Example:
+        >>> from vepm.baselines import baseline
+        >>> from vepm.data import planted_graph
+        >>> from vepm.evaluation import evaluate, public_split, summarise
+        >>> dataset = planted_graph(200, 2, seed=0)
+        >>> results = evaluate(baseline("gcn"), dataset, [public_split(dataset)], seeds=range(3))
+        >>> summarise(results, "validation").n
+        3
+    """
+    return evaluate_cells(method, dataset, list(product(splits, seeds)), progress, compute)
+
+
+def evaluate_cells(
+    method: Method,
+    dataset: Dataset,
+    cells: Sequence[Cell],
+    progress: Progress | None = None,
+    compute: Compute = HERE,
+) -> list[RunResult]:
+    """:func:`evaluate` for given pairs of a split and a seed."""
+    batches = [[i] for i in range(len(cells))]
+    if isinstance(method, BatchedMethod):
+        batches = method.batches(dataset, cells, compute.runs_at_once)
+    done = 0
+
+    def keep(_: int, results: list[RunResult]) -> list[RunResult]:
+        nonlocal done
+        for result in results:
+            done += 1
+            if progress is not None:
+                progress(done, len(cells), result)
+        return results
+
+    work = functools.partial(_run_batch, method, dataset)
+    kept = run_jobs(work, [[cells[i] for i in batch] for batch in batches], compute, keep)
+    order = [i for batch in batches for i in batch]
+    found = dict(zip(order, (result for results in kept for result in results), strict=True))
+    return [found[i] for i in range(len(cells))]
+
+
+def _run_batch(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+    if isinstance(method, BatchedMethod):
+        return method.train_batch(dataset, cells)
+    return [method(dataset, split, seed) for split, seed in cells]

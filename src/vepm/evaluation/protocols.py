@@ -1,0 +1,87 @@
+"""Protocols: who trains, validates and tests, and the selection rules that go with it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vepm.data.dataset import Dataset
+from vepm.errors import InputError
+from vepm.evaluation.splits import (
+    NUM_FOLDS,
+    Split,
+    capsgnn_folds,
+    gin_folds,
+    public_split,
+    wikics_splits,
+)
+from vepm.tasks import TASKS, TaskName
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a number is measured; called with a dataset, it gives the splits.
+
+    Args:
+        name: what to ask for.
+        rules: names of its selection rules, the main one first.
+        num_splits: how many splits it has by default.
+        split: from a dataset, a seed of random folds and the number of folds to the splits.
+
+    Example:
+        >>> from vepm.data import planted_graph
+        >>> from vepm.evaluation import PROTOCOLS
+        >>> [split.name for split in PROTOCOLS["public"](planted_graph(100, 2, seed=0))]
+        ['public']
+    """
+
+    name: str
+    rules: tuple[str, ...]
+    num_splits: int
+    split: Callable[[Dataset, int, int], list[Split]]
+
+    def __call__(self, dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
+        """The splits of a dataset; the seed draws random folds and nothing else."""
+        return self.split(dataset, seed, num_folds)
+
+
+def _published(dataset: Dataset, seed: int, num_folds: int) -> list[Split]:
+    several = dataset.splits is not None and len(dataset.splits) > 1
+    return wikics_splits(dataset) if several else [public_split(dataset)]
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("public", ("validation",), 1, _published),
+        Protocol("wikics", ("validation",), 20, lambda data, seed, n: wikics_splits(data)),
+        Protocol("gin", ("gin", "fold-max", "last"), NUM_FOLDS, gin_folds),
+        Protocol("capsgnn", ("capsgnn", "last"), NUM_FOLDS, capsgnn_folds),
+    )
+}
+"""Protocols by name."""
+
+
+def protocol_for(task: TaskName, name: str = "") -> Protocol:
+    """A protocol by name, by default the task's own.
+
+    Raises:
+        InputError: if there is no such protocol, or it does not fit the task.
+    """
+    fitting = TASKS[task].protocols
+    name = name or fitting[0]
+    if name not in fitting:
+        raise InputError(f"no protocol '{name}' for {task} tasks; there are {', '.join(fitting)}")
+    return PROTOCOLS[name]
+
+
+def splits_for(
+    dataset: Dataset, protocol: str = "", num_folds: int = NUM_FOLDS
+) -> tuple[list[Split], tuple[str, ...]]:
+    """The splits of a protocol and its selection rules, the main one first.
+
+    Args:
+        dataset: what is split.
+        protocol: a key of :data:`PROTOCOLS`; by default that of the dataset's task.
+        num_folds: number of folds, for protocols that fold.
+    """
+    chosen = protocol_for(dataset.task, protocol)
+    return chosen(dataset, num_folds=num_folds), chosen.rules
