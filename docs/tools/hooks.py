@@ -14,14 +14,15 @@ import latex2mathml.converter
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(DOCS.parent)]
+
 
 import goals  # noqa: E402
 import notebook  # noqa: E402
 import results  # noqa: E402
 import searches  # noqa: E402
 import tables  # noqa: E402
-from vepm.bench.page import as_page, read_reports  # noqa: E402
+from benchmarks.page import as_page, read_reports  # noqa: E402
 from vepm.report.figures.style import inline_svg  # noqa: E402
 
 DIRECTIVE = re.compile(r"^<!-- (\w+)(?:: ([^|>]+?))?(?: \| ([^>]+?))? -->$", re.MULTILINE)

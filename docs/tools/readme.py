@@ -1,11 +1,15 @@
 """Put the numbers of `results/` into the README: ``python docs/tools/readme.py``."""
 
 import csv
+import sys
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 from results import ROOT
-from vepm.bench.page import as_bars, read_reports
+
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.page import as_bars, read_reports
 
 SHOWN = {
     "table-1": "Node classification, public splits, each run's epoch chosen on validation",

@@ -1,4 +1,4 @@
-"""The benchmark of the GPU, as far as a machine without one can tell."""
+"""The benchmark of the GPU, as far as it can be tested without one."""
 
 import json
 import sys
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from vepm.bench.runner import Plan, Row
+from vepm.bench import Plan, Row
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from vepm.bench import gpu
-from vepm.bench.gpu_equality import relative_error
-from vepm.bench.gpu_kernels import least_bytes
-from vepm.bench.gpu_ranks import check_ranks
+from benchmarks import gpu
+from benchmarks.gpu_ddp import check_ddp
+from benchmarks.gpu_equality import relative_error
+from benchmarks.gpu_kernels import least_bytes
 
 
 def report() -> Row:
@@ -67,7 +67,7 @@ def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         gpu.main()
 
 
-def test_a_team_of_one_has_the_gradients_of_none() -> None:
-    rows = list(check_ranks("cpu"))
+def test_a_process_group_of_one_has_the_gradients_of_none() -> None:
+    rows = list(check_ddp("cpu"))
     assert len(rows) == 2
     assert all(row["ok"] and row["error"] > 0 for row in rows)

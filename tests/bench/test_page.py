@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from vepm.bench import page
-from vepm.bench.bars import bars
-from vepm.bench.page import NONE, as_bars, as_page, read_reports
-from vepm.bench.runner import conclude
+from benchmarks import page
+from benchmarks.bars import bars
+from benchmarks.page import NONE, as_bars, as_page, read_reports
+from vepm.bench import conclude
 from vepm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -95,21 +95,21 @@ def test_a_device_has_room_and_bandwidth() -> None:
     assert list(met(report).values()) == [True, True]
 
 
-def together(ratio: float) -> dict[str, Any]:
+def many_runs(ratio: float) -> dict[str, Any]:
     one = {"seconds": 1.0}
     case = {"dataset": "Cora", "runs": 20, "ratio": ratio, "together": one, "alone": [one]}
     return {"machine": MACHINE, "cases": [case]}
 
 
-def in_parts(mib: float) -> dict[str, Any]:
+def by_clusters(mib: float) -> dict[str, Any]:
     stage = {"stage": "predict", "seconds": 1.0, "peak_memory_mib": mib}
     sizes = {"nodes": 5_000_000, "edges": 50_000_000, "recipe": "planted", "test_accuracy": 0.5}
     return {"machine": MACHINE, "stages": [stage], "peak_memory_mib": mib, **sizes}
 
 
 def test_many_runs_and_parts_have_bars_too() -> None:
-    assert [*met(together(2.9)).values(), *met(together(3.1)).values()] == [True, False]
-    assert [*met(in_parts(16_000)).values(), *met(in_parts(17_000)).values()] == [True, False]
+    assert [*met(many_runs(2.9)).values(), *met(many_runs(3.1)).values()] == [True, False]
+    assert [*met(by_clusters(16_000)).values(), *met(by_clusters(17_000)).values()] == [True, False]
 
 
 def test_the_page_shows_every_file() -> None:
@@ -121,13 +121,13 @@ def test_the_page_shows_every_file() -> None:
             {**failed, "error": "out of memory"},
         ),
         "gpu": gpu_report(row("large", "joint", "ours", 1.0)),
-        "together": together(2.0),
-        "large": in_parts(1024.0),
+        "together": many_runs(2.0),
+        "large": by_clusters(1024.0),
     }
     text = as_page(reports)
     for words in (
         "| at least 8x | 2.0x | **no** | `cpu.json` |",
-        "vepm bench --sizes 1000 --repeats 3 --threads 1",
+        "python -m benchmarks.cpu --sizes 1000 --repeats 3 --threads 1",
         "out of memory",
         "1 of 2 checks",
         "| Cora | 20 | 1.0 | 1.0 | 2.00x |",
@@ -144,7 +144,7 @@ def test_a_folder_is_read_and_printed(
     monkeypatch.setattr(sys, "argv", ["page", str(tmp_path)])
     page.main()
     assert capsys.readouterr().out.strip() == NONE
-    (tmp_path / "large.json").write_text(json.dumps(in_parts(1.0)))
+    (tmp_path / "large.json").write_text(json.dumps(by_clusters(1.0)))
     page.main()
     assert "## `large.json`" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["page", str(tmp_path / "none")])

@@ -16,7 +16,7 @@ from vepm.training.memory import available_bytes, large_bytes, require_memory, s
 CPU = torch.device("cpu")
 MEASURE = """
 import json, sys
-from vepm.bench.measure import PeakMemory
+from vepm.bench import PeakMemory
 from vepm.data import load
 from vepm.training import fit, preset
 from vepm.training.memory import step_bytes

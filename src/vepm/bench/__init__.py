@@ -1,1 +1,277 @@
-"""Speed and memory of the model, side by side with its peers in one run."""
+"""Time and peak memory of a training step: VEPM's beside those of PyG's GCN and GAT.
+
+The methods alternate and ratios are taken round by round, so that other work on the machine slows
+all of them alike. Each method has a process of its own, and so a peak memory of its own.
+"""
+
+import math
+import multiprocessing
+import operator
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from vepm.bench.steps import METHODS, MOST_EDGES, STEPS, Builder, Method, Step
+from vepm.data import load
+from vepm.errors import InputError
+from vepm.training.machine import describe_machine, peak_memory
+from vepm.training.pages import kept_pages
+
+DEGREE, FEATURES, CLASSES = 20, 100, 8
+"""Average degree, features and communities of generated graphs."""
+WARMUP = 3
+"""Steps before any is timed: what is built once is built in them."""
+TURN_SECONDS = 0.25
+"""A shorter step is repeated for so long in each round."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and how."""
+
+    device: str = "cpu"
+    datasets: Sequence[str] = ()
+    edges: Sequence[int] = ()
+    """Sizes of generated graphs in directed edges: twice the number of linked pairs."""
+    repeats: int = 10
+    """Rounds in which every method has a turn."""
+    budget: float = 20.0
+    """Seconds after which no further round begins."""
+    threads: int = 0
+    """Threads of the CPU; 0 for one per core."""
+    data_dir: Path | None = None
+
+
+class PeakMemory:
+    """Peak memory between now and :meth:`read`, in bytes above what is in use now."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+        if device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self.before = torch.cuda.memory_allocated()
+            return
+        self.before = _status("VmRSS")
+        try:
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            # The peak cannot be reset here: that of the whole process is all there is.
+            self.before = 0
+
+    def read(self) -> int:
+        """Bytes."""
+        if self.device == "cuda":
+            return torch.cuda.max_memory_allocated() - self.before
+        return max(_status("VmHWM") - self.before, 0)
+
+
+def _status(name: str) -> int:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return int(peak_memory()["peak_memory_mib"] * 2**20)
+    return int(status.read_text().split(f"{name}:")[1].split()[0]) * 1024
+
+
+def time_call(
+    call: Callable[[], object], device: str, repeats: float = math.inf, budget: float = math.inf
+) -> tuple[list[float], list[float]]:
+    """Seconds and processor seconds of each call, until the repeats or the seconds are used up."""
+    seconds: list[float] = []
+    cpu: list[float] = []
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    while not seconds or (len(seconds) < repeats and sum(seconds) < budget):
+        wait()
+        started, working = time.perf_counter(), time.process_time()
+        call()
+        wait()
+        seconds.append(time.perf_counter() - started)
+        cpu.append(time.process_time() - working)
+    return seconds, cpu
+
+
+_step: Step
+_peak: PeakMemory
+"""What this process trains, and the memory that it takes."""
+
+
+def _build(build: Builder, keeps_memory: bool, step: str, graph: Path, plan: Plan) -> None:
+    global _step, _peak
+    if plan.threads:
+        torch.set_num_threads(plan.threads)
+    if keeps_memory:
+        kept_pages().__enter__()
+    _peak = PeakMemory(plan.device)
+    _step = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
+    for _ in range(WARMUP):
+        _step()
+
+
+def _train(plan: Plan) -> Row:
+    seconds, cpu = time_call(_step, plan.device, budget=TURN_SECONDS)
+    times = {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
+    return {**times, "peak_bytes": _peak.read()}
+
+
+class Trainer:
+    """A method ready to train on a graph, in a process of its own."""
+
+    def __init__(self, method: Method, step: str, graph: Path, plan: Plan) -> None:
+        self.plan, self.turns, self.error = plan, list[Row](), ""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self.pool = ProcessPoolExecutor(1, context)
+        self._call(_build, method.build, method.keeps_memory, step, graph, plan)
+
+    def turn(self) -> None:
+        """Train for a while, unless it failed before."""
+        if not self.error and (found := self._call(_train, self.plan)):
+            self.turns.append(found)
+
+    def _call(self, function: Callable[..., Row | None], *given: Any) -> Row | None:
+        try:
+            return self.pool.submit(function, *given).result()
+        except RuntimeError as error:
+            self.error = (str(error).splitlines() or [type(error).__name__])[0]
+            return None
+
+    def row(self) -> Row:
+        """Medians over the rounds, or what went wrong."""
+        if self.error:
+            return {"error": self.error}
+        seconds, cpu, peak = ([turn[key] for turn in self.turns] for key in self.turns[0])
+        return {
+            "median": statistics.median(seconds),
+            "best": min(seconds),
+            "cpu": statistics.median(cpu),
+            "rounds": seconds,
+            "peak_bytes": peak[-1],
+        }
+
+
+def alternate(methods: Mapping[str, Method], step: str, graph: Path, plan: Plan) -> dict[str, Row]:
+    """Rounds in which every method trains for a while."""
+    trainers: dict[str, Trainer] = {}
+    try:
+        for name, method in methods.items():
+            trainers[name] = Trainer(method, step, graph, plan)
+        started = time.perf_counter()
+        for i in range(plan.repeats):
+            if i == 0 or time.perf_counter() - started < plan.budget:
+                for trainer in trainers.values():
+                    trainer.turn()
+    finally:
+        for trainer in trainers.values():
+            trainer.pool.shutdown()
+    return {name: trainer.row() for name, trainer in trainers.items()}
+
+
+def compare(
+    name: str, graph: Data, plan: Plan, methods: Mapping[str, Method] = METHODS
+) -> Iterator[Row]:
+    """A row for each step and each method that the graph is not too large for."""
+    nodes, edges = int(graph.num_nodes or 0), graph.num_edges
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.pt"
+        torch.save({key: graph[key] for key in ("x", "edge_index", "y", "train_mask")}, path)
+        del graph
+        for step in STEPS:
+            those = {key: m for key, m in methods.items() if m.fits(step, nodes, edges)}
+            # Side by side, a large method would push the memory of another out.
+            alone = [{key: method} for key, method in those.items()]
+            for group in alone if edges > MOST_EDGES else [those]:
+                for key, row in alternate(group, step, path, plan).items():
+                    size = {"graph": name, "nodes": nodes, "edges": edges}
+                    yield {**size, "step": step, "method": key, **row}
+
+
+def run(
+    plan: Plan,
+    methods: Mapping[str, Method] = METHODS,
+    keep: Callable[[Row], None] = lambda report: None,
+) -> Row:
+    """The report of a plan, ready for JSON; ``keep`` gets what there is of it after each row."""
+    report: Row = {
+        "machine": machine(plan.device),
+        "settings": {**asdict(plan), "data_dir": None, "degree": DEGREE, "features": FEATURES},
+        "load": [os.getloadavg()[0]],
+        "rows": [],
+    }
+    for name, graph in _graphs(plan):
+        for row in compare(name, graph, plan, methods):
+            report["rows"].append(row)
+            keep(conclude(report))
+    report["load"].append(os.getloadavg()[0])
+    return conclude(report)
+
+
+def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
+    loaded = {name: load(name, plan.data_dir).graphs for name in plan.datasets}
+    for name, graphs in loaded.items():
+        if len(graphs) > 1:
+            raise InputError(f"{name} is a set of graphs; bench trains on a single graph")
+    for name, (graph,) in loaded.items():
+        yield name, graph
+    for edges in plan.edges:
+        sizes = f"nodes={edges // DEGREE},edges={edges // 2},features={FEATURES}"
+        yield f"generated-{edges}", load(f"planted:{sizes},communities={CLASSES}").graphs[0]
+
+
+def machine(device: str) -> Row:
+    """What the numbers were measured on and with."""
+    found = describe_machine()
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    processor = names[0] if names else platform.machine()
+    name = found["gpu"] if device == "cuda" else processor
+    return {"device": name, "cores": os.cpu_count(), **found}
+
+
+def conclude(report: Row) -> Row:
+    """A report with what follows from its rows."""
+    return report | {"ratios": ratios(report["rows"]), "slopes": slopes(report["rows"])}
+
+
+def ratios(rows: Sequence[Row]) -> list[Row]:
+    """Time and memory of ours over each peer's, step by step and graph by graph."""
+    ended = {(row["graph"], row["step"], row["method"]): row for row in rows if "median" in row}
+    found = []
+    for (graph, step, method), row in ended.items():
+        ours = ended.get((graph, step, "ours"))
+        if ours is None or method == "ours":
+            continue
+        times = map(operator.truediv, ours["rounds"], row["rounds"])
+        # On a small graph the peak may not rise at all.
+        memory = row["peak_bytes"] and ours["peak_bytes"] / row["peak_bytes"]
+        place = {"graph": graph, "step": step, "against": method}
+        found.append({**place, "time": statistics.median(times), "memory": memory})
+    return found
+
+
+def slopes(rows: Sequence[Row]) -> dict[str, float]:
+    """Exponent of our time in the number of edges, over the generated graphs of each step."""
+    found = {}
+    for step in STEPS:
+        points = {
+            math.log(row["edges"]): math.log(row["median"])
+            for row in rows
+            if (row["step"], row["method"]) == (step, "ours")
+            and "median" in row
+            and row["graph"].startswith("generated")
+        }
+        if len(points) > 1:
+            found[step] = statistics.linear_regression([*points], [*points.values()]).slope
+    return found

@@ -1,6 +1,6 @@
-"""A graph of millions of nodes, generated and trained on by clusters, within how much memory?
+"""Memory and time of a graph of millions of nodes, generated and trained on by clusters.
 
-``python -m vepm.bench.large --output results/bench/large.json`` takes a while; ``--nodes`` and
+``python -m benchmarks.large --output results/bench/large.json`` takes long; ``--nodes`` and
 ``--edges`` make it shorter.
 """
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vepm.bench.measure import machine
+from vepm.bench import machine
 from vepm.data import load
 from vepm.files import write_text
 from vepm.training import fit, preset, probabilities
@@ -25,7 +25,7 @@ LABELS = 1000
 
 
 class Stages:
-    """Seconds and highest memory so far of each stage."""
+    """Seconds of each stage and the peak memory so far."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -38,19 +38,19 @@ class Stages:
         self.add(name, time.perf_counter() - started)
 
     def add(self, name: str, seconds: float, **more: Any) -> None:
-        """Take note of a stage, and of the memory at its end."""
+        """Record a stage, and the peak memory at its end."""
         self.rows.append({"stage": name, "seconds": seconds, **peak_memory(), **more})
         print(json.dumps(self.rows[-1]), flush=True)
 
     def on_epoch(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-        """Take note of an epoch."""
+        """Record an epoch."""
         kept = ("loss", "train_accuracy", "val_accuracy", "val_loss")
         figures = {name: row[name] for name in kept if name in row}
         self.add(f"{phase} epoch {epoch}", row["seconds"], **figures)
 
 
 def run(nodes: int, edges: int, batch_nodes: int, epochs: int) -> dict[str, Any]:
-    """Generate, pretrain, finetune and predict every node.
+    """Generate a graph, pretrain, finetune and predict every node.
 
     Args:
         nodes: Nodes of the graph.
@@ -91,7 +91,7 @@ def run(nodes: int, edges: int, batch_nodes: int, epochs: int) -> dict[str, Any]
         "stages": stages.rows,
         "test_accuracy": accuracy(found[test], graph.y[test]),
         **peak_memory(),
-        "machine": machine(),
+        "machine": machine("cpu"),
     }
 
 

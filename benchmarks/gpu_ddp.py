@@ -1,4 +1,4 @@
-"""Gradients of processes that train together over NCCL, as far as one GPU can show them."""
+"""Gradients of data parallel training over NCCL, as far as one GPU can show them."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -17,19 +17,19 @@ from vepm.training.replicas import Replicas
 LARGEST_ERROR = 1e-10
 
 
-class _TeamOfOne(Team):
-    """One process that goes by way of the others all the same."""
+class _GroupOfOne(Team):
+    """A process group of one that communicates all the same."""
 
     @property
     def alone(self) -> bool:
         return False
 
 
-def check_ranks(device: str = "cuda") -> Iterator[dict[str, Any]]:
-    """Largest difference of any gradient from that of a process without a team, in doubles.
+def check_ddp(device: str = "cuda") -> Iterator[dict[str, Any]]:
+    """Largest difference of any gradient from that without a process group, in double precision.
 
-    NCCL wants a GPU for every process; with one GPU that is a team of one, whose sums, gradients
-    and norms take the same way as those of many.
+    NCCL wants a GPU for every process. With one GPU that is a group of one, whose sums, gradients
+    and norms are reduced by the same code as those of many.
     """
     dataset = load("digits")
     config = preset("tuned", dataset.task)
@@ -61,7 +61,7 @@ def _difference(model: VEPM, loss: Callable[[VEPM], Terms]) -> float:
     loss(plain).loss.backward()
     moving = [p for p, own in zip(shared.parameters(), plain.parameters(), strict=True)
               if own.grad is not None]  # fmt: skip
-    team = Replicas(shared, _TeamOfOne())
+    team = Replicas(shared, _GroupOfOne())
     torch.manual_seed(1)
     team.differentiate(moving, loss)
     team.close()

@@ -1,4 +1,4 @@
-"""Committed benchmark files as one page: ``python -m vepm.bench.page results/bench``."""
+"""Committed benchmark files as one page: ``python -m benchmarks.page results/bench``."""
 
 import base64
 import json
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vepm.bench.bars import Report, bars, on_gpu
-from vepm.bench.figure import NAMES, draw_scaling
-from vepm.bench.steps import STEPS
+from benchmarks.bars import Report, bars, on_gpu
+from benchmarks.figure import NAMES, draw_scaling
+from vepm.bench import STEPS
 from vepm.errors import InputError
 
 NONE = "**No benchmark files are committed yet.**"
@@ -25,23 +25,23 @@ def read_reports(folder: Path) -> dict[str, Report]:
 
 
 def as_page(reports: dict[str, Report]) -> str:
-    """All reports as Markdown, what they are held to first."""
+    """All reports as Markdown, the goals first."""
     if not reports:
         return NONE
-    parts = ["## What must hold", as_bars(reports)]
+    parts = ["## Goals", as_bars(reports)]
     for name, report in reports.items():
         parts += [f"## `{name}.json`", _machine(report)]
         if "rows" in report:
             parts += [*_bench(report)]
         elif "cases" in report:
-            parts += [_runs_together(report)]
+            parts += [_many_runs(report)]
         elif "stages" in report:
             parts += [_stages(report)]
     return "\n\n".join(parts)
 
 
 def as_bars(reports: dict[str, Report]) -> str:
-    """Every bar, what was measured, and whether it is met."""
+    """Every goal, what was measured, and whether it is met."""
     found = [
         (bar.what, bar.bar, bar.measured, "yes" if bar.met else "**no**", f"`{name}.json`")
         for name, report in reports.items()
@@ -73,11 +73,11 @@ def _bench(report: Report) -> Iterator[str]:
 
 def _command(report: Report) -> str:
     if on_gpu(report):
-        return f"python -m vepm.bench.gpu --rounds {report['settings']['rounds']}"
+        return f"python -m benchmarks.gpu --rounds {report['settings']['rounds']}"
     settings = report["settings"]
-    sizes = ",".join(map(str, settings["edges"]))
+    sizes = " ".join(map(str, settings["edges"]))
     return (
-        f"vepm bench --sizes {sizes} --repeats {settings['repeats']} "
+        f"python -m benchmarks.cpu --sizes {sizes} --repeats {settings['repeats']} "
         f"--threads {settings['threads']}"
     )
 
@@ -90,7 +90,7 @@ def _machine(report: Report) -> str:
         f"PyG {machine['torch_geometric']}, commit `{(machine['commit'] or 'unknown')[:10]}`",
     ]
     if "copy_bandwidth" in report:
-        words.append(f"a copy moves {report['copy_bandwidth'] / 1e9:,.1f} GB/s, read and written")
+        words.append(f"a copy reads and writes {report['copy_bandwidth'] / 1e9:,.1f} GB/s")
     if "load" in report:
         load = " and ".join(f"{value:.1f}" for value in report["load"])
         words.append(f"load of the machine at the start and the end: {load}")
@@ -110,18 +110,18 @@ def _kernels(report: Report) -> str:
     checks = report["checks"]
     right = sum(row["ok"] for row in checks)
     return (
-        "Kernels alone on the large graph, 8 communities of 8 channels. The bytes are the "
-        "least that a pass over the edges can move when nothing is cached: for each edge the "
-        "number of its other end and the features read there, or the shares read or written; for "
-        "each row its begin, its end, its own features and its sums; four bytes each. Neighbours "
-        "that happen to be in a cache make more than 100% possible.\n\n"
+        "Kernels alone on the large graph, 8 communities of 8 channels. The bytes are the least "
+        "that a pass over the edges moves without a cache: for each edge the index of its other "
+        "end and the features read there, or the shares read or written; for each row its "
+        "pointers, its own features and its sums; four bytes each. Neighbours that are in a cache "
+        "make more than 100% possible.\n\n"
         + _table(("kernel", "ms", "GB", "of a copy's bandwidth"), rows)
-        + f"\n\n{right} of {len(checks)} checks of kernels and gradients against gathers in "
-        "double precision were within rounding."
+        + f"\n\n{right} of {len(checks)} checks of kernels and gradients against double precision "
+        "were within rounding."
     )
 
 
-def _runs_together(report: Report) -> str:
+def _many_runs(report: Report) -> str:
     rows = [
         (
             case["dataset"],
@@ -132,8 +132,8 @@ def _runs_together(report: Report) -> str:
         )
         for case in report["cases"]
     ]
-    head = ("dataset", "runs", "together, s", "alone, s each", "together over one")
-    return "```shell\npython -m vepm.bench.together\n```\n\n" + _table(head, rows)
+    head = ("dataset", "runs", "at once, s", "alone, s each", "at once over one")
+    return "```shell\npython -m benchmarks.many_runs\n```\n\n" + _table(head, rows)
 
 
 def _stages(report: Report) -> str:
@@ -142,7 +142,7 @@ def _stages(report: Report) -> str:
         for row in report["stages"]
     ]
     words = f"`{report['recipe']}`, test accuracy {report['test_accuracy']:.3f}."
-    command = "```shell\npython -m vepm.bench.large\n```"
+    command = "```shell\npython -m benchmarks.large\n```"
     return f"{command}\n\n{words}\n\n" + _table(("stage", "s", "highest memory so far, GiB"), rows)
 
 
@@ -164,7 +164,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Print the page of a folder."""
+    """Print the page of a folder of reports."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results/bench")
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")

@@ -1,4 +1,4 @@
-"""Runs together beside one alone: the report says what was run and how long it took."""
+"""Many runs at once beside one alone: the report says what was run and how long it took."""
 
 import json
 import statistics
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import many_runs
 from training.toys import toy
-from vepm.bench import together
 
 
 def test_report(
@@ -16,8 +16,8 @@ def test_report(
 ) -> None:
     path = tmp_path / "together.json"
     words = f"--output {path} --device cpu --datasets planted --seeds 3 --epochs 1 --alone 2"
-    monkeypatch.setattr(sys, "argv", ["together", *words.split()])
-    together.main()
+    monkeypatch.setattr(sys, "argv", ["many_runs", *words.split()])
+    many_runs.main()
     report = json.loads(path.read_text())
     assert report["machine"]["torch"]
     (case,) = report["cases"]
@@ -32,6 +32,6 @@ def test_report(
 
 
 def test_folds_of_a_set_of_graphs() -> None:
-    runs = together.runs_of(toy("graph"), seeds=20, folds=3)
+    runs = many_runs.runs_of(toy("graph"), seeds=20, folds=3)
     assert [run.seed for run in runs] == [0, 0, 0]
     assert len({tuple(run.train_on.tolist()) for run in runs}) == 3

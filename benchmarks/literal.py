@@ -1,7 +1,7 @@
-"""The model built word for word: an N x N likelihood and K networks over sparse matrices.
+"""The model as the paper writes it: an N x N likelihood and K networks over sparse matrices.
 
-It computes what :class:`vepm.nn.VEPM` computes, with that model's own parameters, and exists to
-be measured against. Convolutions are GCN's, the bank has one layer, and labels are the nodes'.
+It computes what :class:`vepm.nn.VEPM` computes, with the parameters of that model, and exists to
+be compared with it. It supports GCN layers, a bank of one layer, and node labels.
 """
 
 from typing import cast
@@ -10,13 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma, Weibull, kl_divergence
 from torch.nn import functional
+from torch_geometric.data import Data
 
+from vepm.bench.steps import RATE, Method, Step, build_model, trainer
 from vepm.nn import VEPM, GCNConv, NodeComposer, draw
 from vepm.nn.encoder import SCALE_OFFSET, SHAPE_OFFSET, SMALLEST_SCALE, SMALLEST_SHAPE
 from vepm.training.config import TrainingConfig
 
 PAIRS_AT_ONCE = 2**25
 """Pairs of nodes whose likelihood is computed together."""
+MOST_NODES = {"pretrain": 20_000, "weights": 6_000, "joint": 6_000}
+"""Nodes up to which each step is timed: the cost grows with their square."""
 
 
 class LiteralVEPM:
@@ -135,3 +139,33 @@ def _block(
     upper = torch.ones_like(linked).triu(start + 1)
     on = torch.where(linked, torch.log(-torch.expm1(-rate)), 0)
     return (on * upper).sum(), torch.where(linked, 0, rate * upper).sum()
+
+
+def build_literal(step: str, graph: Data, device: str) -> Step:
+    """A training step of the literal construction."""
+    model, moved = build_model(graph)
+    loss, others = _loss(step, model.to(device), graph, device)
+    return trainer(loss, torch.optim.Adam(moved[step], lr=RATE), others)
+
+
+def _loss(step: str, model: VEPM, graph: Data, device: str) -> tuple[Step, list[Tensor]]:
+    literal = LiteralVEPM(model, graph.edge_index.to(device), graph.num_nodes or 0)
+    x, y, config = graph.x.to(device), graph.y.to(device), TrainingConfig()
+    rows = graph.train_mask.nonzero().flatten().to(device)
+    if step == "pretrain":
+        return lambda: literal.pretraining_loss(x, config), []
+    if step == "joint":
+        return lambda: literal.bound_loss(x, y, rows, config), []
+    with torch.no_grad():
+        z = draw(literal.encode(x), config.sampling)
+        shares = literal.split_edges(z)
+    shares.requires_grad_()
+    return lambda: functional.cross_entropy(literal.classify(x, z, shares)[rows], y[rows]), [shares]
+
+
+def fits(step: str, nodes: int, edges: int) -> bool:
+    """Whether the literal construction has a step and can do it in a usual machine's memory."""
+    return nodes <= MOST_NODES.get(step, -1)
+
+
+LITERAL = Method(build_literal, fits)

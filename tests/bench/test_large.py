@@ -3,23 +3,13 @@
 from pathlib import Path
 from unittest import mock
 
+from benchmarks.large import main
 from cli.running import read_json
-from vepm.bench.large import main
 
 
 def test_every_stage_is_recorded(tmp_path: Path) -> None:
-    words = [
-        "large",
-        "--nodes",
-        "800",
-        "--edges",
-        "3200",
-        "--batch-nodes",
-        "200",
-        "--epochs",
-        "2",
-        "--output",
-    ]
+    words = ["large", "--nodes", "800", "--edges", "3200", "--batch-nodes", "200"]
+    words += ["--epochs", "2", "--output"]
     with mock.patch("sys.argv", [*words, str(tmp_path / "large.json")]):
         main()
     report = read_json(tmp_path / "large.json")

@@ -1,4 +1,4 @@
-"""Training with recorded steps beside training kernel by kernel, on a GPU."""
+"""Training with captured CUDA graphs gives the same losses as training kernel by kernel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ CASES = (("digits", "public", 1), ("digits", "public", 4), ("digits-graphs", "gi
 EPOCHS = {"pretrain_epochs": 6, "epochs": 6, "batch_size": 64}
 
 
-def check_recordings() -> Iterator[dict[str, Any]]:
-    """Largest difference of any loss; both draw the same random numbers."""
+def check_capture() -> Iterator[dict[str, Any]]:
+    """Largest difference between any two losses; both runs draw the same random numbers."""
     for name, protocol, count in CASES:
         with _repeatable(), mock.patch.object(recording, "MOST_FORMS", 0):
             plain = _train(name, protocol, count)
@@ -28,7 +28,7 @@ def check_recordings() -> Iterator[dict[str, Any]]:
             for one, other in zip(replayed, plain, strict=True)
             for ours, theirs in zip(one.history, other.history, strict=True)
         )
-        yield {"what": f"recorded {name}, {count} runs", "error": error, "ok": error == 0}
+        yield {"what": f"captured {name}, {count} runs", "error": error, "ok": error == 0}
 
 
 def _train(name: str, protocol: str, count: int) -> list[Fitted]:

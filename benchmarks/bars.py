@@ -1,4 +1,4 @@
-"""What the benchmarks are held to, and which of it holds."""
+"""The goals of the benchmarks, and which of them are met."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Bar:
-    """Something that must hold, beside what was measured."""
+    """A goal, and what was measured."""
 
     what: str
     bar: str
@@ -22,11 +22,11 @@ class Bar:
 
 
 def bars(report: Report) -> list[Bar]:
-    """The bars that a report speaks of."""
+    """The goals that a report has numbers for."""
     if "cases" in report:
-        return list(_together(report))
+        return list(_many_runs(report))
     if "stages" in report:
-        return list(_in_parts(report))
+        return list(_by_clusters(report))
     where = "GPU" if on_gpu(report) else "CPU"
     found = [] if on_gpu(report) else [*_against_literal(report)]
     found += [*_against_attention(report, where), *_growth(report, where)]
@@ -82,9 +82,9 @@ def _growth(report: Report, where: str) -> Iterator[Bar]:
         what = f"{where}, {range_}: exponent of the {step} step's time"
         measured = f"{slope:.2f}, {last:.2f} between the two largest"
         if not on_gpu(report):
-            # On a busy machine the clock also counts what others do meanwhile.
+            # On a busy machine the clock also counts the time of other processes.
             busy = growth_points(report, step, "cpu")
-            measured += f"; {_steepness(busy[0], busy[-1]):.2f} in processor time, ends alone"
+            measured += f"; {_steepness(busy[0], busy[-1]):.2f} in processor time"
         yield Bar(what, "at most 1.1", measured, slope <= 1.1)
 
 
@@ -123,13 +123,13 @@ def _bandwidth(report: Report) -> Iterator[Bar]:
             yield Bar(what, "at least 50%", measured, row["of_copy"] >= 0.5)
 
 
-def _together(report: Report) -> Iterator[Bar]:
+def _many_runs(report: Report) -> Iterator[Bar]:
     for case in report["cases"]:
         what = f"{report['machine']['device']}, {case['dataset']}: {case['runs']} runs over one"
         yield Bar(what, "at most 3x its time", f"{case['ratio']:.2f}x", case["ratio"] <= 3)
 
 
-def _in_parts(report: Report) -> Iterator[Bar]:
+def _by_clusters(report: Report) -> Iterator[Bar]:
     peak = report["peak_memory_mib"] / 1024
     size = f"{report['nodes'] / 1e6:.1f} million nodes, {report['edges'] / 1e6:.1f} million edges"
     what = f"CPU, {size}: peak memory of training by mini-batches"

@@ -1,7 +1,7 @@
-"""What only a GPU can show: ``python -m vepm.bench.gpu --output gpu.json``.
+"""What only a GPU can show: ``python -m benchmarks.gpu --output gpu.json``.
 
-Sections run in the order of their weight. Each has its seconds, and every row is written as
-soon as it is known, so that an end before the end loses nothing.
+The most important sections run first. Each has a time limit, and every row is written as soon as
+it is known, so that an interruption loses nothing.
 """
 
 import argparse
@@ -14,68 +14,82 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import functional
+from torch_geometric.data import Data
 
-from vepm.bench import gpu_equality, gpu_kernels, gpu_ranks, gpu_recordings
-from vepm.bench.contenders import first_line
-from vepm.bench.measure import copy_bandwidth, machine
-from vepm.bench.runner import DEGREE, FEATURES, Plan, Row, conclude, generate, graphs, races
-from vepm.bench.steps import STEPS
+from benchmarks import gpu_capture, gpu_ddp, gpu_equality, gpu_kernels
+from benchmarks.bandwidth import copy_bandwidth
+from vepm.bench import CLASSES, DEGREE, FEATURES, METHODS, Plan, Row, compare, conclude, machine
+from vepm.data import datasets, load, sample_graph
 from vepm.files import write_text
 
 LARGE = (2_400_000, 124_100_000)
 """Nodes and directed edges of the graph that must train on one device."""
 PUBMED = (19_717, 88_648)
-"""Nodes and edges of a graph as large as PubMed, for where that is not."""
+"""Nodes and edges of a graph as large as PubMed, in case PubMed itself is not available."""
+MOST_EDGES = 10**7
+"""Edges up to which GAT fits on the device."""
+OURS = {"ours": METHODS["ours"]}
 
 Found = Iterator[tuple[str, Row]]
 
 
+def generate(nodes: int, edges: int, features: int = FEATURES) -> Data:
+    """A graph of eight communities with about so many directed edges, drawn on the GPU."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    y = torch.randint(CLASSES, (nodes,), generator=generator, device="cuda")
+    activity = 0.5 + torch.rand(nodes, generator=generator, device="cuda")
+    z = functional.one_hot(y, CLASSES) * activity[:, None]
+    rate = edges / float(z.sum(0).double().square().sum())
+    edge_index = sample_graph(z, z.new_full((CLASSES,), rate), seed=0)
+    x = torch.randn(nodes, features, generator=generator, device="cuda")
+    graph = Data(x=x, edge_index=edge_index, y=y, train_mask=activity < 0.6).to("cpu")
+    del x, y, z, activity, edge_index
+    torch.cuda.empty_cache()
+    return graph
+
+
 def time_steps(plan: Plan) -> Found:
-    """Training steps beside their peers on citation networks, or on one of PubMed's size."""
-    seen = False
-    for name, graph in graphs(Plan(device="cuda", edges=(), data_dir=plan.data_dir)):
-        seen = True
-        yield from (("rows", row) for row in races(name, graph, plan))
-    if not seen:
-        graph = generate(*PUBMED, "cuda")
-        yield from (("rows", row) for row in races("pubmed-size", graph, plan))
+    """Training steps of all methods on citation networks, or on a graph of PubMed's size."""
+    here = {info.name for info in datasets(plan.data_dir) if info.available}
+    for name in [name for name in ("Cora", "PubMed") if name in here]:
+        for row in compare(name, load(name, plan.data_dir).graphs[0], plan):
+            yield "rows", row
+    if "PubMed" not in here:
+        for row in compare("pubmed-size", generate(*PUBMED), plan):
+            yield "rows", row
 
 
 def time_large(plan: Plan) -> Found:
-    """Our steps on the large graph in its full shape."""
-    graph = generate(*LARGE, "cuda")
-    only_ours = dict.fromkeys(STEPS, ("ours",))
-    for row in races("large", graph, plan, methods=only_ours):
+    """Our steps on the large graph as a whole."""
+    for row in compare("large", generate(*LARGE), plan, OURS):
         yield "rows", row
 
 
 def time_scaling(plan: Plan) -> Found:
     """Steps on generated graphs; ours alone where attention would not fit."""
+    attention = METHODS["gat"]._replace(fits=lambda step, nodes, edges: step != "pretrain")
     for edges in plan.edges:
-        graph = generate(edges // DEGREE, edges, "cuda")
-        few = dict.fromkeys(STEPS, ("ours",) if edges > 10**7 else ("ours", "gat"))
-        few["pretrain"] = ("ours",)
-        for row in races(f"generated-{edges}", graph, plan, methods=few):
+        methods = OURS if edges > MOST_EDGES else {**OURS, "gat": attention}
+        for row in compare(f"generated-{edges}", generate(edges // DEGREE, edges), plan, methods):
             yield "rows", row
-        del graph
-        torch.cuda.empty_cache()
 
 
 def time_kernels(plan: Plan) -> Found:
     """The kernels alone on the large graph."""
-    edge_index = generate(*LARGE, "cuda", features=0).edge_index.cuda()
+    edge_index = generate(*LARGE, features=0).edge_index.cuda()
     for row in gpu_kernels.time_kernels(edge_index, LARGE[0], copy_bandwidth("cuda")):
         yield "kernels", row
 
 
 def check(plan: Plan) -> Found:
-    """The kernels and their gradients against gathers in double precision."""
+    """Kernels, gradients and captured steps against plain double precision."""
     torch.manual_seed(0)
     for make in (
         gpu_equality.check_fused,
         gpu_equality.check_gradients,
-        gpu_ranks.check_ranks,
-        gpu_recordings.check_recordings,
+        gpu_ddp.check_ddp,
+        gpu_capture.check_capture,
         gpu_equality.check_kernels,
         gpu_equality.check_large_offsets,
     ):
@@ -93,14 +107,14 @@ SECTIONS: dict[str, tuple[Callable[[Plan], Found], int]] = {
 
 
 def main() -> None:
-    """Run the sections asked for and print what they say."""
+    """Run the given sections and print their rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
     parser.add_argument("--sections", default=",".join(SECTIONS))
-    parser.add_argument("--sizes", default="1e5,1e6,1e7,1e8", help="edges, with commas between")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of turns at each step")
+    parser.add_argument("--sizes", default="1e5,1e6,1e7,1e8", help="edges, separated by commas")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each step")
     parser.add_argument("--data-dir", type=Path, default=None)
-    parser.add_argument("--commit", help="commit of the code, where its folder cannot tell")
+    parser.add_argument("--commit", help="commit of the code, if its folder is not a repository")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("there is no CUDA device here")
@@ -134,8 +148,8 @@ def _run(name: str, plan: Plan, report: Row, output: Path) -> None:
             print(f"{time.perf_counter() - started:6.1f}s", _short(row), flush=True)
             write_text(output, json.dumps(conclude(report), indent=1, default=str))
     except Exception as error:
-        # Whatever ends one section must not cost the next its turn on a device on loan.
-        outcome = first_line(error)
+        # Time on a GPU is short: an error in one section must not stop the next.
+        outcome = (str(error).splitlines() or [type(error).__name__])[0]
     finally:
         signal.alarm(0)
     seconds = time.perf_counter() - started

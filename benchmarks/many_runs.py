@@ -1,17 +1,16 @@
-"""Times runs trained together against one run alone, in one process.
+"""Many runs trained at once against one run alone, in one process.
 
-Run as ``python -m vepm.bench.together --data-dir data --output together.json``.
+Run it with ``python -m benchmarks.many_runs --data-dir data --output together.json``.
 """
 
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vepm.bench.measure import PeakMemory, machine, synchronize
+from vepm.bench import PeakMemory, machine, time_call
 from vepm.data import Dataset, load
 from vepm.evaluation import gin_folds, public_split
 from vepm.files import write_text
@@ -32,7 +31,7 @@ def runs_of(dataset: Dataset, seeds: int, folds: int) -> list[Run]:
 def measure(
     dataset: Dataset, config: Config, runs: Sequence[Run], device: str, alone: int = 3
 ) -> dict[str, Any]:
-    """Seconds of all runs together over the median of some alone, all after a warm-up."""
+    """Seconds of all runs at once over the median of some alone, all after a warm-up."""
     brief = config.replace(**WARMUP)
     fit_together(dataset, brief, runs[:1], device)
     fit_together(dataset, brief, runs, device)
@@ -50,12 +49,13 @@ def measure(
 
 
 def _timed(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -> dict[str, Any]:
-    synchronize(device)
-    memory, started = PeakMemory(device), time.perf_counter()
-    fitted = fit_together(dataset, config, runs, device)
-    synchronize(device)
+    fitted: list[Fitted] = []
+    memory = PeakMemory(device)
+    seconds, _ = time_call(
+        lambda: fitted.extend(fit_together(dataset, config, runs, device)), device, repeats=1
+    )
     return {
-        "seconds": time.perf_counter() - started,
+        "seconds": seconds[0],
         "peak_bytes": memory.read(),
         "epochs": [len(one.history) for one in fitted],
         "test_accuracy": [_accuracy(one) for one in fitted],
@@ -63,7 +63,7 @@ def _timed(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -
 
 
 def _accuracy(fitted: Fitted) -> float:
-    """Of the chosen epoch, or the last where nothing validates."""
+    """Test accuracy of the chosen epoch, or of the last one if there is no validation part."""
     accuracy: float = fitted.best["test_accuracy"]
     return accuracy
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=list(CASES))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--folds", type=int, default=10)
-    parser.add_argument("--epochs", type=int, help="of either phase, in place of the preset's")
+    parser.add_argument("--epochs", type=int, help="epochs of each phase, in place of the preset's")
     parser.add_argument("--alone", type=int, default=3, help="runs timed alone")
     arguments = parser.parse_args()
     device = pick_device(arguments.device).type
@@ -93,7 +93,7 @@ def main() -> None:
         write_text(arguments.output, json.dumps(report, indent=1))
         alone = statistics.median(row["seconds"] for row in case["alone"])
         print(
-            f"{name}: {case['runs']} runs together {case['together']['seconds']:.1f} s, "
+            f"{name}: {case['runs']} runs at once {case['together']['seconds']:.1f} s, "
             f"one alone {alone:.1f} s, ratio {case['ratio']:.2f}",
             flush=True,
         )

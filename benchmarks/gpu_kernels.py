@@ -1,13 +1,13 @@
-"""The GPU's kernels on one graph: seconds, and bytes moved beside what a copy moves."""
+"""The GPU kernels alone on one graph: their time, and their bandwidth beside that of a copy."""
 
 import functools
+import statistics
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from vepm.bench.measure import time_call
-from vepm.bench.runner import Row
+from vepm.bench import Row, time_call
 from vepm.kernels.patterns import GatherPattern, SortedEdges
 from vepm.kernels.triton_pattern import TritonPattern
 
@@ -58,8 +58,8 @@ def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
         limit,
     )
     gather = GatherPattern(edge_index[1], edge_index[0], nodes)
-    timing = time_call(lambda: gather.sum_neighbours(weight, x), "cuda", repeats=3, warmup=1)
-    yield {"what": "sum by given shares, gathered and scattered", "seconds": timing.median}
+    seconds = _median(lambda: gather.sum_neighbours(weight, x), repeats=3)
+    yield {"what": "sum by given shares, gathered and scattered", "seconds": seconds}
 
 
 def least_bytes(
@@ -82,6 +82,10 @@ def least_bytes(
 
 
 def _row(what: str, call: Callable[[], object], moved: int, limit: float) -> Row:
-    timing = time_call(call, "cuda", repeats=5, warmup=1)
-    share = moved / timing.median / limit
-    return {"what": what, "seconds": timing.median, "bytes": moved, "of_copy": share}
+    seconds = _median(call, repeats=5)
+    return {"what": what, "seconds": seconds, "bytes": moved, "of_copy": moved / seconds / limit}
+
+
+def _median(call: Callable[[], object], repeats: int) -> float:
+    call()
+    return statistics.median(time_call(call, "cuda", repeats)[0])

@@ -1,4 +1,4 @@
-"""Time and memory against the number of edges, both axes logarithmic."""
+"""Time and memory against the number of edges, on logarithmic axes."""
 
 import io
 import math
@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 
 from vepm.files import write_bytes
 
-STYLES = {"ours": "o-", "gat": "s--", "literal": "^:"}
-NAMES = {"ours": "ours", "gat": "PyG GAT", "literal": "literal"}
+STYLES = {"ours": "o-", "gcn": "d-.", "gat": "s--", "literal": "^:"}
+NAMES = {"ours": "ours", "gcn": "PyG GCN", "gat": "PyG GAT", "literal": "literal"}
 
 
 def draw_scaling(report: dict[str, Any], path: Path) -> None:
-    """Write a figure of every generated graph in a report."""
+    """Write a figure of all generated graphs of a report."""
     rows = [r for r in report["rows"] if r["graph"].startswith("generated") and "median" in r]
     figure = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
