@@ -10,7 +10,8 @@ from typing import Any
 
 from benchmarks.bandwidth import copy_bandwidth
 from benchmarks.literal import LITERAL
-from vepm.bench import METHODS, Plan, run
+from vepm.bench import Plan, run
+from vepm.bench.steps import METHODS
 from vepm.files import write_text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.bars import Report, bars, on_gpu
 from benchmarks.figure import NAMES, draw_scaling
-from vepm.bench import STEPS
+from vepm.bench.steps import STEPS
 from vepm.errors import InputError
 
 NONE = "**No benchmark files are committed yet.**"

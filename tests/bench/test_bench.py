@@ -12,9 +12,6 @@ from torch_geometric.data import Data
 
 from cli.running import refused, succeed
 from vepm.bench import (
-    METHODS,
-    STEPS,
-    Method,
     PeakMemory,
     Plan,
     alternate,
@@ -24,6 +21,7 @@ from vepm.bench import (
     slopes,
     time_call,
 )
+from vepm.bench.steps import METHODS, STEPS, Method
 from vepm.cli.bench import as_table
 from vepm.data import DatasetInfo, planted_graph
 

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from benchmarks.literal import LITERAL, LiteralVEPM, pairwise_log_likelihood
 from strategies import random_graph, scramble, uniform
-from vepm.bench import STEPS
-from vepm.bench.steps import build_model
+from vepm.bench.steps import STEPS, build_model
 from vepm.data import planted_graph
 from vepm.nn import VEPM
 from vepm.objective import edge_log_likelihood

@@ -92,7 +92,7 @@ def time_call(
     """Seconds and processor seconds of each call, until the repeats or the seconds are used up."""
     seconds: list[float] = []
     cpu: list[float] = []
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait: Callable[[], object] = torch.cuda.synchronize if device == "cuda" else lambda: None
     while not seconds or (len(seconds) < repeats and sum(seconds) < budget):
         wait()
         started, working = time.perf_counter(), time.process_time()
