@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from results import ROOT
 from vepm.evaluation import Summary
 from vepm.paper import Ended, Results, catalogue, gather, squares, task_of
-from vepm.search.sweeping import standings
-from vepm.search.sweeps import Sweep
+from vepm.search import Sweep, standings
 from vepm.training import preset
 from vepm.training.presets import tuned_for
 

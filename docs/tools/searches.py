@@ -16,13 +16,20 @@ def summary(folder: str) -> str:
     lines += [
         "",
         f"`{found['command']}`: {counts['finished']} trials, {counts['pruned']} of them stopped "
-        f"early, {counts['abandoned']} more cut short when the search was killed and begun anew; "
+        f"early{_abandoned(counts)}; "
         f"{found['seconds']:.0f} s on {versions['threads']} thread of {versions['machine']}, "
         f"torch {versions['torch']}, commit `{versions['commit'][:7]}`. Training seed "
         f"{found['seeds'][0]}, search seed {found['sampler_seed']}, {found['num_val']} validation "
         f"{found['task']}s. Rule: {found['rule']}. Best settings: {changes}.",
     ]
     return "\n".join(lines)
+
+
+def _abandoned(counts: dict[str, int]) -> str:
+    """What searches counted until their log was one of lines."""
+    if "abandoned" not in counts:
+        return ""
+    return f", {counts['abandoned']} more cut short when the search was killed and begun anew"
 
 
 def _row(name: str, trial: dict[str, Any]) -> str:

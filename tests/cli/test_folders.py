@@ -177,10 +177,10 @@ def test_pages_are_not_drawn_through_links(pets_run: Path) -> None:
 @pytest.mark.parametrize("make", [Path.touch, None])
 def test_trials_are_not_kept_through_links(make: Callable[[Path], None] | None, pets: Path) -> None:
     if make is not None:
-        make(Path("other.db"))
+        make(Path("other.jsonl"))
     Path("tuned").mkdir()
     Path("tuned", MARK).write_text("vepm search\n")
-    Path("tuned/trials.db").symlink_to(Path("other.db").resolve())
-    assert "trials.db: is a link" in refused("tune", pets, "-o", "tuned", *QUICK)
-    assert make is None or Path("other.db").stat().st_size == 0
-    assert Path("other.db").exists() == (make is not None)
+    Path("tuned/trials.jsonl").symlink_to(Path("other.jsonl").resolve())
+    assert "trials.jsonl: is a link" in refused("tune", pets, "-o", "tuned", *QUICK)
+    assert make is None or Path("other.jsonl").stat().st_size == 0
+    assert Path("other.jsonl").exists() == (make is not None)

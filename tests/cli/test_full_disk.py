@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.running import QUICK, names_in, read_json, same_tensors, succeed, vepm
-from vepm.search import search
+from vepm.search import tuning
 from vepm.training import checkpoint, fitting
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -86,7 +86,7 @@ def test_tuning_on_a_disk_that_fills_up(
     small_disk: Path, pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainings = []
-    fit = search.fit  # type: ignore[attr-defined]
+    fit = tuning.fit  # type: ignore[attr-defined]
 
     def fit_and_fill(*given: Any, **named: Any) -> Any:
         trainings.append(1)
@@ -96,7 +96,7 @@ def test_tuning_on_a_disk_that_fills_up(
 
     words = ("tune", pets, *QUICK, "--trials", "3")
     with monkeypatch.context() as patch:
-        patch.setattr(search, "fit", fit_and_fill)
+        patch.setattr(tuning, "fit", fit_and_fill)
         outcome = vepm(*words, "-o", small_disk / "tuned")
     assert outcome.code == 1, outcome
     assert FULL in outcome.err

@@ -8,7 +8,7 @@ import torch
 
 from training.toys import SMALL, roles, toy
 from vepm.data import Dataset
-from vepm.search import Findings, Problem, Record, Space, tune
+from vepm.search import Findings, Problem, Space, Trial, tune
 
 SPACE = Space.from_dict(
     {
@@ -33,9 +33,12 @@ def search(problem: Problem, folder: Path, trials: int = 4, **options: Any) -> F
     return tune(problem, folder, trials=trials, device="cpu", **options)
 
 
-def without_times(records: list[Record]) -> list[Record]:
-    """What must not differ between two searches."""
-    return [replace(record, seconds=0.0) for record in records]
+def without_times(trials: list[Trial]) -> list[Trial]:
+    """What must not differ between two searches; NaN differs from itself."""
+    return [
+        replace(trial, spread=0.0, rows=tuple(row | {"seconds": 0.0} for row in trial.rows))
+        for trial in trials
+    ]
 
 
 def with_shuffled_test_labels(dataset: Dataset, test: torch.Tensor) -> Dataset:

@@ -11,8 +11,7 @@ import torch
 
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
-from vepm.search import Problem, Space, best_of, tune
-from vepm.search.records import Record
+from vepm.search import Problem, Space, Trial, standings, tune
 from vepm.training import Config, fit
 
 from .small import SPACE, search, small_problem, with_shuffled_test_labels, without_times
@@ -29,11 +28,11 @@ def test_first_trial_is_the_default_and_best_is_no_worse(task: str, tmp_path: Pa
         validate_on=problem.val,
         device="cpu",
     ).best
-    first = found.records[0]
+    first = found.trials[0]
     assert (first.val_accuracy, first.val_loss) == (default["val_accuracy"], default["val_loss"])
     assert found.improvement >= 0
-    assert [record.number for record in found.records] == [0, 1, 2, 3]
-    assert len({tuple(record.changes.items()) for record in found.records}) == 4
+    assert [trial.number for trial in found.trials] == [0, 1, 2, 3]
+    assert len({tuple(trial.changes.items()) for trial in found.trials}) == 4
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -42,7 +41,7 @@ def test_test_labels_change_nothing(task: str, tmp_path: Path) -> None:
     shuffled = with_shuffled_test_labels(toy(task), test)
     before = search(small_problem(task), tmp_path / "before")
     after = search(small_problem(task, dataset=shuffled), tmp_path / "after")
-    assert without_times(before.records) == without_times(after.records)
+    assert without_times(before.trials) == without_times(after.trials)
     assert (tmp_path / "before/best.toml").read_text() == (tmp_path / "after/best.toml").read_text()
 
 
@@ -74,10 +73,14 @@ def test_score_is_the_mean_over_seeds(tmp_path: Path) -> None:
 
 
 def test_ties_go_to_the_lower_loss_then_to_the_first() -> None:
+    run = {"dataset": "toy", "split": 0, "seed": 0, "changes": {}}
     losses = (0.7, 0.5, 0.5)
-    tied = [Record(i, "complete", 0.8, loss, {}) for i, loss in enumerate(losses)]
-    assert best_of([*tied, Record(3, "pruned", 0.9, None, {})]) == tied[1]
-    assert best_of([]) is None
+    tied = [run | {"number": i, "val_accuracy": 0.8, "val_loss": x} for i, x in enumerate(losses)]
+    pruned = run | {"number": 3, "val_accuracy": 0.9, "val_loss": None, "pruned": True}
+    refused = run | {"number": 4, "val_accuracy": 0.0, "val_loss": None, "refused": "too deep"}
+    found = standings([*tied, pruned, refused])
+    assert [trial.number for trial in found] == [1, 2, 0, 4]
+    assert standings([]) == []
 
 
 class _Stop:
@@ -93,36 +96,34 @@ class _Stop:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
     """A search that was not stopped, long enough for the sampler to learn from its trials."""
-    return search(small_problem(), tmp_path_factory.mktemp("whole"), trials=8).records
+    return search(small_problem(), tmp_path_factory.mktemp("whole"), trials=8).trials
 
 
 @pytest.mark.parametrize("epoch", [1, 13, 61])
 def test_stopped_search_goes_on_as_if_it_had_not_been(
-    epoch: int, whole: list[Record], tmp_path: Path
+    epoch: int, whole: list[Trial], tmp_path: Path
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         search(small_problem(), tmp_path, trials=8, progress=_Stop(epoch))
     resumed = search(small_problem(), tmp_path, trials=8)
-    assert without_times(resumed.records) == without_times(whole)
+    assert without_times(resumed.trials) == without_times(whole)
 
 
-def test_more_trials_can_be_asked_for(whole: list[Record], tmp_path: Path) -> None:
+def test_more_trials_can_be_asked_for(whole: list[Trial], tmp_path: Path) -> None:
     search(small_problem(), tmp_path, trials=2)
     seen: list[int] = []
-    more = search(
-        small_problem(), tmp_path, trials=4, told=lambda records: seen.append(len(records))
-    )
-    assert without_times(more.records) == without_times(whole[:4])
+    more = search(small_problem(), tmp_path, trials=4, told=lambda found: seen.append(len(found)))
+    assert without_times(more.trials) == without_times(whole[:4])
     assert seen == [2, 3, 4]
 
 
 def test_seed_of_the_search_decides_its_trials(tmp_path: Path) -> None:
     first = search(small_problem(), tmp_path / "0", trials=3)
     other = search(small_problem(sampler_seed=1), tmp_path / "1", trials=3)
-    assert without_times(first.records)[0] == without_times(other.records)[0]
-    assert first.records[1].changes != other.records[1].changes
+    assert without_times(first.trials)[0] == without_times(other.trials)[0]
+    assert first.trials[1].changes != other.trials[1].changes
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_seed_of_the_search_decides_its_trials(tmp_path: Path) -> None:
     [
         ({"seeds": 2}, "seeds"),
         ({"base": SMALL["node"].replace(epochs=6)}, "settings"),
-        ({"space": Space(SPACE.settings[:2])}, "space"),
+        ({"space": Space(SPACE.dimensions[:2])}, "space"),
         ({"train": roles("node")[0][1:]}, "data"),
     ],
 )
@@ -143,28 +144,35 @@ def test_other_search_in_the_folder_is_refused(
 
 
 def test_damaged_record_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "trials.db").write_bytes(b"no database" * 100)
-    with pytest.raises(InputError, match="not a readable record"):
+    (tmp_path / "trials.jsonl").write_bytes(b"no log\n" * 100)
+    with pytest.raises(InputError, match="line 1: not a run of a search"):
         search(small_problem(), tmp_path)
+
+
+def test_search_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trials.db").write_bytes(b"SQLite format 3")
+    with pytest.raises(InputError, match="an earlier version"):
+        search(small_problem(), tmp_path)
+    assert not (tmp_path / "best.toml").exists()
 
 
 @pytest.mark.parametrize("name", ["a b", "a?b=c", "a%20b", "ü#1"])
 def test_odd_folder_names(name: str, tmp_path: Path) -> None:
     search(small_problem(), tmp_path / name, trials=1)
-    assert (tmp_path / name / "trials.db").exists()
+    assert (tmp_path / name / "trials.jsonl").exists()
 
 
 def test_timeout_stops_between_trials(tmp_path: Path) -> None:
     found = search(small_problem(), tmp_path, timeout=0.0)
-    assert len(found.records) == 1
+    assert len(found.trials) == 1
 
 
 def test_impossible_settings_are_noted_and_passed_over(tmp_path: Path) -> None:
     space = Space.from_dict({"num_metacommunities": {"choices": [2, 64]}})
     found = search(small_problem(space=space), tmp_path, trials=8)
-    refused = [record for record in found.records if record.state == "refused"]
+    refused = [trial for trial in found.trials if trial.state == "refused"]
     assert refused
-    assert all(record.note and record.changes["num_metacommunities"] == 64 for record in refused)
+    assert all(trial.note and trial.changes["num_metacommunities"] == 64 for trial in refused)
     assert found.config.model.num_metacommunities == 2
 
 
@@ -177,7 +185,7 @@ def test_impossible_default_is_an_error(tmp_path: Path) -> None:
 def test_default_outside_the_space_is_still_tried(tmp_path: Path) -> None:
     space = Space.from_dict({"dropout": {"low": 0.1, "high": 0.2}})
     found = search(small_problem(space=space), tmp_path, trials=2)
-    assert found.records[0].changes == {}
+    assert found.trials[0].changes == {}
     table = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
     assert float(table[0]["dropout"]) == SMALL["node"].model.dropout
 
@@ -186,11 +194,11 @@ def test_hopeless_trials_end_early(tmp_path: Path) -> None:
     space = Space.from_dict({"learning_rate": {"choices": [0.02, 1e-9]}})
     base = SMALL["node"].replace(epochs=40, learning_rate=0.02)
     found = search(small_problem(base=base, space=space), tmp_path, trials=9)
-    pruned = [record for record in found.records if record.state == "pruned"]
+    pruned = [trial for trial in found.trials if trial.state == "pruned"]
     assert pruned
-    assert all(record.changes["learning_rate"] == 1e-9 for record in pruned)
-    assert all(record.epochs == 33 for record in pruned)
-    assert found.best.changes["learning_rate"] == 0.02
+    assert all(trial.changes["learning_rate"] == 1e-9 for trial in pruned)
+    assert all(trial.rows[0]["epochs"] == 33 for trial in pruned)
+    assert found.config.training.learning_rate == 0.02
 
 
 def test_files_tell_the_whole_story(tmp_path: Path) -> None:
@@ -204,7 +212,6 @@ def test_files_tell_the_whole_story(tmp_path: Path) -> None:
         "complete": 4,
         "pruned": 0,
         "refused": 0,
-        "abandoned": 0,
     }
     assert summary["seeds"] == [0]
     assert "test labels were removed" in summary["rule"]

@@ -14,13 +14,13 @@ from vepm.training import preset
 def test_own_space_holds_the_preset_it_starts_from(task: str) -> None:
     config = preset("tuned", task)
     values = {**vars(config.model), **vars(config.training)}
-    for setting in default_space(task).settings:
-        assert setting.holds(values[setting.name]), setting.name
+    for dimension in default_space(task).dimensions:
+        assert dimension.find(values) == values[dimension.name]
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_mixture_of_the_own_space_can_be_built(task: str) -> None:
-    choices = {s.name: s.choices for s in default_space(task).settings}
+    choices = {d.name: d.choices for d in default_space(task).dimensions}
     for heads in choices["num_metacommunities"]:
         assert all(count % heads == 0 for count in choices["num_communities"])
         assert all(width % heads == 0 for width in choices["hidden_channels"])
@@ -36,8 +36,8 @@ def test_there_and_back() -> None:
     [
         ("", "no setting"),
         ("droput = {low = 0.1, high = 0.5}", "did you mean dropout"),
-        ("dropout = 0.5", "no table"),
-        ("dropout = {low = 0.1}", "give choices"),
+        ("dropout = 0.5", "dropout is 0.5; give a list of values"),
+        ("dropout = {low = 0.1}", "give a list"),
         ("dropout = {}", "has nothing"),
         ("dropout = {low = 0.1, high = 0.5, step = 0.1}", "step"),
         ("dropout = {low = 0.5, high = 0.1}", "above high"),

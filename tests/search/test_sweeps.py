@@ -1,69 +1,73 @@
 import json
+import os
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from vepm.baselines import BASELINES
 from vepm.cli import app
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.search.sweeping import run_sweep, standings
-from vepm.search.sweeps import Sweep
+from vepm.evaluation import Compute
+from vepm.search import Row, Sweep, run_sweep, standings
+from vepm.search.log import open_log
 from vepm.training import preset
 
 ROOT = Path(__file__).parents[2]
 CHOICE = re.compile(r"# (.+), setting (\d+): ([\d.]+) on validation, best of \d+\n\[(.+)\]")
+ONE = Compute("cpu", jobs=1)
 LENGTHS = ("epochs", "patience", "pretrain_epochs", "batch_size")
 TINY = {"epochs": 3, "pretrain_epochs": 2, "hidden_channels": 8, "num_metacommunities": 2}
 
 
 def tiny_sweep(**changes: object) -> Sweep:
     values: dict[str, object] = {
-        "datasets": ("digits",),
+        "datasets": ["digits"],
         "space": {"dropout": [0.0, 0.5], "loss": [{"passes": 2, "consistency_weight": 1.0}]},
         "settings": 3,
         "base": TINY,
-        "seeds": (7, 8),
+        "seeds": [7, 8],
     }
     return Sweep(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def test_draws_are_distinct_and_begin_with_the_settings_to_improve_on() -> None:
-    changes = [trial.changes for trial in tiny_sweep(seeds=(0,)).trials()]
+    changes = [run.changes for run in tiny_sweep(seeds=[0]).left([])]
     assert changes[0] == {}
     assert sorted(change["dropout"] for change in changes[1:]) == [0.0, 0.5]
     assert all(change["consistency_weight"] == 1.0 for change in changes[1:])
     # There are no more than these, however many are asked for.
-    assert len(tiny_sweep(seeds=(0,), settings=50).trials()) == 3
+    assert tiny_sweep(seeds=[0], settings=50).count == 3
 
 
 def test_a_stopped_sweep_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     sweep = tiny_sweep()
     path = tmp_path / "sweep.jsonl"
-    rows = run_sweep(sweep, path, device="cpu", jobs=1)
+    rows = run_sweep(sweep, path, compute=ONE)
     assert len(rows) == 6
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]) + lines[4][:20])
-    again = run_sweep(sweep, path, device="cpu", jobs=1)
+    again = run_sweep(sweep, path, compute=ONE)
 
     def scores(found: list[dict[str, object]]) -> dict[tuple[object, object], object]:
         return {(row["number"], row["seed"]): row["val_accuracy"] for row in found}
 
     assert scores(again) == scores(rows)
     assert len(path.read_text().splitlines()) == 7
-    assert run_sweep(sweep, path, device="cpu", jobs=1, minutes=0) == again
-    with pytest.raises(InputError, match="another sweep"):
-        run_sweep(tiny_sweep(sampler_seed=1), path, device="cpu", jobs=1)
+    assert run_sweep(sweep, path, compute=ONE, minutes=0) == again
+    with pytest.raises(InputError, match="other sampler_seed"):
+        run_sweep(tiny_sweep(sampler_seed=1), path, compute=ONE)
     assert "test" not in path.read_text().replace("test labels had no part", "")
 
 
 def test_seeds_may_train_together(tmp_path: Path) -> None:
     sweep = tiny_sweep(settings=1, base={**TINY, "dropout": 0.0, "sampling": False})
-    rows = [
-        run_sweep(sweep, tmp_path / f"{n}.jsonl", device="cpu", jobs=1, together=n) for n in (1, 2)
-    ]
+    rows = [run_sweep(sweep, tmp_path / f"{n}.jsonl", compute=Compute("cpu", 1, n)) for n in (1, 2)]
     alone, together = ([(row["seed"], row["val_accuracy"]) for row in found] for found in rows)
     assert alone == together
     assert rows[1][0]["seconds"] == rows[1][1]["seconds"]
@@ -71,7 +75,7 @@ def test_seeds_may_train_together(tmp_path: Path) -> None:
 
 def test_runs_may_be_judged_at_one_epoch_for_all(tmp_path: Path) -> None:
     rows = {
-        epoch: run_sweep(tiny_sweep(epoch=epoch), tmp_path / epoch, device="cpu", jobs=1)
+        epoch: run_sweep(tiny_sweep(epoch=epoch), tmp_path / epoch, compute=ONE)
         for epoch in ("own", "shared")
     }
     for number in range(3):
@@ -87,61 +91,60 @@ def test_runs_may_be_judged_at_one_epoch_for_all(tmp_path: Path) -> None:
 
 def test_a_file_begun_before_there_were_these_choices_goes_on(tmp_path: Path) -> None:
     sweep, path = tiny_sweep(settings=1), tmp_path / "sweep.jsonl"
-    rows = run_sweep(sweep, path, device="cpu", jobs=1)
+    rows = run_sweep(sweep, path, compute=ONE)
     head, *rest = path.read_text().splitlines(keepends=True)
     old = json.loads(head)
-    del old["sweep"]["epoch"], old["sweep"]["keep"]
+    del old["sweep"]["epoch"], old["sweep"]["keep"], old["sweep"]["sampler"]
     path.write_text(json.dumps(old) + "\n" + "".join(rest))
-    assert run_sweep(sweep, path, device="cpu", jobs=1) == rows
-    with pytest.raises(InputError, match="another sweep"):
-        run_sweep(replace(sweep, epoch="shared"), path, device="cpu", jobs=1)
+    assert run_sweep(sweep, path, compute=ONE) == rows
+    with pytest.raises(InputError, match="other epoch"):
+        run_sweep(replace(sweep, epoch="shared"), path, compute=ONE)
 
 
 def test_settings_may_be_judged_with_fewer_labels_too(tmp_path: Path) -> None:
-    sweep = tiny_sweep(settings=2, seeds=(7,), keep=(0.1, 1.0), epoch="shared")
-    rows = run_sweep(sweep, tmp_path / "few.jsonl", device="cpu", jobs=1)
+    sweep = tiny_sweep(settings=2, seeds=[7], keep=[0.1, 1.0], epoch="shared")
+    rows = run_sweep(sweep, tmp_path / "few.jsonl", compute=ONE)
     whole = run_sweep(
-        tiny_sweep(settings=2, seeds=(7,), epoch="shared"),
+        tiny_sweep(settings=2, seeds=[7], epoch="shared"),
         tmp_path / "all.jsonl",
-        device="cpu",
-        jobs=1,
+        compute=ONE,
     )
     assert [row["keep"] for row in rows] == [0.1, 1.0, 0.1, 1.0]
     scores = [row["val_accuracy"] for row in rows]
     assert scores[1::2] == [row["val_accuracy"] for row in whole]
     assert scores[::2] != scores[1::2]
-    assert run_sweep(sweep, tmp_path / "few.jsonl", device="cpu", jobs=1) == rows
+    assert run_sweep(sweep, tmp_path / "few.jsonl", compute=ONE) == rows
     assert standings(rows)[0].val_accuracy == max(sum(scores[:2]), sum(scores[2:])) / 2
 
 
 def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
     space = {"learning_rate": [1e30]}
-    sweep = tiny_sweep(settings=2, seeds=(7,), space=space, base={**TINY, "scheme": "joint"})
-    rows = run_sweep(sweep, tmp_path / "sweep.jsonl", device="cpu", jobs=1)
+    sweep = tiny_sweep(settings=2, seeds=[7], space=space, base={**TINY, "scheme": "joint"})
+    rows = run_sweep(sweep, tmp_path / "sweep.jsonl", compute=ONE)
     assert [one.number for one in standings(rows)] == [0, 1]
-    assert "learning rate" in rows[1]["diverged"]
+    assert "learning rate" in rows[1]["refused"]
 
 
 def test_without_a_validation_part_nothing_is_chosen(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no validation part"):
-        run_sweep(tiny_sweep(datasets=("KarateClub",)), tmp_path / "s.jsonl", device="cpu", jobs=1)
+        run_sweep(tiny_sweep(datasets=["KarateClub"]), tmp_path / "s.jsonl", compute=ONE)
 
 
 def test_test_labels_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load("digits")
     graph = whole.graphs[0].clone()
     graph.y[graph.test_mask] = graph.y[graph.test_mask].roll(1)
-    sweep = tiny_sweep(settings=1, seeds=(7,))
+    sweep = tiny_sweep(settings=1, seeds=[7])
     scores = []
     for number, dataset in enumerate([whole, replace(whole, graphs=[graph])]):
         monkeypatch.setattr("vepm.search.sweeps.open_dataset", lambda *_, found=dataset: found)
-        rows = run_sweep(sweep, tmp_path / f"{number}.jsonl", device="cpu", jobs=1)
+        rows = run_sweep(sweep, tmp_path / f"{number}.jsonl", compute=ONE)
         scores.append([rows[0]["val_accuracy"], rows[0]["val_loss"]])
     assert scores[0] == scores[1]
 
 
 def test_standings_order_by_validation_accuracy_then_loss() -> None:
-    def row(number: int, seed: int, accuracy: float, loss: float) -> dict[str, object]:
+    def row(number: int, seed: int, accuracy: float, loss: float) -> Row:
         where = {"number": number, "dataset": "Cora", "split": 0, "seed": seed, "changes": {}}
         return where | {"val_accuracy": accuracy, "val_loss": loss}
 
@@ -155,14 +158,23 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
     ("text", "reason"),
     [
         ("datasets = [", "not a readable TOML file"),
-        ("datasets = ['Cora']", "'space' is missing"),
+        ("datasets = ['Cora']", "space is missing"),
         ("datasets = ['Cora']\ntrials = 3\n[space]\n", "there is no 'trials'"),
+        ("datasets = 'Cora'\n[space]\n", "datasets must be of type list"),
+        ("datasets = []\n[space]\n", "datasets must not be empty"),
+        ("datasets = ['Cora']\nspace = 3\n", "space must be of type dict"),
+        ("datasets = ['Cora']\nseeds = [1, 2, 1]\n[space]\n", "seeds holds 1 twice"),
+        ("datasets = ['Cora']\nseeds = ['one']\n[space]\n", "seeds cannot hold 'one'"),
+        ("datasets = ['Cora']\nseeds = [-1]\n[space]\n", "seeds cannot hold -1"),
+        ("datasets = ['Cora']\nsettings = 1000000000\n[space]\n", "between 1 and 10000"),
+        ("datasets = ['Cora']\nsampler = 'grid'\n[space]\n", "one of random, tpe"),
+        ("datasets = ['Cora']\n[base]\ndropout = 'much'\n[space]\n", "type float"),
         ("datasets = ['Corra']\n[space]\n", "unknown dataset 'Corra'"),
         ("datasets = ['Cora']\nsplits = 2\n[space]\n", "has 1 splits"),
         ("datasets = ['Cora']\nmethod = 'svm'\n[space]\n", "no method 'svm'"),
-        ("datasets = ['Cora']\nepoch = 'last'\n[space]\n", "no epoch 'last'"),
-        ("datasets = ['Cora']\nkeep = [0.5, 2]\n[space]\n", "up to 1 of the labels, not 2"),
-        ("datasets = ['Cora']\n[space]\ndropout = 0.5\n", "needs a list"),
+        ("datasets = ['Cora']\nepoch = 'last'\n[space]\n", "one of own, shared"),
+        ("datasets = ['Cora']\nkeep = [0.5, 2]\n[space]\n", "keep cannot hold 2"),
+        ("datasets = ['Cora']\n[space]\ndropout = 0.5\n", "give a list of values"),
         ("datasets = ['Cora']\n[space]\ndropuot = [0.5]\n", "did you mean dropout"),
         ("datasets = ['Cora']\nmethod = 'gcn'\n[space]\nheads = [2]\n", "has no setting 'heads'"),
     ],
@@ -186,6 +198,106 @@ def test_command_shows_the_best_settings_of_any_method(tmp_path: Path) -> None:
     assert "2 of 2 runs" in shown.output
     head = json.loads((tmp_path / "mlp.jsonl").read_text().splitlines()[0])
     assert head["sweep"]["method"] == "mlp"
+
+
+def test_only_one_process_writes_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.jsonl"
+    with open_log(path, {"datasets": ["digits"]}, "a rule"), pytest.raises(InputError) as caught:
+        run_sweep(tiny_sweep(), path, compute=ONE)
+    assert "another process is writing" in str(caught.value)
+    assert len(path.read_text().splitlines()) == 1
+
+
+RUN = {"number": 0, "changes": {}, "dataset": "digits", "split": 0, "seed": 7, "keep": 1.0}
+RUN |= {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "line 2: not a run"),
+        (b"\xff\xfe", "line 2: not a run"),
+        (b"[" * 10_000, "line 2: not a run"),
+        (b"[]", "line 2: not a run"),
+        (json.dumps(RUN | {"val_accuracy": "high"}).encode(), "line 2: not a run"),
+        (json.dumps(RUN | {"val_loss": float("nan")}).encode(), "line 2: not a run"),
+        (json.dumps(RUN | {"number": True}).encode(), "line 2: not a run"),
+        (json.dumps({k: v for k, v in RUN.items() if k != "seed"}).encode(), "line 2: not a run"),
+        ((json.dumps(RUN) + "\n" + json.dumps(RUN)).encode(), "holds a run twice"),
+    ],
+)
+def test_a_malformed_log_is_refused_and_left_alone(
+    line: bytes, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sweep.jsonl"
+    run_sweep(tiny_sweep(), path, compute=ONE, minutes=0)
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=reason):
+        run_sweep(tiny_sweep(), path, compute=ONE, minutes=0)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_refused(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "sweep.jsonl")
+    with pytest.raises(InputError, match="not a file"):
+        run_sweep(tiny_sweep(), tmp_path / "sweep.jsonl", compute=ONE)
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_every_baseline_can_be_swept_on_any_device(method: str, tmp_path: Path) -> None:
+    dataset = {"node": "planted", "graph": "digits-graphs"}[BASELINES[method].task]
+    known = BASELINES[method].settings()
+    small = {"epochs": 1, "max_iterations": 1, "inner_folds": 2}
+    base = {name: value for name, value in small.items() if name in known}
+    sweep = tiny_sweep(datasets=[dataset], method=method, base=base, space={}, seeds=[7])
+    sweep.check()
+    rows = run_sweep(sweep, tmp_path / "s.jsonl", compute=Compute("auto", 1))
+    assert [row["number"] for row in rows] == [0]
+    assert 0 < rows[0]["val_accuracy"] <= 1
+
+
+def test_a_loss_that_is_no_number_counts_as_refused(tmp_path: Path) -> None:
+    space = {"learning_rate": [1e30]}
+    sweep = tiny_sweep(
+        datasets=["planted"], method="mlp", base={"epochs": 3}, space=space, seeds=[7]
+    )
+    rows = run_sweep(sweep, tmp_path / "s.jsonl", compute=ONE)
+    assert "not a finite number" in rows[1]["refused"]
+    assert [trial.number for trial in standings(rows)] == [0, 1]
+
+
+def test_sampler_may_learn_from_the_settings_so_far(tmp_path: Path) -> None:
+    space = {"dropout": {"low": 0.0, "high": 0.9}, "size": [{"hidden_channels": 8}]}
+    sweep = tiny_sweep(
+        datasets=["planted"], method="gcn", base={"epochs": 2}, space=space, sampler="tpe"
+    )
+    path = tmp_path / "s.jsonl"
+    rows = run_sweep(sweep, path, compute=Compute("cpu", 2))
+    assert sorted((row["number"], row["seed"]) for row in rows) == [
+        (number, seed) for number in range(3) for seed in (7, 8)
+    ]
+    changes = {row["number"]: row["changes"] for row in rows}
+    assert changes[0] == {}
+    assert 0 < changes[1]["dropout"] != changes[2]["dropout"] < 0.9
+    assert changes[1]["hidden_channels"] == 8
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]))
+    again = run_sweep(sweep, path, compute=ONE)
+    assert {row["number"]: row["changes"] for row in again} == changes
+
+
+def test_random_sweeps_need_no_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    space = {"hidden_channels": {"low": 4, "high": 64, "log": True}, "dropout": [0.2, 0.4]}
+    sweep = tiny_sweep(
+        datasets=["planted"], method="gcn", base={"epochs": 1}, seeds=[7], space=space
+    )
+    rows = run_sweep(sweep, tmp_path / "s.jsonl", compute=ONE)
+    assert all(type(row["changes"]["hidden_channels"]) is int for row in rows[1:])
+    with pytest.raises(InputError, match="pip install"):
+        run_sweep(replace(sweep, sampler="tpe"), tmp_path / "t", compute=ONE)
 
 
 def test_tuned_has_what_its_searches_found() -> None:

@@ -16,6 +16,7 @@ from vepm.data.dataset import Dataset, require_labels
 from vepm.data.sparse import refuse_sparse
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
+from vepm.schema import checked
 from vepm.tasks import TaskName
 
 
@@ -79,10 +80,10 @@ class NeuralBaseline(Baseline):
         device: where to train.
     """
 
-    epochs: int
-    learning_rate: float
-    weight_decay: float
-    dropout: float
+    epochs: int = checked(200, low=1)
+    learning_rate: float = checked(0.01, above=0)
+    weight_decay: float = checked(5e-4, low=0)
+    dropout: float = checked(0.5, low=0, below=1)
     device: str = "cpu"
 
     @abstractmethod
@@ -115,10 +116,6 @@ class NodeBaseline(NeuralBaseline):
     """
 
     task = "node"
-    epochs: int = 200
-    learning_rate: float = 0.01
-    weight_decay: float = 5e-4
-    dropout: float = 0.5
     patience: int | None = None
     row_normalize: bool = True
 
@@ -157,14 +154,12 @@ class GraphBaseline(NeuralBaseline):
     """
 
     task = "graph"
-    epochs: int = 350
-    learning_rate: float = 0.01
-    weight_decay: float = 0.0
-    dropout: float = 0.5
-    batch_size: int = 32
-    halve_every: int = 50
-    hidden_channels: int = 32
-    pooling: str = "sum"
+    epochs: int = checked(350, low=1)
+    weight_decay: float = checked(0.0, low=0)
+    batch_size: int = checked(32, low=1)
+    halve_every: int = checked(50, low=1)
+    hidden_channels: int = checked(32, low=1)
+    pooling: str = checked("sum", choices=("sum", "mean"))
 
     def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
         """Train and score every epoch."""

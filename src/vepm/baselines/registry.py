@@ -12,6 +12,8 @@ from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
 from vepm.baselines.nodes import GAT, GCN, MLP, LabelProp
 from vepm.baselines.wl import WLKernel
 from vepm.errors import InputError
+from vepm.schema import check_value
+from vepm.training import pick_device
 
 BASELINES: dict[str, Baseline] = {
     method.name: method
@@ -57,12 +59,12 @@ def baseline(
     Args:
         name: a key of :data:`BASELINES`.
         dataset: name of the dataset whose :data:`PUBLISHED` settings apply, if any.
-        device: where to train; methods that do not train have no use for it.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; ignored by methods that do not train.
         epochs: how many to train; likewise.
         settings: fields of the baseline to set, over all of the above.
 
     Raises:
-        InputError: if there is no such baseline or no such setting.
+        InputError: if there is no such baseline or setting, or a value is not allowed.
 
     Example:
         >>> from vepm.baselines import baseline
@@ -71,14 +73,16 @@ def baseline(
     """
     if name not in BASELINES:
         raise InputError(f"no baseline '{name}'; there are {', '.join(BASELINES)}")
-    method = BASELINES[name]
-    known = {item.name for item in fields(method)} - {"name"}
-    given = {"device": device, "epochs": epochs}
-    common = {key: value for key, value in given.items() if value is not None and key in known}
-    published = PUBLISHED.get(name, {}).get(dataset or "", {})
-    unknown = sorted(set(settings or {}) - known)
-    if unknown:
-        raise InputError(
-            f"baseline '{name}' has no setting '{unknown[0]}'; it has {', '.join(sorted(known))}"
-        )
-    return replace(method, **{**published, **common, **(settings or {})})
+    method, where = BASELINES[name], f"baseline '{name}'"
+    known = {item.name: item for item in fields(method) if item.name != "name"}
+    given = {"device": device and str(pick_device(device)), "epochs": epochs}
+    chosen: dict[str, Any] = {
+        key: value for key, value in given.items() if value is not None and key in known
+    }
+    for key, value in (settings or {}).items():
+        if key not in known:
+            raise InputError(f"{where} has no setting '{key}'; it has {', '.join(sorted(known))}")
+        # JSON and TOML have lists alone.
+        chosen[key] = tuple(value) if isinstance(value, list) else value
+        check_value(known[key], chosen[key], where)
+    return replace(method, **{**PUBLISHED.get(name, {}).get(dataset or "", {}), **chosen})

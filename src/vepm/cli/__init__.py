@@ -22,6 +22,9 @@ from vepm.cli.sweep import sweep
 from vepm.cli.tune import tune
 from vepm.errors import InputError, LostProcessError
 
+RENAMED = {"together": "runs-at-once"}
+"""Former names of options, which still work."""
+
 app = typer.Typer(
     name="vepm",
     help="Variational edge partition models: classify nodes or graphs, and see the overlapping "
@@ -32,8 +35,6 @@ app = typer.Typer(
     context_settings={"token_normalize_func": lambda word: RENAMED.get(word, word)},
 )
 
-RENAMED = {"together": "runs-at-once"}
-"""Former names of options, which still work."""
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 COMMANDS: dict[str, Callable[..., None]] = {

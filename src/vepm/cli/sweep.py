@@ -12,7 +12,8 @@ from vepm import console
 from vepm.cli.options import MACHINE_PANEL, DataDir, Device, RunsAtOnce
 
 if TYPE_CHECKING:
-    from vepm.search.sweeping import Progress, Standing
+    from vepm.search import Trial
+    from vepm.search.sweeps import Progress
 
 SHOWN = 10
 
@@ -35,12 +36,11 @@ def sweep(
     data_dir: DataDir = None,
     device: Device = "auto",
 ) -> None:
-    """Try settings drawn at random, over datasets and seeds, judged on validation alone.
+    """Try settings of any method over datasets and seeds, judged on validation alone.
 
     Unlike `tune`, which improves one run on one graph, a sweep compares the same settings of any
-    method across datasets, splits and seeds; presets and baselines are chosen with it. What test
-    labels would say is not kept. Runs that are done are kept: give the same command again to go
-    on.
+    method across datasets, splits and seeds; presets and baselines are chosen with it. Test
+    accuracies are not kept. Finished runs are kept: give the same command again to continue.
 
     Examples:
 
@@ -48,8 +48,8 @@ def sweep(
 
         vepm sweep mine.toml --device cuda --minutes 10
     """
-    from vepm.search.sweeping import run_sweep, standings
-    from vepm.search.sweeps import Sweep
+    from vepm.evaluation import Compute
+    from vepm.search import Sweep, run_sweep, standings
 
     chosen = Sweep.read(file)
     path = output or file.with_suffix(".jsonl")
@@ -58,19 +58,17 @@ def sweep(
             chosen,
             path,
             root=data_dir,
-            device=device,
-            jobs=jobs,
-            together=runs_at_once,
+            compute=Compute(device, jobs, runs_at_once),
             minutes=minutes,
             progress=progress,
         )
     found = standings(rows)
     _show(found, list(chosen.datasets))
     console.print_line(f"Rule: {chosen.rule}.")
-    console.print_line(f"{len(rows)} of {len(chosen.trials())} runs are in {path}")
+    console.print_line(f"{len(rows)} of {chosen.count} runs are in {path}")
 
 
-def _show(found: "list[Standing]", datasets: list[str]) -> None:
+def _show(found: "list[Trial]", datasets: list[str]) -> None:
     from rich.table import Table
 
     table = Table("setting", "mean", *datasets, "changes")
@@ -85,7 +83,7 @@ def _show(found: "list[Standing]", datasets: list[str]) -> None:
 
 @contextlib.contextmanager
 def _bar() -> "Iterator[Progress | None]":
-    """A bar over runs on a terminal; nothing elsewhere."""
+    """A bar over runs on a terminal; None elsewhere."""
     if not console.err.is_terminal:
         yield None
         return

@@ -29,8 +29,8 @@ from vepm.cli.options import (
 from vepm.files import refuse_link
 
 if TYPE_CHECKING:
-    from vepm.search import Findings, Record
-    from vepm.search.search import Told
+    from vepm.search import Findings, Trial
+    from vepm.search.tuning import Told
 
 
 _WARNING = (
@@ -61,7 +61,7 @@ def tune(
     space: Annotated[
         Path | None,
         typer.Option(
-            help="TOML with a table per setting to vary: choices, or low, high and log.",
+            help="TOML with the settings to vary: a list of values, or low, high and log.",
             rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
@@ -78,7 +78,7 @@ def tune(
     """Search for better settings by validation accuracy; test labels are never looked at.
 
     Trial 0 is the settings as given, so the best found are never worse on validation. Hopeless
-    trials are stopped early. A search that was stopped, even killed, goes on when the same
+    trials are stopped early. A search that was stopped, even killed, continues when the same
     command is given again. `--seed` is that of the search; trainings use seeds 0, 1, ...
 
     Examples:
@@ -90,9 +90,8 @@ def tune(
     from vepm.cli.inputs import check_model, given_paths, open_data, roles
     from vepm.cli.inputs import settings as chosen_settings
     from vepm.data import require_labels
-    from vepm.search import Problem, default_space, read_space
+    from vepm.search import Problem, default_space, read_space, require_optuna
     from vepm.search import tune as search
-    from vepm.search.study import require_optuna
 
     require_optuna()
     data = open_data(dataset, data_dir, strict=strict)
@@ -106,7 +105,7 @@ def tune(
     )
     folder = output or Path("runs") / f"tune-{data.name}"
     inputs = given_paths(dataset, data_dir, config, space)
-    with own_folder(folder, _kind(), inputs), _saying_how_to_go_on(folder):
+    with own_folder(folder, _kind(), inputs), _how_to_continue(folder):
         if overwrite:
             clear(folder, _kind())
         for name in _kind().files:
@@ -128,30 +127,27 @@ def tune(
 
 
 def _kind() -> Kind:
-    from vepm.search.results import BEST_FILE, SUMMARY_FILE, TABLE_FILE
-    from vepm.search.search import TRIALS_FILE
+    from vepm.search import BEST_FILE, FORMER_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
 
     results = (BEST_FILE, TABLE_FILE, SUMMARY_FILE)
-    files = (TRIALS_FILE, f"{TRIALS_FILE}-journal", *results)
-    return Kind("search", files, ((TRIALS_FILE,), results))
+    files = (TRIALS_FILE, FORMER_FILE, f"{FORMER_FILE}-journal", *results)
+    return Kind("search", files, ((TRIALS_FILE,), (FORMER_FILE,), results))
 
 
 @contextlib.contextmanager
-def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+def _how_to_continue(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         typed = [word for word in sys.argv[1:] if word != "--overwrite"]
         again = shlex.join(["vepm", *typed])
-        console.print_note(f"stopped; finished trials are in {folder}, to go on: {again}")
+        console.print_note(f"stopped; finished trials are in {folder}, to continue: {again}")
         raise
 
 
 @contextlib.contextmanager
 def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
-    """A bar over trials on a terminal; nothing elsewhere."""
-    from vepm.search import best_of
-
+    """A bar over trials on a terminal; None elsewhere."""
     if not console.err.is_terminal:
         yield None
         return
@@ -160,16 +156,16 @@ def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
     with Progress(*columns, MofNCompleteColumn(), note, console=console.err) as bars:
         task = bars.add_task(f"trials on {name}", total=trials, note="")
 
-        def show(records: "list[Record]") -> None:
-            best = best_of(records)
-            text = f"best validation {best.val_accuracy:.4f}" if best else ""
-            bars.update(task, completed=len(records), note=text)
+        def show(found: "list[Trial]") -> None:
+            best = max((t.val_accuracy for t in found if t.state == "complete"), default=None)
+            text = f"best validation {best:.4f}" if best is not None else ""
+            bars.update(task, completed=len(found), note=text)
 
         yield show
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
-    from vepm.search.results import BEST_FILE
+    from vepm.search import BEST_FILE
     from vepm.tasks import TASKS
     from vepm.training.machine import peak_memory
 
@@ -185,7 +181,7 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
     for line in (
         f"{100 * summary['improvement']:+.2f} points over the default, on seeds 0 to "
         f"{summary['seeds'][-1]} and {summary['num_val']} {summary['task']}s; the best of many on "
-        "the same labels flatters itself",
+        "the same labels looks better than it is",
         f"rule: {summary['rule']}",
         f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
         f"stopped early, {counts['refused']} impossible; at most "

@@ -189,8 +189,7 @@ def perform(task: Task, root: Path | None, device: str) -> Finding:
     """Run one task."""
     dataset, split = prepare(task, root)
     if task.method in BASELINES:
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in task.settings.items()}
-        method = baseline(task.method, device=device, settings=values)
+        method = baseline(task.method, device=device, settings=task.settings)
         return Finding(result=method(dataset, split, task.seed))
     if task.method == "vepm":
         return Finding(result=VEPMMethod(task.config, device)(dataset, split, task.seed))

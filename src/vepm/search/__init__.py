@@ -1,19 +1,29 @@
-"""Search for better settings, judged on validation alone."""
+"""Search for better settings, judged on validation alone: one space, one log, one ranking."""
 
-from vepm.search.problem import Problem
-from vepm.search.records import Record, best_of
-from vepm.search.results import Findings
-from vepm.search.search import tune
-from vepm.search.space import Setting, Space, default_space, read_space
+from vepm.search.findings import BEST_FILE, SUMMARY_FILE, TABLE_FILE, Findings
+from vepm.search.log import Row, Trial, standings
+from vepm.search.samplers import require_optuna
+from vepm.search.space import Dimension, Space, default_space, read_space
+from vepm.search.sweeps import Sweep, run_sweep
+from vepm.search.tuning import FORMER_FILE, TRIALS_FILE, Problem, tune
 
 __all__ = [
+    "BEST_FILE",
+    "FORMER_FILE",
+    "SUMMARY_FILE",
+    "TABLE_FILE",
+    "TRIALS_FILE",
+    "Dimension",
     "Findings",
     "Problem",
-    "Record",
-    "Setting",
+    "Row",
     "Space",
-    "best_of",
+    "Sweep",
+    "Trial",
     "default_space",
     "read_space",
+    "require_optuna",
+    "run_sweep",
+    "standings",
     "tune",
 ]

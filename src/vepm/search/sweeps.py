@@ -1,17 +1,19 @@
-"""Random search over settings of any method, judged on validation alone."""
+"""Search over settings of any method, on any number of datasets, judged on validation alone."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import product
+import functools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
-import numpy as np
-
 from vepm.baselines import BASELINES, baseline
 from vepm.errors import DivergedError, InputError
 from vepm.evaluation import (
+    HERE,
     PROTOCOLS,
     Compute,
     Method,
@@ -19,19 +21,39 @@ from vepm.evaluation import (
     VEPMMethod,
     evaluate_cells,
     keep_labels,
+    run_jobs,
 )
 from vepm.files import read_toml
 from vepm.paper import PRESET, open_dataset, task_of
+from vepm.schema import checked, read
+from vepm.search.log import Row, key_of, open_log, trials_of
+from vepm.search.samplers import SAMPLERS, TPE, random_changes
+from vepm.search.space import Space, flat
 from vepm.tasks import TASKS
 from vepm.training import preset
 
-DRAWS_PER_SETTING = 100
+MOST_SETTINGS = 10_000
+LARGEST_SEED = 2**32 - 1
 EPOCHS = {
     "own": "each run at its best epoch",
     "shared": "all runs of a setting at the epoch best for their mean",
 }
 """Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
-so the more a setting's accuracy jumps about; the mean over splits has less of that."""
+so the more a setting's accuracy fluctuates; the mean over splits has less of that."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a setting."""
+
+    number: int
+    changes: Mapping[str, Any]
+    dataset: str
+    split: int
+    seed: int
+    keep: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +62,7 @@ class Sweep:
 
     Args:
         datasets: names of datasets.
-        space: values of each setting to draw from; a value that is a table sets several at once.
+        space: values of each setting; see :class:`Space`.
         settings: how many settings to try; the first is the one to improve on.
         method: ``"vepm"`` or a baseline.
         base: changes to the method's own settings that all share.
@@ -49,27 +71,29 @@ class Sweep:
         sampler_seed: seed of the draws.
         keep: parts of the training labels to keep; the runs of each are judged with equal weight.
         epoch: which epoch runs are judged at: ``"own"`` or ``"shared"``, see :data:`EPOCHS`.
+        sampler: ``"random"``, or ``"tpe"``, which learns from the settings tried so far.
 
     Example:
-        >>> sweep = Sweep(("Cora",), {"dropout": [0.5, 0.7]}, settings=2, seeds=(7,))
-        >>> [trial.changes for trial in sweep.trials()]
+        >>> sweep = Sweep(["Cora"], {"dropout": [0.5, 0.7]}, settings=2, seeds=[7])
+        >>> [run.changes for run in sweep.left([])]
         [{}, {'dropout': 0.7}]
     """
 
-    datasets: tuple[str, ...]
-    space: Mapping[str, Sequence[Any]]
-    settings: int = 20
+    datasets: list[str]
+    space: dict[str, Any]
+    settings: int = checked(20, low=1, high=MOST_SETTINGS)
     method: str = "vepm"
-    base: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[int, ...] = (1000,)
-    splits: int = 1
-    sampler_seed: int = 0
-    keep: tuple[float, ...] = (1.0,)
-    epoch: str = "own"
+    base: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=lambda: [1000])
+    splits: int = checked(1, low=1)
+    sampler_seed: int = checked(0, low=0, high=LARGEST_SEED)
+    keep: list[float] = field(default_factory=lambda: [1.0])
+    epoch: str = checked("own", choices=EPOCHS)
+    sampler: str = checked("random", choices=SAMPLERS)
 
     @property
     def rule(self) -> str:
-        """How settings are told apart."""
+        """How settings are compared."""
         return (
             f"highest validation accuracy ({EPOCHS[self.epoch]}, mean over datasets, parts of the "
             "labels, splits and seeds), then lowest validation loss; test labels had no part in it"
@@ -80,40 +104,37 @@ class Sweep:
         """A sweep from TOML.
 
         Raises:
-            InputError: if the file is none, or names what is not known.
+            InputError: if the file is none, or asks for what cannot be run.
         """
-        values = read_toml(path)
-        known = {item.name: item for item in fields(cls)}
-        unknown = sorted(set(values) - set(known))
-        lacking = sorted({"datasets", "space"} - set(values))
-        if unknown or lacking:
-            what = f"there is no '{unknown[0]}'" if unknown else f"'{lacking[0]}' is missing"
-            raise InputError(f"{path}: {what}; a sweep has {', '.join(known)}")
-        for key in {"datasets", "seeds", "keep"} & set(values):
-            values[key] = tuple(values[key])
-        sweep = cls(**values)
-        sweep.check()
+        sweep = read(cls, read_toml(path), str(path))
+        try:
+            sweep.check()
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
         return sweep
 
     def check(self) -> None:
         """Refuse what could not be run, before anything is."""
-        if self.epoch not in EPOCHS:
-            raise InputError(f"no epoch '{self.epoch}'; runs have {' and '.join(EPOCHS)} epochs")
-        for part in self.keep:
-            if not (isinstance(part, int | float) and 0 < part <= 1):
-                raise InputError(f"keep has parts above 0 and up to 1 of the labels, not {part}")
+        _check_list("datasets", self.datasets, str, lambda name: True)
+        _check_list("seeds", self.seeds, int, lambda seed: 0 <= seed <= LARGEST_SEED)
+        _check_list("keep", self.keep, int | float, lambda part: 0 < part <= 1)
         for name in self.datasets:
             most = PROTOCOLS[TASKS[task_of(name)].search_protocol].num_splits
-            if not 1 <= self.splits <= most:
+            if self.splits > most:
                 raise InputError(f"{name} has {most} splits, and splits = {self.splits}")
-            self.method_for(name, {}, "cpu")
-            for setting, values in self.space.items():
-                if not isinstance(values, list) or not values:
-                    raise InputError(f"space: {setting} needs a list of values to draw from")
-                for value in values:
-                    self.method_for(name, _sets(setting, value), "cpu")
+            self.values(name, {})
+            self.parsed_space(name)
 
-    def method_for(self, dataset: str, changes: Mapping[str, Any], device: str) -> Method:
+    def parsed_space(self, dataset: str) -> Space:
+        """The space of settings, all of them checked."""
+        return Space.from_dict(self.space, lambda changes: self.values(dataset, changes))
+
+    def values(self, dataset: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """All settings of the method after some changes."""
+        method = self.method_for(dataset, changes, "cpu")
+        return flat(method.config) if isinstance(method, VEPMMethod) else method.settings()
+
+    def method_for(self, dataset: str, changes: Mapping[str, Any], device: str) -> Any:
         """The method with these changes to its settings."""
         settings = {**self.base, **changes}
         if self.method in BASELINES:
@@ -122,102 +143,159 @@ class Sweep:
             raise InputError(f"no method '{self.method}'; there are vepm, {', '.join(BASELINES)}")
         return VEPMMethod(preset(PRESET, task_of(dataset)).replace(**settings), device)
 
-    def trials(self) -> list["Trial"]:
-        """Every run there is to be, setting by setting."""
-        where = list(product(self.datasets, self.keep, range(self.splits), self.seeds))
-        return [
-            Trial(number, changes, dataset, split, seed, keep)
-            for number, changes in enumerate(self._draw())
-            for dataset, keep, split, seed in where
-        ]
-
-    def _draw(self) -> list[dict[str, Any]]:
-        rng = np.random.default_rng(self.sampler_seed)
-        drawn: list[dict[str, Any]] = [{}]
-        for _ in range(DRAWS_PER_SETTING * self.settings):
-            if len(drawn) >= self.settings:
-                break
-            changes: dict[str, Any] = {}
-            for name, values in self.space.items():
-                changes |= _sets(name, values[int(rng.integers(len(values)))])
-            if changes not in drawn:
-                drawn.append(changes)
-        return drawn
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of a sweep."""
-
-    number: int
-    changes: Mapping[str, Any]
-    dataset: str
-    split: int
-    seed: int
-    keep: float = 1.0
-
     @property
-    def key(self) -> tuple[int, str, int, int, float]:
-        """What tells it from the others."""
-        return self.number, self.dataset, self.split, self.seed, self.keep
+    def count(self) -> int:
+        """How many runs there are to be."""
+        settings = len(self._drawn) if self.sampler == "random" else self.settings
+        return settings * len(list(self._places()))
+
+    def left(self, rows: Sequence[Row]) -> list[Run]:
+        """The runs that can begin now: all that are left, or those of the next setting.
+
+        Args:
+            rows: the runs that are over.
+        """
+        done = {key_of(row) for row in rows}
+        if self.sampler == "random":
+            numbered = list(enumerate(self._drawn))
+        else:
+            numbered = self._suggested(rows)
+        runs = [Run(n, changes, *place) for n, changes in numbered for place in self._places()]
+        return [run for run in runs if key_of(vars(run)) not in done]
+
+    def _places(self) -> list[tuple[str, int, int, float]]:
+        where = product(self.datasets, self.keep, range(self.splits), self.seeds)
+        return [(dataset, split, seed, keep) for dataset, keep, split, seed in where]
+
+    @functools.cached_property
+    def _drawn(self) -> list[dict[str, Any]]:
+        space = self.parsed_space(self.datasets[0])
+        return random_changes(space, self.settings, self.sampler_seed)
+
+    def _suggested(self, rows: Sequence[Row]) -> list[tuple[int, dict[str, Any]]]:
+        trials = trials_of(rows)
+        if trials and len(trials[-1].rows) < len(self._places()):
+            return [(trials[-1].number, trials[-1].changes)]
+        if len(trials) >= self.settings:
+            return []
+        first = self.datasets[0]
+        sampler = TPE(self.parsed_space(first), self.values(first, {}), self.sampler_seed)
+        return [(len(trials), sampler.suggest(trials))]
 
 
-def run_trials(
-    sweep: Sweep, trials: Sequence[Trial], root: Path | None, device: str, together: int
-) -> list[dict[str, Any]]:
-    """Train one setting on splits of one dataset, and tell how validation went.
+def _check_list(name: str, values: Sequence[Any], kind: Any, fits: Callable[[Any], bool]) -> None:
+    if not values:
+        raise InputError(f"{name} must not be empty")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
+            raise InputError(f"{name} cannot hold {value!r}")
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise InputError(f"{name} holds {twice[0]} twice")
 
-    Methods score the test part of a split as well; nothing of that is kept. If a run diverges, all
-    of its setting count as wrong on every label.
+
+def run_sweep(
+    sweep: Sweep,
+    path: Path,
+    *,
+    root: Path | None = None,
+    compute: Compute = HERE,
+    minutes: float = math.inf,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Run what is left of a sweep; gives every run there is.
 
     Args:
-        sweep: What they are part of.
-        trials: Trials that differ in their splits and seeds alone, and so keep as many labels.
+        sweep: what to try.
+        path: the log; runs are appended to it as they end.
         root: PyG root of the data.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        together: Runs to train as one program; 0 for as many as pays.
+        compute: where, and how many settings at a time.
+        minutes: no run begins after so long.
+        progress: told how many runs are done and how many there are.
+
+    Raises:
+        InputError: if the file holds another sweep, or another process writes to it.
     """
-    first = trials[0]
+    end = time.time() + 60 * minutes
+    measure = functools.partial(_measure_before, end, sweep, root, compute)
+    with open_log(path, asdict(sweep), sweep.rule) as log:
+
+        def keep(_: int, rows: list[Row]) -> None:
+            log.add(rows)
+            if progress is not None:
+                progress(len(log.rows), sweep.count)
+
+        while time.time() < end and (left := sweep.left(log.rows)):
+            parts = groupby(left, key=lambda run: (run.number, run.dataset, run.keep))
+            run_jobs(measure, [list(runs) for _, runs in parts], compute, keep)
+        return log.rows
+
+
+def _measure_before(
+    end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: list[Run]
+) -> list[Row]:
+    return [] if time.time() >= end else measure(sweep, root, compute, runs)
+
+
+def measure(sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Run]) -> list[Row]:
+    """Train one setting on splits of one dataset; gives how validation went.
+
+    Methods score the test part of a split as well; nothing of that is kept. If a run diverges, or
+    its loss is no number, all of its setting count as wrong on every label.
+
+    Args:
+        sweep: what they are part of.
+        root: PyG root of the data.
+        compute: device, and how many runs to train as one batch.
+        runs: runs that differ in their splits and seeds alone, and so keep as many labels.
+    """
+    first = runs[0]
     dataset = open_dataset(first.dataset, root)
     splits = PROTOCOLS[TASKS[dataset.task].search_protocol](dataset)
     if not splits[first.split].val.numel():
-        raise InputError(f"{first.dataset} has no validation part for a sweep to choose by")
-    method = sweep.method_for(first.dataset, first.changes, device)
+        raise InputError(f"{first.dataset} has no validation part to choose settings by")
+    method: Method = sweep.method_for(first.dataset, first.changes, compute.device)
     cells = [
-        (keep_labels(splits[trial.split], dataset.labels, trial.keep, trial.seed), trial.seed)
-        for trial in trials
+        (keep_labels(splits[run.split], dataset.labels, run.keep, run.seed), run.seed)
+        for run in runs
     ]
+    here = Compute(compute.device, 1, compute.runs_at_once)
     try:
-        results = evaluate_cells(method, dataset, cells, compute=Compute(device, 1, together))
+        results = evaluate_cells(method, dataset, cells, compute=here)
+        return _judged(sweep, runs, results)
     except DivergedError as error:
         # A setting that cannot be trained is an outcome too: the worst.
         lost = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
-        return [{**vars(trial), **lost, "diverged": str(error)} for trial in trials]
-    epochs = _judged_at(sweep, results)
-    return [
-        {
-            **vars(trial),
-            "val_accuracy": result.curve["val_accuracy"][epoch],
-            "val_loss": result.curve["val_loss"][epoch],
-            "best_epoch": epoch,
-            "seconds": round(result.seconds, 2),
-        }
-        for trial, result, epoch in zip(trials, results, epochs, strict=True)
-    ]
+        return [{**vars(run), **lost, "refused": str(error)} for run in runs]
 
 
-def _judged_at(sweep: Sweep, results: Sequence[RunResult]) -> list[int]:
-    """Epoch of every run that counts."""
+def _judged(sweep: Sweep, runs: Sequence[Run], results: Sequence[RunResult]) -> list[Row]:
+    rows = []
+    for run, result, epoch in zip(runs, results, _epochs(sweep, results), strict=True):
+        losses = result.curve["val_loss"]
+        if losses and not math.isfinite(losses[epoch]):
+            raise DivergedError("the validation loss is not a finite number")
+        rows.append(
+            {
+                **vars(run),
+                "val_accuracy": result.curve["val_accuracy"][epoch],
+                # Methods that are not trained by a loss are compared by accuracy alone.
+                "val_loss": losses[epoch] if losses else None,
+                "best_epoch": epoch,
+                "seconds": round(result.seconds, 2),
+            }
+        )
+    return rows
+
+
+def _epochs(sweep: Sweep, results: Sequence[RunResult]) -> list[int]:
+    """Epoch that each run is judged at."""
     if sweep.epoch == "own":
         return [result.best_epoch for result in results]
     accuracies, losses = (
         [fmean(values) for values in zip(*(r.curve[name] for r in results), strict=False)]
         for name in ("val_accuracy", "val_loss")
     )
+    losses = losses or [0.0] * len(accuracies)
     best = max(range(len(accuracies)), key=lambda epoch: (accuracies[epoch], -losses[epoch]))
     return [best] * len(results)
-
-
-def _sets(name: str, value: Any) -> dict[str, Any]:
-    """The settings that a value of the space decides."""
-    return value if isinstance(value, dict) else {name: value}

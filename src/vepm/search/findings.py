@@ -1,17 +1,20 @@
-"""What a search leaves behind: the best settings, every trial, and how they were judged."""
+"""What `vepm tune` leaves behind: the best settings, every trial, and how they were judged."""
 
 import importlib.metadata
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vepm.files import write_csv, write_text
-from vepm.search.problem import Problem
-from vepm.search.records import COMPLETE, PRUNED, REFUSED, Record, best_of
-from vepm.search.study import PRUNER, SAMPLER
+from vepm.search.log import Trial, standings
+from vepm.search.samplers import PRUNER, SAMPLERS
+from vepm.search.space import flat
 from vepm.training import Config
 from vepm.training.machine import describe_machine
+
+if TYPE_CHECKING:
+    from vepm.search.tuning import Problem
 
 BEST_FILE, TABLE_FILE, SUMMARY_FILE = "best.toml", "trials.csv", "summary.json"
 RULE = (
@@ -19,27 +22,24 @@ RULE = (
     "then lowest validation loss; test labels were removed before the search"
 )
 COLUMNS = ("trial", "state", "val_accuracy", "val_loss", "epochs", "seconds", "note")
+STATES = ("complete", "pruned", "refused")
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
     """The trials of a search so far."""
 
-    problem: Problem
-    records: list[Record]
-    trials: int
+    problem: "Problem"
+    trials: list[Trial]
+    asked: int
     """How many were asked for."""
-    abandoned: int = 0
-    """How many were cut short when the search was stopped or killed, and begun anew."""
     timeout: float | None = None
     command: str = ""
 
     @property
-    def best(self) -> Record:
-        """The best trial; the search has begun with one that is complete."""
-        found = best_of(self.records)
-        assert found is not None
-        return found
+    def best(self) -> Trial:
+        """The best trial; the first is complete, so there is one."""
+        return standings([row for trial in self.trials for row in trial.rows])[0]
 
     @property
     def config(self) -> Config:
@@ -49,13 +49,11 @@ class Findings:
     @property
     def improvement(self) -> float:
         """How much higher the best validation accuracy is than the default's; never below 0."""
-        assert self.best.val_accuracy is not None
-        assert self.records[0].val_accuracy is not None
-        return self.best.val_accuracy - self.records[0].val_accuracy
+        return self.best.val_accuracy - self.trials[0].val_accuracy
 
     def summary(self) -> dict[str, Any]:
         """All that a reader of the best settings should know."""
-        states = [record.state for record in self.records]
+        states = [trial.state for trial in self.trials]
         identity = self.problem.identity
         return {
             "dataset": identity["dataset"],
@@ -63,18 +61,17 @@ class Findings:
             "rule": RULE,
             "seeds": list(range(self.problem.seeds)),
             "num_val": self.problem.val.numel(),
-            "default": _headline(self.records[0]),
+            "default": _headline(self.trials[0]),
             "best": _headline(self.best) | {"changes": dict(self.best.changes)},
             "improvement": self.improvement,
             "trials": {
-                "asked": self.trials,
+                "asked": self.asked,
                 "finished": len(states),
-                **{state: states.count(state) for state in (COMPLETE, PRUNED, REFUSED)},
-                "abandoned": self.abandoned,
+                **{state: states.count(state) for state in STATES},
             },
             "timeout": self.timeout,
-            "seconds": sum(record.seconds for record in self.records),
-            "sampler": SAMPLER,
+            "seconds": sum(trial.seconds for trial in self.trials),
+            "sampler": SAMPLERS["tpe"],
             "sampler_seed": self.problem.sampler_seed,
             "pruner": PRUNER,
             "space": identity["space"],
@@ -83,26 +80,35 @@ class Findings:
         }
 
     def write(self, folder: Path) -> None:
-        """Write best settings, table of trials and summary, each whole or not at all."""
+        """Write best settings, table of trials and summary, each complete or not at all."""
         write_text(folder / BEST_FILE, self.config.to_toml())
-        names = [setting.name for setting in self.problem.space.settings]
-        rows = ([*_cells(record), *self._values(record, names)] for record in self.records)
+        base = flat(self.problem.base)
+        names = self.problem.space.names
+        rows = (
+            [*_cells(trial), *({**base, **trial.changes}[name] for name in names)]
+            for trial in self.trials
+        )
         write_csv(folder / TABLE_FILE, [*COLUMNS, *names], rows)
         write_text(folder / SUMMARY_FILE, json.dumps(self.summary(), indent=1))
 
-    def _values(self, record: Record, names: list[str]) -> list[Any]:
-        values = {**self.problem.base_values, **record.changes}
-        return [values[name] for name in names]
 
-
-def _headline(record: Record) -> dict[str, Any]:
+def _headline(trial: Trial) -> dict[str, Any]:
     return {
-        "trial": record.number,
-        "val_accuracy": record.val_accuracy,
-        "val_loss": record.val_loss,
+        "trial": trial.number,
+        "val_accuracy": trial.val_accuracy,
+        "val_loss": trial.val_loss,
     }
 
 
-def _cells(record: Record) -> list[Any]:
-    cells = {"trial": record.number, **vars(record)}
-    return ["" if cells[name] is None else cells[name] for name in COLUMNS]
+def _cells(trial: Trial) -> list[Any]:
+    refused, complete = trial.state == "refused", trial.state == "complete"
+    epochs = sum(row["epochs"] for row in trial.rows)
+    return [
+        trial.number,
+        trial.state,
+        "" if refused else trial.val_accuracy,
+        trial.val_loss if complete else "",
+        epochs,
+        trial.seconds,
+        trial.note,
+    ]

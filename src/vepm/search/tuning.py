@@ -1,0 +1,228 @@
+"""Search for better settings of VEPM on one graph or set of graphs, trial by trial."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vepm.data import Dataset
+from vepm.data.sparse import is_sparse
+from vepm.errors import InputError
+from vepm.evaluation import HERE, run_jobs
+from vepm.search.findings import RULE, Findings
+from vepm.search.log import Row, Trial, open_log, trials_of
+from vepm.search.samplers import EPOCHS_BETWEEN_REPORTS, TPE
+from vepm.search.space import Space, flat
+from vepm.tasks import UNLABELLED
+from vepm.training import Config, Progress, fit
+
+TRIALS_FILE = "trials.jsonl"
+FORMER_FILE = "trials.db"
+"""What an earlier version kept its trials in."""
+
+Told = Callable[[list[Trial]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Settings to improve on, and what decides which are better.
+
+    Make it with :meth:`of`, which leaves only the labels that may be looked at.
+    """
+
+    dataset: Dataset
+    """The graphs; only what trains or validates still has labels."""
+    train: Tensor
+    """Indices of the nodes or graphs to learn from."""
+    val: Tensor
+    """Indices of those that score the settings."""
+    base: Config
+    """The settings of trial 0; the others change what the space names."""
+    space: Space
+    seeds: int = 1
+    """Trainings per trial, with seeds 0, 1, ...; their mean scores it."""
+    sampler_seed: int = 0
+    """Seed of the search itself."""
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        train: Tensor,
+        val: Tensor,
+        base: Config,
+        space: Space,
+        *,
+        seeds: int = 1,
+        sampler_seed: int = 0,
+    ) -> Self:
+        """A problem on a dataset from which every other label is removed.
+
+        Raises:
+            InputError: if there are no labels to train or to validate on.
+        """
+        for role, rows in (("train", train), ("validate", val)):
+            if rows.numel() == 0:
+                raise InputError(
+                    f"{dataset.name}: no {dataset.task} is there to {role} on; tuning needs "
+                    "labels to learn from and others to choose by"
+                )
+        kept = torch.cat([train, val])
+        labels = torch.full_like(dataset.labels, UNLABELLED)
+        labels[kept] = dataset.labels[kept]
+        return cls(dataset.with_labels(labels), train, val, base, space, seeds, sampler_seed)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """All that must be the same for a search to continue; no test label is part of it."""
+        graphs = self.dataset.graphs
+        tensors = [t for graph in graphs for t in (graph.x, graph.edge_index, graph.y)]
+        return {
+            "dataset": self.dataset.name,
+            "task": self.dataset.task,
+            "data": _digest([*tensors, self.train, self.val]),
+            "settings": self.base.to_dict(),
+            "space": self.space.to_dict(),
+            "seeds": self.seeds,
+            "sampler_seed": self.sampler_seed,
+        }
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        digest.update(repr(tuple(tensor.shape)).encode())
+        parts = (tensor.indices(), tensor.values()) if is_sparse(tensor) else (tensor,)
+        for part in parts:
+            digest.update(part.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def tune(
+    problem: Problem,
+    folder: Path,
+    *,
+    trials: int = 20,
+    timeout: float | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    told: Told | None = None,
+    command: str = "",
+) -> Findings:
+    """Search for settings of higher validation accuracy.
+
+    Trial 0 is the settings to improve on, so the best found are never worse on validation.
+    A search that was stopped continues with the trials it has; on one machine and device the
+    trials of one that was killed are those of one that was not.
+
+    Args:
+        problem: what to improve, and how it is scored.
+        folder: where trials are kept and findings written, after every trial.
+        trials: trials in all, those already in the folder included.
+        timeout: seconds after which no further trial begins.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        progress: told of every epoch.
+        told: given the finished trials, at the start and after each one.
+        command: how to do this again, for the summary.
+
+    Raises:
+        InputError: if Optuna is missing, the folder holds another search, or the settings to
+            improve on cannot be trained.
+    """
+    end = time.monotonic() + (timeout if timeout is not None else float("inf"))
+    sampler = TPE(problem.space, flat(problem.base), problem.sampler_seed)
+    if (folder / FORMER_FILE).exists():
+        raise InputError(
+            f"{folder}: holds a search of an earlier version; choose another folder with --output, "
+            "or start again with --overwrite"
+        )
+    with open_log(folder / TRIALS_FILE, problem.identity, RULE) as log:
+        while True:
+            found = trials_of(log.rows)
+            findings = Findings(problem, found, trials, timeout, command)
+            if found:
+                findings.write(folder)
+            if told is not None:
+                told(found)
+            if len(found) >= trials or (found and time.monotonic() >= end):
+                return findings
+            changes = sampler.suggest(found)
+            work = partial(_run_trial, problem, sampler, len(found), device, progress)
+            run_jobs(work, [changes], HERE, lambda _, rows: log.add(rows))
+
+
+def _run_trial(
+    problem: Problem,
+    sampler: TPE,
+    number: int,
+    device: str,
+    progress: Progress | None,
+    changes: dict[str, Any],
+) -> list[Row]:
+    """Train with each seed until all are done or the trial is hopeless."""
+    name = problem.dataset.name
+    where = {"number": number, "changes": changes, "dataset": name, "split": 0, "keep": 1.0}
+    rows: list[Row] = []
+    for seed in range(problem.seeds):
+        listener = _Listener(sampler, [row["val_accuracy"] for row in rows], progress)
+        started = time.perf_counter()
+        found: dict[str, Any] = {}
+        try:
+            best = fit(
+                problem.dataset,
+                problem.base.replace(**changes),
+                train_on=problem.train,
+                validate_on=problem.val,
+                seed=seed,
+                device=device,
+                progress=listener,
+            ).best
+            found = {"val_accuracy": best["val_accuracy"], "val_loss": best["val_loss"]}
+        except _Hopeless:
+            found = {"val_accuracy": listener.best, "val_loss": None, "pruned": True}
+        except InputError as error:
+            if number == 0:
+                raise
+            found = {"val_accuracy": 0.0, "val_loss": None, "refused": str(error)}
+        seconds = time.perf_counter() - started
+        run = {"seed": seed, "best_epoch": listener.best_epoch, "seconds": seconds}
+        rows.append({**where, **run, **found, "epochs": listener.count})
+        rows[-1]["reached"] = listener.reached
+        if "pruned" in found or "refused" in found:
+            break
+    return rows
+
+
+class _Hopeless(Exception):  # noqa: N818
+    """Ends a training that the pruner has given up on."""
+
+
+class _Listener:
+    """Follows the epochs of one training, and ends it when its trial is hopeless."""
+
+    def __init__(self, sampler: TPE, finished: list[float], progress: Progress | None) -> None:
+        self.sampler, self.finished, self.progress = sampler, finished, progress
+        self.best, self.best_epoch, self.count = 0.0, 0, 0
+        self.reached: list[float] = []
+        """Best accuracy so far at every epoch that was reported."""
+
+    def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
+        self.count += 1
+        if self.progress is not None:
+            self.progress(phase, epoch, epochs, row)
+        if "val_accuracy" not in row:
+            return
+        if row["val_accuracy"] > self.best:
+            self.best, self.best_epoch = row["val_accuracy"], epoch
+        if epoch % EPOCHS_BETWEEN_REPORTS == 0:
+            self.reached.append(self.best)
+            mean = float(np.mean([*self.finished, self.best]))
+            if self.sampler.is_hopeless(mean, len(self.finished), epoch):
+                raise _Hopeless
