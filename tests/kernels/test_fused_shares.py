@@ -54,17 +54,30 @@ def same(ours: Tensor, exact: Tensor) -> None:
     torch.testing.assert_close(ours, exact, rtol=1e-11, atol=1e-11)
 
 
-@given(directed_graphs(), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), seeds)
+@given(
+    directed_graphs(),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from([None, 0.5, 1.0, 2.0]),
+    seeds,
+)
 @quick
-def test_one_pass_equals_two(graph: Graph, heads: int, segment: int, width: int, seed: int) -> None:
+def test_one_pass_equals_two(
+    graph: Graph, heads: int, segment: int, width: int, exponent: float | None, seed: int
+) -> None:
     x = uniform(seed + 2, graph.num_nodes, heads, width, low=-1)
-    leaves = [t.requires_grad_() for t in (x, *ends(graph, heads, segment, seed))]
+    own = ends(graph, heads, segment, seed)
+    if exponent is not None:
+        # Rates are positive where shares are proportional to them.
+        own = (own[0].abs() + 0.1, own[1].abs() + 0.1)
+    leaves = [t.detach().requires_grad_() for t in (x, *own)]
     direction = uniform(seed + 3, graph.num_nodes, heads, width, low=-1)
     outputs = []
     for edges in with_kernels(graph), Adjacency(*graph):
-        shares = Shares(leaves[1], leaves[2], edges)
+        shares = Shares(leaves[1], leaves[2], edges, exponent)
         fused = isinstance(edges.pattern(heads), TritonPattern)
-        out = shares.aggregate(x) if fused else aggregate(x, edges, shares.tensor())
+        out = shares.aggregate(leaves[0]) if fused else aggregate(leaves[0], edges, shares.tensor())
         outputs.append([out, *torch.autograd.grad(out, leaves, direction)])
     for ours, theirs in zip(*outputs, strict=True):
         same(ours, theirs)

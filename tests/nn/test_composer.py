@@ -5,8 +5,9 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from strategies import complete, join, no_edges, path, random_graph, scramble, uniform
-from vepm.nn import GraphComposer, NodeComposer
+from strategies import Graph, complete, join, no_edges, path, random_graph, scramble, uniform
+from vepm.nn import Adjacency, GraphComposer, NodeComposer
+from vepm.nn.composer import Relevance
 
 GRAPH = random_graph(7)
 BATCH = join([path(3), no_edges(1), complete(4)])
@@ -84,3 +85,82 @@ def test_dropout_acts_on_readings_in_training_only() -> None:
     scramble(composer)
     assert compose(composer.train(), BATCH.edge_index)[0].eq(0).all()
     assert compose(composer.eval(), BATCH.edge_index)[0].ne(0).all()
+
+
+def dense_relevance(relevance: Relevance, graph: Graph, shares: Tensor) -> Tensor:
+    """The matrix P of :class:`Relevance`, written out."""
+    size, weight = graph.num_nodes, relevance.weight
+    total = torch.eye(size, dtype=shares.dtype)
+    for k in range(shares.size(1)):
+        part = torch.zeros(size, size, dtype=shares.dtype)
+        part.index_put_((graph.edge_index[1], graph.edge_index[0]), shares[:, k], accumulate=True)
+        scale = (part.sum(1) + 1).rsqrt()
+        total = total + weight[k] * scale[:, None] * part * scale
+    return total / (1 + weight.sum())
+
+
+def test_relevance_equals_its_matrix() -> None:
+    graph = random_graph(7)
+    torch.manual_seed(0)
+    relevance = Relevance(3).double()
+    with torch.no_grad():
+        relevance.log_weight.normal_()
+    shares = torch.rand(graph.edge_index.size(1), 3, dtype=torch.float64).softmax(1)
+    h = torch.rand(7, 2, dtype=torch.float64)
+    edges = Adjacency(*graph)
+    ours = relevance(edges, shares).spread(h[:, None], edges).squeeze(1)
+    torch.testing.assert_close(ours, dense_relevance(relevance, graph, shares) @ h)
+
+
+def test_relevance_starts_at_one_and_can_be_reset() -> None:
+    relevance = Relevance(3)
+    assert relevance.weight.tolist() == [1, 1, 1]
+    with torch.no_grad():
+        relevance.log_weight.fill_(2)
+    relevance.reset_parameters()
+    assert relevance.weight.tolist() == [1, 1, 1]
+
+
+def test_without_relevance_a_node_keeps_to_itself() -> None:
+    graph = random_graph(5)
+    relevance = Relevance(2)
+    with torch.no_grad():
+        relevance.log_weight.fill_(-60)
+    shares = torch.full((graph.edge_index.size(1), 2), 0.5)
+    h, edges = torch.rand(5, 3), Adjacency(*graph)
+    torch.testing.assert_close(relevance(edges, shares).spread(h[:, None], edges)[:, 0], h)
+
+
+def test_a_part_of_the_graph_with_known_degrees_gives_the_same_messages() -> None:
+    graph = random_graph(6)
+    relevance, edges = Relevance(2), Adjacency(*graph)
+    shares = torch.rand(graph.edge_index.size(1), 2).softmax(1)
+    h = torch.rand(6, 1, 2)
+    whole = relevance(edges, shares).spread(h, edges)
+    into = graph.edge_index[1] < 3
+    some = Adjacency(graph.edge_index[:, into], 6)
+    part = relevance(some, shares[into], edges.sum_at_target(shares)).spread(h, some)
+    torch.testing.assert_close(part[:3], whole[:3])
+
+
+@pytest.mark.parametrize("conv", ["gcn", "gin"])
+def test_a_weighted_composer_needs_shares(conv: str) -> None:
+    graph = random_graph(5)
+    composer = NodeComposer(4, 2, kind="weighted", num_metacommunities=2, conv=conv)
+    with pytest.raises(ValueError, match="needs the shares of the edges"):
+        composer(torch.rand(5, 4), graph.edge_index)
+
+
+def test_weighted_sums_over_graphs_start_as_sums_over_the_plain_graph() -> None:
+    graph = random_graph(5)
+    sizes = {"num_layers": 1, "conv": "gin"}
+    torch.manual_seed(0)
+    plain = GraphComposer(4, [4], 2, **sizes)
+    torch.manual_seed(0)
+    weighted = GraphComposer(4, [4], 2, kind="weighted", num_metacommunities=3, **sizes)
+    h, batch = torch.rand(5, 4), torch.zeros(5, dtype=torch.long)
+    shares = torch.rand(graph.edge_index.size(1), 3).softmax(1)
+    torch.testing.assert_close(
+        weighted(h, graph.edge_index, [h], batch, 1, shares)[0],
+        plain(h, graph.edge_index, [h], batch, 1)[0],
+    )

@@ -122,3 +122,29 @@ def test_sums_before_and_after_the_map_are_the_same(normalize: str, out_channels
         dense = dense_propagation(GRAPH, weight[:, k], normalize)
         expected = dense @ x[:, k] @ layer.linear.weight[k] + layer.bias[k]
         torch.testing.assert_close(ours[:, k], expected)
+
+
+@pytest.mark.parametrize("layer", [GCNConv, GINConv])
+def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv]) -> None:
+    graph = random_graph(5)
+    torch.manual_seed(0)
+    conv = layer(4, 3)
+    x = torch.rand(5, 4)
+    ones = torch.ones(graph.edge_index.size(1), 1)
+    torch.testing.assert_close(conv(x, graph.edge_index), conv(x, graph.edge_index, ones))
+    assert "4, 3, heads=1" in repr(conv)
+    before = conv(x, graph.edge_index)
+    torch.manual_seed(1)
+    conv.reset_parameters()
+    assert not torch.allclose(conv(x, graph.edge_index), before)
+
+
+def test_gcn_alone_equals_pyg() -> None:
+    graph = random_graph(6)
+    ours, theirs = GCNConv(4, 3), pyg.GCNConv(4, 3)
+    with torch.no_grad():
+        theirs.lin.weight.copy_(ours.linear.weight[0].t())
+    x, weight = torch.rand(6, 4), torch.rand(graph.edge_index.size(1))
+    torch.testing.assert_close(
+        ours(x, graph.edge_index, weight[:, None])[:, 0], theirs(x, graph.edge_index, weight)
+    )

@@ -57,7 +57,7 @@ def test_one_community_is_a_two_layer_gcn(normalize: str) -> None:
 
 
 @pytest.mark.parametrize("inputs", ["x", "z", "both"])
-@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("partition", PARTITIONS[:3])
 @pytest.mark.parametrize("conv", ["gcn", "gin"])
 def test_a_batch_gives_what_each_graph_gives_alone(conv: str, partition: str, inputs: str) -> None:
     model = small(task="graph", conv=conv, partition=partition, inputs=inputs, temperature=5.0)
@@ -140,7 +140,7 @@ def test_sparse_corners_stay_finite(
     assert all(grad.isfinite().all() for grad in reached)
 
 
-@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("partition", PARTITIONS[:3])
 @pytest.mark.parametrize("task", ["node", "graph"])
 def test_no_nodes_give_no_predictions(task: str, partition: str) -> None:
     model, empty = small(task=task, conv="gin", partition=partition).train(), join([])

@@ -14,8 +14,8 @@ from vepm.nn import Adjacency
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
-from vepm.nn.model import FEATURE_NORMS, FUSIONS, INPUTS, TASKS
-from vepm.nn.partitioner import PARTITIONS
+from vepm.nn.model import FEATURE_NORMS, FUSIONS, GROUPINGS, INPUTS, TASKS
+from vepm.nn.partitioner import PARTITIONS, SHARES
 
 BATCH = join([random_graph(6), path(4)])
 EDGES = Adjacency(*path(5))
@@ -32,8 +32,12 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("encoder_batch_norm", False, {}),
     ("encoder_dropout", 0.5, {}),
     ("shape", "node", {}),
-    *[("partition", value, {}) for value in PARTITIONS[1:]],
+    *[("partition", value, {}) for value in ("even", "random")],
     ("temperature", 0.01, {}),
+    ("temperature", 0.1, {"shares": "posterior"}),
+    ("shares", "posterior", {}),
+    ("grouping", "learned", {}),
+    ("grouping", "learned", {"shares": "posterior"}),
     *[("normalize", value, {}) for value in ("none", "graph", "neighbours")],
     *[("inputs", value, {}) for value in ("x", "z", "random")],
     *[("fusion", value, {}) for value in ("mass", "softmax")],
@@ -41,6 +45,8 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     *[("feature_norm", value, {}) for value in ("none", "l1")],
     ("bank_layers", 2, {}),
     ("composer", "fc", {}),
+    ("composer", "weighted", {}),
+    ("composer", "weighted", {"task": "graph", "conv": "gin"}),
     ("composer_layers", 2, {}),
     ("hops", 2, {}),
     ("teleport", 0.5, {"hops": 2}),
@@ -55,6 +61,8 @@ KNOWN = {
     "conv": CONVOLUTIONS,
     "shape": SHAPES,
     "partition": PARTITIONS,
+    "grouping": GROUPINGS,
+    "shares": SHARES,
     "normalize": NORMALIZATIONS,
     "inputs": INPUTS,
     "fusion": FUSIONS,
@@ -122,6 +130,9 @@ def test_unknown_value_is_refused_with_the_known_ones(name: str) -> None:
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_values_are_accepted(name: str) -> None:
     for value in KNOWN[name]:
+        if value == "kinds":
+            # Needs a graph with kinds of edges, which test_partitioner has.
+            continue
         assert logits(build(**{name: value}), training=False).isfinite().all()
 
 

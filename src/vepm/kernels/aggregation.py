@@ -7,7 +7,7 @@ of size N x N ever exists.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vepm.kernels.blocks import BlockPattern
-from vepm.kernels.patterns import GatherPattern, Pattern, SortedEdges
+from vepm.kernels.patterns import SMALLEST_RATE, GatherPattern, Pattern, SortedEdges
+
+GROUPED_NUMBERS = 2**22
+"""Products of communities at the ends of edges that are kept at a time, if one group has fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,8 @@ class Adjacency:
     edge_index: Tensor
     num_nodes: int
     replaceable: bool = field(default=False, kw_only=True)
+    kinds: Tensor | None = field(default=None, kw_only=True)
+    """Of which known kinds each edge is [E, R], for the partition that splits by them."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
@@ -126,15 +131,26 @@ class Adjacency:
             target.contiguous(), source.contiguous(), self
         )
 
+    def posterior_ends(self, target: Tensor, source: Tensor, exponent: float) -> Tensor:
+        """Shares proportional to a power of the products of the ends [E, K]."""
+        return posterior_shares(self.dot_ends(target, source), exponent)
+
     def share_ends(self, target: Tensor, source: Tensor, sharpness: float) -> Tensor:
         """What :func:`edge_shares` returns."""
         return _EdgeShares.apply(  # type: ignore[no-untyped-call]
             target.contiguous(), source.contiguous(), self, sharpness
         )
 
+    def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
+        """What :func:`grouped_edge_dot` returns."""
+        return _GroupedDot.apply(  # type: ignore[no-untyped-call]
+            target.contiguous(), source.contiguous(), assignment, self
+        )
+
     def to(self, device: torch.device | str) -> "Adjacency":
         """The same edges on another device."""
-        return Adjacency(self.edge_index.to(device), self.num_nodes)
+        kinds = None if self.kinds is None else self.kinds.to(device)
+        return Adjacency(self.edge_index.to(device), self.num_nodes, kinds=kinds)
 
 
 EdgeIndex = Tensor | Adjacency
@@ -236,6 +252,47 @@ class _EdgeShares(torch.autograd.Function):
         return grad_target, grad_source, None, None
 
 
+class _GroupedDot(torch.autograd.Function):
+    """Communities in blocks of about K, so that nothing larger than [E, K] is kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, target: Tensor, source: Tensor, assignment: Tensor, edges: Adjacency
+    ) -> Tensor:
+        ctx.save_for_backward(target, source, assignment)
+        ctx.edges = edges
+        rates = target.new_zeros(edges.source.numel(), assignment.size(1))
+        for near, far, rows in _blocks(edges, target, source, assignment):
+            rates.addmm_(near.mul_(far), rows)
+        return rates
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        target, source, assignment = ctx.saved_tensors
+        edges, needs = ctx.edges, ctx.needs_input_grad
+        pieces: list[list[Tensor]] = [[], [], []]
+        for near, far, rows in _blocks(edges, target, source, assignment):
+            sent = grad @ rows.t()
+            if needs[0]:
+                pieces[0].append(edges.pattern(1).sum_edges(sent * far))
+            if needs[1]:
+                pieces[1].append(edges.pattern(1, True).sum_edges(sent.mul_(near)))
+            if needs[2]:
+                pieces[2].append(near.mul_(far).t() @ grad)
+        return *(torch.cat(p, int(i < 2)) if p else None for i, p in enumerate(pieces)), None
+
+
+def _blocks(
+    edges: Adjacency, target: Tensor, source: Tensor, assignment: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """What stands at the two ends of every edge, and its assignment, some communities at a time."""
+    size = max(assignment.size(1), GROUPED_NUMBERS // max(edges.source.numel(), 1))
+    parts = (target.split(size, 1), source.split(size, 1), assignment.split(size))
+    for near, far, rows in zip(*parts, strict=True):
+        yield near.index_select(0, edges.target), far.index_select(0, edges.source), rows
+
+
 def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> Tensor:
     r"""Sum each node's neighbours in every community, weighted by the community's share.
 
@@ -285,6 +342,42 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
     """
     edges = as_adjacency(edge_index, target.size(0))
     return edges.dot_ends(target, source)
+
+
+def grouped_edge_dot(
+    target: Tensor, source: Tensor, assignment: Tensor, edge_index: EdgeIndex
+) -> Tensor:
+    r"""Products of the two ends of every edge, communities gathered into groups.
+
+    .. math:: d_{ek} = \sum_c B_{ck} \, t_{jc} s_{ic} \quad \text{for edge } e = (i, j)
+
+    Args:
+        target: Features [N, C] read at ``edge_index[1]``.
+        source: Features [N, C] read at ``edge_index[0]``.
+        assignment: Share of each community in each group [C, K].
+        edge_index: Edges [2, E] or an :class:`Adjacency`.
+
+    Returns:
+        Products [E, K]. Time is O(E C K), memory O(N C + E K).
+    """
+    return as_adjacency(edge_index, target.size(0)).group_ends(target, source, assignment)
+
+
+def posterior_shares(rates: Tensor, exponent: float) -> Tensor:
+    r"""Shares proportional to a power of the rates.
+
+    .. math:: w_{ek} = r_{ek}^{\beta} / \sum_l r_{el}^{\beta}
+
+    Args:
+        rates: Rates [E, K], not negative.
+        exponent: :math:`\beta`, one over the temperature.
+
+    Example:
+        >>> posterior_shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), 1.0)
+        tensor([[0.2500, 0.7500],
+                [0.5000, 0.5000]])
+    """
+    return torch.softmax(exponent * torch.log(rates + SMALLEST_RATE), dim=-1)
 
 
 def edge_shares(

@@ -7,6 +7,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+SMALLEST_RATE = 1e-20
+"""Added to rates before their logarithm: an edge that no community explains is split evenly."""
+
 
 class Pattern(Protocol):
     """The four sums of the model over edges e that end in i and come from j."""

@@ -28,13 +28,15 @@ class FusingPattern(Protocol):
         far_value: Tensor | None,
         *,
         wanted: tuple[bool, bool],
+        exponent: float | None = None,
     ) -> list[Tensor | None]:
         """Values summed by shares, and far ends summed by the gradient of their rates."""
 
 
 class Shares(NamedTuple):
     r"""How edges are to be shared out: :math:`w_{ek} = \mathrm{softmax}_k \langle t_{jk}, s_{ik}
-    \rangle` for edge :math:`e = (i, j)`. Stands for [E, K] where message passing takes weights.
+    \rangle` for edge :math:`e = (i, j)`, or proportional to a power of the products. Stands for
+    [E, K] where message passing takes weights.
     """
 
     target: Tensor
@@ -42,23 +44,29 @@ class Shares(NamedTuple):
     source: Tensor
     """Features [N, K, D] read where edges begin."""
     edges: Adjacency
+    exponent: float | None = None
+    """Power of the products that shares are proportional to; None takes their softmax."""
 
     def tensor(self) -> Tensor:
         """The shares themselves [E, K]."""
-        return edge_shares(self.target, self.source, self.edges)
+        if self.exponent is None:
+            return edge_shares(self.target, self.source, self.edges)
+        return self.edges.posterior_ends(self.target, self.source, self.exponent)
 
     def aggregate(self, x: Tensor) -> Tensor:
         """What :func:`vepm.nn.aggregate` gives with these shares as weights."""
         kind = torch.promote_types(x.dtype, self.target.dtype)
         out: Tensor = _ShareSums.apply(  # type: ignore[no-untyped-call]
-            x.to(kind).contiguous(), *self._ends(kind), self.edges
+            x.to(kind).contiguous(), *self._ends(kind), self.edges, self.exponent
         )
         return out
 
     def sum_at_target(self) -> Tensor:
         """Sum of the shares of the edges that end in each node [N, K]."""
         ends = self._ends(self.target.dtype)
-        total: Tensor = _ShareSums.apply(None, *ends, self.edges)  # type: ignore[no-untyped-call]
+        total: Tensor = _ShareSums.apply(  # type: ignore[no-untyped-call]
+            None, *ends, self.edges, self.exponent
+        )
         return total.squeeze(-1)
 
     def _ends(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -86,12 +94,19 @@ class _ShareSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor | None, target: Tensor, source: Tensor, edges: Adjacency
+        ctx: Any,
+        x: Tensor | None,
+        target: Tensor,
+        source: Tensor,
+        edges: Adjacency,
+        exponent: float | None,
     ) -> Tensor:
         ctx.save_for_backward(x, target, source)
-        ctx.edges = edges
+        ctx.edges, ctx.exponent = edges, exponent
         pattern = _fusing(edges, target, transposed=False)
-        sums, _ = pattern.share_sums(target, source, None, x, wanted=(True, False))
+        sums, _ = pattern.share_sums(
+            target, source, None, x, wanted=(True, False), exponent=exponent
+        )
         assert sums is not None
         return sums
 
@@ -102,12 +117,12 @@ class _ShareSums(torch.autograd.Function):
         x, target, source = ctx.saved_tensors
         grad = grad.contiguous()
         _, grad_target = _fusing(ctx.edges, target, transposed=False).share_sums(
-            target, source, grad, x, wanted=(False, True)
+            target, source, grad, x, wanted=(False, True), exponent=ctx.exponent
         )
         grad_x, grad_source = _fusing(ctx.edges, target, transposed=True).share_sums(
-            source, target, x, grad, wanted=(x is not None, True)
+            source, target, x, grad, wanted=(x is not None, True), exponent=ctx.exponent
         )
-        return grad_x, grad_target, grad_source, None
+        return grad_x, grad_target, grad_source, None, None
 
 
 def _fusing(edges: Adjacency, like: Tensor, transposed: bool) -> FusingPattern:

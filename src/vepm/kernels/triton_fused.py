@@ -33,8 +33,11 @@ def share_rows(
     BLOCK_K: tl.constexpr,
     BLOCK_S: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    EXPONENT: tl.constexpr,
+    SMALLEST: tl.constexpr,
 ):
-    """Sums over the edges e of a row, with ``share[e]`` the softmax of ``near[row] . far[e]``.
+    """Sums over the edges e of a row, with ``share[e]`` the softmax of ``near[row] . far[e]``,
+    or, given an exponent, proportional to that power of it.
 
     Each item is a row, or a piece of the row that ``rows`` names, with sums of its own.
     ``sums[row, k]`` adds up ``share[e, k] * far_value[column of e, k]``, where values that are
@@ -72,6 +75,9 @@ def share_rows(
                 value_place = column[None, :, None] * VALUE_WIDTH + value_at[:, None, :]
                 value = tl.load(far_value + value_place, mask=inside, other=0).to(TYPE)
             rate = tl.sum(here[:, None, :] * there, axis=2)
+            if EXPONENT is not None:
+                known_rate = rate + SMALLEST
+                rate = EXPONENT * tl.log(known_rate)
             rate = tl.where((k < HEADS)[:, None], rate, float("-inf"))
             power = tl.exp(rate - tl.max(rate, axis=0)[None, :])
             share = power / tl.sum(power, axis=0)[None, :]
@@ -83,6 +89,8 @@ def share_rows(
                     value = value_here[:, None, :] * value
                 pull = share * tl.sum(value, axis=2)
                 pull -= share * tl.sum(pull, axis=0)[None, :]
+                if EXPONENT is not None:
+                    pull *= EXPONENT / known_rate
                 slope += pull[:, :, None] * there
         if sums is not None:
             place_out = sums + out_row * VALUE_WIDTH + value_at

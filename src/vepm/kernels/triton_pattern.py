@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from vepm.kernels.patterns import SortedEdges
+from vepm.kernels.patterns import SMALLEST_RATE, SortedEdges
 from vepm.kernels.triton_fused import share_rows
 from vepm.kernels.triton_kernels import dot_rows, sum_rows
 
@@ -118,6 +118,7 @@ class TritonPattern:
         far_value: Tensor | None,
         *,
         wanted: tuple[bool, bool],
+        exponent: float | None = None,
     ) -> list[Tensor | None]:
         """Values summed by shares, and far ends summed by the gradient of their rates.
 
@@ -132,7 +133,7 @@ class TritonPattern:
         ]
         inputs = (near, far, near_value, far_value, self.edges.columns)
         sizes = (heads, segment, channels)
-        self._launch_share(outs, inputs, (self.begins, self.ends, None), sizes)
+        self._launch_share(outs, inputs, (self.begins, self.ends, None), sizes, exponent)
         if self.pieces is not None:
             begins, ends, rows, long_rows, pointer = self.pieces
             kind = torch.promote_types(near.dtype, torch.float32)
@@ -140,7 +141,7 @@ class TritonPattern:
                 out if out is None else out.new_empty(begins.numel(), *out.shape[1:], dtype=kind)
                 for out in outs
             ]
-            self._launch_share(parts, inputs, (begins, ends, rows), sizes)
+            self._launch_share(parts, inputs, (begins, ends, rows), sizes, exponent)
             for out, part in zip(outs, parts, strict=True):
                 if out is not None:
                     alone = (part, None, None, None, pointer[:-1], pointer[1:], long_rows)
@@ -153,6 +154,7 @@ class TritonPattern:
         inputs: tuple[Tensor | None, ...],
         work: tuple[Tensor, Tensor, Tensor | None],
         sizes: tuple[int, int, int],
+        exponent: float | None,
     ) -> None:
         out = next(out for out in outs if out is not None)
         if out.numel() == 0:
@@ -168,6 +170,7 @@ class TritonPattern:
                 BLOCK_K=triton.next_power_of_2(heads),
                 BLOCK_S=triton.next_power_of_2(segment),
                 BLOCK_D=triton.next_power_of_2(channels),
+                EXPONENT=exponent, SMALLEST=SMALLEST_RATE,
                 num_warps=self.warps,
             )  # fmt: skip
 

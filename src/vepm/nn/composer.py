@@ -1,6 +1,7 @@
 """Fourth box: merge what the communities say into one prediction."""
 
 import itertools
+import math
 
 import torch
 from torch import Tensor, nn
@@ -8,11 +9,67 @@ from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.features import Dropout
-from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation
+from vepm.kernels.shares import Shares
+from vepm.nn.convolution import (
+    CommunityNorm,
+    Propagation,
+    convolution,
+    plain_propagation,
+)
 
-COMPOSERS = ("gnn", "fc")
+COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
 READOUTS = ("jumping", "last")
+
+
+class Relevance(nn.Module):
+    r"""Message passing over the parts of the graph, each weighed by what it is worth.
+
+    .. math:: P = \frac{1}{1 + \sum_k w_k} \Big( I + \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2}
+              \Big)
+
+    with :math:`D_k` the degrees of :math:`A^{(k)}` plus one. Weights are positive and start at
+    one. A part that says nothing about the labels fades out; where none does, a node keeps to
+    itself.
+
+    Args:
+        num_metacommunities: Number of parts K.
+    """
+
+    def __init__(self, num_metacommunities: int) -> None:
+        super().__init__()
+        self.log_weight = nn.Parameter(torch.empty(num_metacommunities))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Every part starts with weight one."""
+        nn.init.zeros_(self.log_weight)
+
+    @property
+    def weight(self) -> Tensor:
+        """Weight of each part beside the node itself, which has one [K]."""
+        return self.log_weight.exp()
+
+    def forward(
+        self, edges: Adjacency, shares: Tensor, degree: Tensor | None = None
+    ) -> Propagation:
+        """Weights of message passing.
+
+        Args:
+            edges: The graph.
+            shares: Share of each edge in each part [E, K].
+            degree: Degree of each node in each part [N, K], if edges are missing here.
+        """
+        degree = edges.sum_at_target(shares) if degree is None else degree
+        scale = (degree + 1).rsqrt()
+        weight = self.weight.to(shares.dtype)
+        own = 1 / (1 + weight.sum())
+        ends = (scale.index_select(0, end) for end in edges.edge_index)
+        return Propagation(math.prod(ends, start=shares) @ (own * weight)[:, None], own)
+
+    def sums(self, shares: Tensor) -> Propagation:
+        """Weights of message passing that sums neighbours, as GIN does."""
+        return Propagation(shares @ self.weight.to(shares.dtype)[:, None])
 
 
 class NodeComposer(nn.Module):
@@ -26,7 +83,9 @@ class NodeComposer(nn.Module):
     Args:
         in_channels: Width of the concatenated community embeddings.
         out_channels: Number of classes.
-        kind: ``"gnn"`` as above, ``"fc"`` for one linear layer that ignores the graph.
+        kind: ``"gnn"`` as above; ``"weighted"`` for a GNN over the parts of the edges, each
+            weighed by its relevance; ``"fc"`` for one linear layer that ignores the graph.
+        num_metacommunities: Parts of the edges that ``"weighted"`` weighs.
         num_layers: Convolutions, the last of which gives the scores.
         conv: ``"gcn"`` or ``"gin"``.
         hops: Steps that the scores walk; each adds a neighbourhood and no weights.
@@ -40,6 +99,7 @@ class NodeComposer(nn.Module):
         out_channels: int,
         *,
         kind: str = "gnn",
+        num_metacommunities: int = 1,
         num_layers: int = 1,
         conv: str = "gcn",
         hops: int = 0,
@@ -50,24 +110,41 @@ class NodeComposer(nn.Module):
         self.conv = conv
         self.hops, self.teleport = hops, teleport
         self.dropout = Dropout(dropout)
+        self.relevance = Relevance(num_metacommunities) if kind == "weighted" else None
         self.dense = nn.Linear(in_channels, out_channels) if kind == "fc" else None
         widths = [*[in_channels] * (0 if kind == "fc" else num_layers), out_channels]
         self.layers = nn.ModuleList(
             convolution(conv, wide, narrow) for wide, narrow in itertools.pairwise(widths)
         )
 
-    def forward(self, h: Tensor, edge_index: EdgeIndex) -> Tensor:
-        """Scores [N, classes] from concatenated embeddings [N, H]."""
+    def forward(
+        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | Shares | None = None
+    ) -> Tensor:
+        """Scores [N, classes] from concatenated embeddings [N, H] and shares of edges [E, K]."""
         edges = as_adjacency(edge_index, h.size(0))
         if self.dense is not None:
             h = self.dense(self.dropout(h))
-        weights = plain_propagation(edges, h, self.conv)
+        weights, walk = self.propagations(edges, h, edge_weight)
         for i, layer in enumerate(self.layers):
             h = layer(self.dropout(torch.relu(h) if i else h), edges, weights).squeeze(1)
-        start, walk = h, plain_propagation(edges, h, "gcn")
+        start = h
         for _ in range(self.hops):
             h = self.walk(h, start, edges, walk)
         return h
+
+    def propagations(
+        self,
+        edges: Adjacency,
+        h: Tensor,
+        edge_weight: Tensor | Shares | None = None,
+        degree: Tensor | None = None,
+    ) -> tuple[Propagation, Propagation]:
+        """Weights of message passing for the convolutions, and for scores that walk on."""
+        if self.relevance is None:
+            return plain_propagation(edges, h, self.conv), plain_propagation(edges, h, "gcn")
+        shares = _shares(edge_weight)
+        walk = self.relevance(edges, shares, degree)
+        return walk if self.conv == "gcn" else self.relevance.sums(shares), walk
 
     def walk(self, h: Tensor, start: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
         """Scores [N, classes] one step further."""
@@ -82,7 +159,9 @@ class GraphComposer(nn.Module):
         skip_channels: Widths of earlier node states that the jumping-knowledge readout reads
             too.
         out_channels: Number of classes.
-        kind: ``"gnn"``, or ``"fc"`` for one linear layer that ignores the graph.
+        kind: ``"gnn"``; ``"weighted"`` for layers over the parts of the edges, each weighed by
+            its relevance; ``"fc"`` for one linear layer that ignores the graph.
+        num_metacommunities: Parts of the edges that ``"weighted"`` weighs.
         num_layers: Convolutions.
         conv: ``"gcn"`` or ``"gin"``.
         pooling: ``"sum"`` or ``"mean"`` over the nodes of a graph.
@@ -98,6 +177,7 @@ class GraphComposer(nn.Module):
         out_channels: int,
         *,
         kind: str = "gnn",
+        num_metacommunities: int = 1,
         num_layers: int = 2,
         conv: str = "gin",
         pooling: str = "sum",
@@ -107,6 +187,7 @@ class GraphComposer(nn.Module):
         super().__init__()
         self.conv = conv
         self.pool = global_add_pool if pooling == "sum" else global_mean_pool
+        self.relevance = Relevance(num_metacommunities) if kind == "weighted" else None
         self.dense = nn.Linear(in_channels, in_channels) if kind == "fc" else None
         depth = 0 if kind == "fc" else num_layers
         self.layers = nn.ModuleList(
@@ -125,9 +206,10 @@ class GraphComposer(nn.Module):
         skips: list[Tensor],
         batch: Tensor,
         num_graphs: int,
+        edge_weight: Tensor | Shares | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Scores [G, classes] and the pooled state they are read from [G, sum of widths]."""
-        states = [*skips, *self._compose(h, edge_index)]
+        states = [*skips, *self._compose(h, edge_index, edge_weight)]
         pooled = [self.pool(s, batch, num_graphs) for s in states[-len(self.readings) :]]
         scores = sum(
             self.dropout(read(state)) for read, state in zip(self.readings, pooled, strict=True)
@@ -135,13 +217,26 @@ class GraphComposer(nn.Module):
         assert isinstance(scores, Tensor)
         return scores, torch.cat(pooled, dim=1)
 
-    def _compose(self, h: Tensor, edge_index: EdgeIndex) -> list[Tensor]:
+    def _compose(
+        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | Shares | None
+    ) -> list[Tensor]:
         if self.dense is not None:
             return [torch.relu(self.dense(h))]
         edges = as_adjacency(edge_index, h.size(0))
-        weights = plain_propagation(edges, h, self.conv)
+        if self.relevance is None:
+            weights = plain_propagation(edges, h, self.conv)
+        elif self.conv == "gcn":
+            weights = self.relevance(edges, _shares(edge_weight))
+        else:
+            weights = self.relevance.sums(_shares(edge_weight))
         states = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
             h = torch.relu(norm(layer(h, edges, weights).squeeze(1)))
             states.append(h)
         return states
+
+
+def _shares(edge_weight: Tensor | Shares | None) -> Tensor:
+    if edge_weight is None:
+        raise ValueError('a composer of kind "weighted" needs the shares of the edges')
+    return edge_weight.tensor() if isinstance(edge_weight, Shares) else edge_weight

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vepm.kernels.aggregation import Adjacency, aggregate
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
 from vepm.kernels.elementwise import worth_strips
 from vepm.kernels.features import Features
 from vepm.kernels.shares import Shares
@@ -35,13 +35,13 @@ class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
     edge: Tensor | Shares | None
-    """Weight of each edge in each community [E, K]; nothing stands for ones."""
+    """Weight of each edge in each community [E, K]; None for ones."""
     loop: Tensor | float = 1.0
     """Weight of each node's own features beside its neighbours', one for all or [N, K]."""
     sent: Tensor | None = None
-    """Factor of what each node sends, to itself too [N, K]; nothing stands for ones."""
+    """Factor of what each node sends, to itself too [N, K]; None for ones."""
     received: Tensor | None = None
-    """Factor of what each node receives [N, K]; nothing stands for ones."""
+    """Factor of what each node receives [N, K]; None for ones."""
 
     def spread(self, x: Tensor, edges: Adjacency, own: Tensor | None = None) -> Tensor:
         """Weighted sums of the neighbours' features and the node's own [N, K, D].
@@ -67,6 +67,10 @@ class Propagation(NamedTuple):
         else:
             total = torch.add(total, mine, alpha=self.loop)
         return total if self.received is None else total * self.received[..., None]
+
+
+EdgeWeights = Tensor | Shares | Propagation | None
+"""What a convolution takes as weights of the edges."""
 
 
 def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) -> Propagation:
@@ -139,6 +143,11 @@ class CommunityLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    def extra_repr(self) -> str:
+        """Sizes, as PyG prints them."""
+        heads, wide, narrow = self.weight.shape
+        return f"{wide}, {narrow}, heads={heads}"
+
     def forward(self, x: Inputs) -> Tensor:
         """Map [N, in] (the same input to every head) or [N, K, in] to [N, K, out].
 
@@ -192,6 +201,12 @@ class GCNConv(nn.Module):
         in_channels: Input width.
         out_channels: Output width of each head.
         heads: Number of communities K.
+
+    Example:
+        >>> conv = GCNConv(5, 3, heads=2)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> conv(torch.rand(3, 5), edge_index, torch.rand(4, 2)).shape
+        torch.Size([3, 2, 3])
     """
 
     def __init__(self, in_channels: int, out_channels: int, heads: int = 1) -> None:
@@ -199,8 +214,25 @@ class GCNConv(nn.Module):
         self.linear = CommunityLinear(in_channels, out_channels, heads, bias=False)
         self.bias = nn.Parameter(torch.zeros(heads, out_channels))
 
-    def forward(self, x: Inputs | Smoothed, edges: Adjacency, weights: Propagation) -> Tensor:
-        """Map [N, in] or [N, K, in] to [N, K, out]."""
+    def reset_parameters(self) -> None:
+        """Glorot-uniform weights, zero bias."""
+        self.linear.reset_parameters()
+        nn.init.zeros_(self.bias)
+
+    def forward(
+        self, x: Inputs | Smoothed, edge_index: EdgeIndex, weights: EdgeWeights = None
+    ) -> Tensor:
+        """Map [N, in] or [N, K, in] to [N, K, out].
+
+        Args:
+            x: Node features.
+            edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
+            weights: Weights of the edges [E, K], which are normalised by degree as GCN does;
+                None counts every edge as one.
+        """
+        edges = as_adjacency(edge_index, _num_nodes(x))
+        if not isinstance(weights, Propagation):
+            weights = _given(edges, weights, self.bias, "community", "gcn")
         if isinstance(x, Smoothed):
             sums: Tensor = self.linear(x.values)
             return sums.add_(self.bias)
@@ -234,11 +266,39 @@ class GINConv(nn.Module):
         self.norm = CommunityNorm(out_channels, heads)
         self.second = CommunityLinear(out_channels, out_channels, heads)
 
-    def forward(self, x: Inputs, edges: Adjacency, weights: Propagation) -> Tensor:
-        """Map [N, in] or [N, K, in] to [N, K, out]."""
+    def reset_parameters(self) -> None:
+        """Glorot-uniform weights, zero biases and epsilons."""
+        for part in (self.first, self.second, self.norm.norm):
+            part.reset_parameters()
+        nn.init.zeros_(self.eps)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
+        """Map [N, in] or [N, K, in] to [N, K, out].
+
+        Args:
+            x: Node features.
+            edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
+            weights: Weights of the edges [E, K]; None counts every edge as one.
+        """
+        edges = as_adjacency(edge_index, _num_nodes(x))
+        if not isinstance(weights, Propagation):
+            weights = _given(edges, weights, self.bias, "none", "gin")
         summed = weights.spread(self.first(x), edges, 1 + self.eps) + self.bias
         hidden: Tensor = self.second(torch.relu(self.norm(summed)))
         return hidden
+
+
+def _num_nodes(x: Inputs | Smoothed) -> int:
+    return x[0].size(0) if isinstance(x, list | tuple) and type(x) is not Smoothed else x.size(0)
+
+
+def _given(
+    edges: Adjacency, weights: Tensor | Shares | None, like: Tensor, normalize: str, conv: str
+) -> Propagation:
+    if weights is None:
+        return plain_propagation(edges, like, conv)
+    return propagation(edges, weights, normalize)
 
 
 def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) -> nn.Module:

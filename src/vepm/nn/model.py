@@ -23,6 +23,7 @@ from vepm.nn.smoothing import smoothed
 TASKS = ("node", "graph")
 INPUTS = ("x", "z", "both", "random")
 FUSIONS = ("concat", "mass", "softmax")
+GROUPINGS = ("segments", "learned")
 FEATURE_NORMS = ("none", "l1", "l2")
 
 
@@ -75,6 +76,9 @@ class VEPM(nn.Module):
         shape: Weibull shapes per ``"entry"`` or per ``"node"``.
         partition: ``"learned"``, ``"even"`` or ``"random"`` split of the edges.
         temperature: Sharpness of the learned and random splits.
+        shares: ``"softmax"`` of the rates or ``"posterior"``, proportional to them.
+        grouping: Communities of a metacommunity: consecutive ``"segments"``, or a ``"learned"``
+            assignment that the labels teach.
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
             ``"community"`` or ``"neighbours"``.
         inputs: What the bank reads: features ``"x"``, affiliations ``"z"``, ``"both"``, or
@@ -84,7 +88,8 @@ class VEPM(nn.Module):
         fusion_weight: Mass of Z beside X, for ``fusion="mass"``.
         feature_norm: Row normalisation of X: ``"none"``, ``"l1"`` or ``"l2"``.
         bank_layers: Convolutions per community.
-        composer: ``"gnn"`` or ``"fc"``.
+        composer: ``"gnn"`` over the whole graph, ``"weighted"`` over its parts weighed by their
+            relevance to the labels, or ``"fc"``.
         composer_layers: Convolutions in the composer.
         hops: Steps that class scores walk over the graph after the composer, for nodes.
         teleport: Share of its own first scores that a node keeps in each of them.
@@ -117,6 +122,8 @@ class VEPM(nn.Module):
         shape: str = "entry",
         partition: str = "learned",
         temperature: float = 1.0,
+        shares: str = "softmax",
+        grouping: str = "segments",
         normalize: str = "community",
         inputs: str = "both",
         fusion: str = "concat",
@@ -136,6 +143,7 @@ class VEPM(nn.Module):
         for name, value, allowed in [
             ("task", task, TASKS),
             ("partition", partition, PARTITIONS),
+            ("grouping", grouping, GROUPINGS),
             ("inputs", inputs, INPUTS),
             ("fusion", fusion, FUSIONS),
             ("feature_norm", feature_norm, FEATURE_NORMS),
@@ -173,7 +181,13 @@ class VEPM(nn.Module):
         # How much surer probabilities are than class scores say; training on labels fits it last.
         self.sharpness: Tensor
         self.register_buffer("sharpness", torch.ones(()))
-        self.partitioner = EdgePartitioner(num_metacommunities, temperature, partition)
+        self.partitioner = EdgePartitioner(
+            num_metacommunities,
+            temperature,
+            partition,
+            shares=shares,
+            num_communities=num_communities if grouping == "learned" else None,
+        )
         widths = {"x": in_channels, "z": num_communities}
         bank_channels = widths.get(inputs, in_channels + num_communities)
         self.bank = CommunityBank(
@@ -193,6 +207,7 @@ class VEPM(nn.Module):
                 width,
                 out_channels,
                 kind=composer,
+                num_metacommunities=num_metacommunities,
                 num_layers=composer_layers,
                 conv=conv,
                 hops=hops,
@@ -205,6 +220,7 @@ class VEPM(nn.Module):
                 [bank_channels, *[width] * bank_layers],
                 out_channels,
                 kind=composer,
+                num_metacommunities=num_metacommunities,
                 num_layers=composer_layers,
                 conv=conv,
                 pooling=pooling,
@@ -222,8 +238,14 @@ class VEPM(nn.Module):
         return [self.activation_logit, *self.encoder.parameters()]
 
     def predictor_parameters(self) -> list[nn.Parameter]:
-        """Parameters theta of the bank and the composer."""
-        return [*self.bank.parameters(), *self.composer.parameters()]
+        """Parameters theta: of the bank, the composer and a learned grouping."""
+        parts = (self.bank, self.composer, self.partitioner)
+        return [parameter for part in parts for parameter in part.parameters()]
+
+    def undecayed_parameters(self) -> list[nn.Parameter]:
+        """Those of theta that weight decay would pull towards an even, unweighted split."""
+        relevance = self.composer.relevance
+        return [*self.partitioner.parameters(), *(relevance.parameters() if relevance else ())]
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities that class scores [..., classes] stand for."""
@@ -261,9 +283,12 @@ class VEPM(nn.Module):
     ) -> Prediction:
         """Predict labels from features, affiliations and the split of the edges."""
         edges = as_adjacency(edge_index, x.size(0))
+        if self.composer.relevance is not None and isinstance(edge_weight, Shares):
+            # Read again by the composer, so written down once.
+            edge_weight = edge_weight.tensor()
         inputs = self.fuse(normalize_rows(x, self.feature_norm), z, edges, batch)
         states = self.bank(inputs, edges, edge_weight)
-        logits, embeddings = self._compose(inputs, states, edges, batch, num_graphs)
+        logits, embeddings = self._compose(inputs, states, edges, edge_weight, batch, num_graphs)
         return Prediction(logits, states[-1], embeddings)
 
     def classify_without_each(
@@ -287,27 +312,28 @@ class VEPM(nn.Module):
             muted = [state.clone() for state in states]
             for state in muted:
                 state[:, k] = state[:, k].mean(0)
-            yield self._compose(inputs, muted, edges, batch, num_graphs)[0]
+            yield self._compose(inputs, muted, edges, edge_weight, batch, num_graphs)[0]
 
     def _compose(
         self,
         inputs: list[Features],
         states: list[Tensor],
         edges: Adjacency,
+        edge_weight: Tensor | Shares,
         batch: Tensor | None,
         num_graphs: int | None,
     ) -> tuple[Tensor, Tensor]:
         """Class scores and composed representations from the states of the bank."""
         flat = [state.flatten(1) for state in states]
         if isinstance(self.composer, NodeComposer):
-            logits = self.composer(flat[-1], edges)
+            logits = self.composer(flat[-1], edges, edge_weight)
             return logits, logits
         if batch is None:
             batch = edges.source.new_zeros(flat[-1].size(0))
         if num_graphs is None:
             num_graphs = int(batch.max()) + 1 if batch.numel() else 0
         skips = [torch.cat([dense(part) for part in inputs], dim=1), *flat]
-        logits, pooled = self.composer(flat[-1], edges, skips, batch, num_graphs)
+        logits, pooled = self.composer(flat[-1], edges, skips, batch, num_graphs, edge_weight)
         return logits, pooled
 
     def forward(

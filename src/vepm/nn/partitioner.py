@@ -3,11 +3,21 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.kernels.aggregation import EdgeIndex, as_adjacency, edge_dot
+from vepm.kernels.aggregation import (
+    EdgeIndex,
+    as_adjacency,
+    edge_dot,
+    grouped_edge_dot,
+    posterior_shares,
+)
 from vepm.kernels.draws import uniform_on_edges
 from vepm.kernels.shares import Shares
 
-PARTITIONS = ("learned", "even", "random")
+PARTITIONS = ("learned", "even", "random", "kinds")
+SHARES = ("softmax", "posterior")
+ASSIGNMENT_SCALE = 3.0
+"""Logits of a learned assignment per unit of its parameters, so that it learns as fast as weights
+do. A community starts with a logit of this size for its own segment and zero for the others."""
 
 
 def segment_sizes(num_communities: int, num_metacommunities: int) -> list[int]:
@@ -37,8 +47,26 @@ def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
     )
 
 
+def segment_matrix(num_communities: int, num_metacommunities: int) -> Tensor:
+    """Assignment [C, K] of communities to consecutive segments, as zeros and ones."""
+    sizes = torch.tensor(segment_sizes(num_communities, num_metacommunities))
+    return torch.eye(num_metacommunities).repeat_interleave(sizes, dim=0)
+
+
+def gather(values: Tensor, grouping: Tensor | int) -> Tensor:
+    """Sum values of communities [N, C] over metacommunities [N, K].
+
+    Args:
+        values: Values [N, C].
+        grouping: Assignment [C, K], or the number K of consecutive segments.
+    """
+    if isinstance(grouping, int):
+        return stack_segments(values, grouping).sum(-1)
+    return values @ grouping
+
+
 def interactions(
-    z: Tensor, activation: Tensor, num_metacommunities: int, batch: Tensor | None = None
+    z: Tensor, activation: Tensor, grouping: Tensor | int, batch: Tensor | None = None
 ) -> Tensor:
     r"""How much each node interacts with all nodes of its graph in each metacommunity [N, K].
 
@@ -56,13 +84,13 @@ def interactions(
     else:
         sums = z.new_zeros(int(batch.max()) + 1 if batch.numel() else 0, z.size(1))
         total = sums.index_add(0, batch, z)[batch]
-    return stack_segments(z * activation * total, num_metacommunities).sum(-1)
+    return gather(z * activation * total, grouping)
 
 
 def members(
     z: Tensor,
     activation: Tensor,
-    num_metacommunities: int,
+    grouping: Tensor | int,
     edge_index: Tensor,
     batch: Tensor | None = None,
 ) -> Tensor:
@@ -79,23 +107,29 @@ def members(
     edges = torch.bincount(batch[edge_index[0]], minlength=nodes.numel()).double()
     density = (edges / (nodes * (nodes - 1)).clamp_min(1)).clamp_max(1 - 1e-12)
     threshold = -torch.log1p(-density)[batch][:, None]
-    own = stack_segments(z.square() * activation, num_metacommunities).sum(-1)
+    own = gather(z.square() * activation, grouping)
     return (own >= threshold) & (threshold > 0)
 
 
 class EdgePartitioner(nn.Module):
     r"""Share of each edge that runs through each metacommunity; shares of an edge sum to one.
 
-    .. math:: A^{(k)}_{ij} = A_{ij} \cdot \mathrm{softmax}_k \Big( \tfrac{1}{\tau}
-              \sum_{c \in k} \gamma_c z_{ic} z_{jc} \Big)
+    .. math:: A^{(k)}_{ij} = A_{ij} \cdot \mathrm{softmax}_k ( r_{ijk} / \tau ), \qquad
+              r_{ijk} = \sum_{c \in k} \gamma_c z_{ic} z_{jc}
+
+    With ``shares="posterior"`` they are the posterior of the Poisson counts behind the edge,
+    sharpened by the temperature as an exponent:
+    :math:`A^{(k)}_{ij} = A_{ij} \, r_{ijk}^{1/\tau} / \sum_l r_{ijl}^{1/\tau}`.
 
     Args:
-        num_metacommunities: Number of shares K; communities are grouped in K consecutive
-            segments.
-        temperature: Sharpness :math:`\tau`; low is close to a hard assignment, high to an
-            even one.
+        num_metacommunities: Number of shares K.
+        temperature: :math:`\tau`; low is close to a hard assignment, high to an even one.
         scheme: ``"learned"`` as above; ``"even"`` gives 1/K to each; ``"random"`` draws rates
-            from U(0, 100) once and for all, whatever Z says.
+            from U(0, 100) once and for all, whatever Z says; ``"kinds"`` splits by the known
+            kinds of the edges, an upper bound where a graph has them.
+        shares: ``"softmax"`` of the rates, or ``"posterior"``: proportional to them.
+        num_communities: Number of communities C, if the model learns which metacommunity each
+            belongs to; by default they are K consecutive segments.
 
     Example:
         >>> z = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -106,20 +140,49 @@ class EdgePartitioner(nn.Module):
     """
 
     def __init__(
-        self, num_metacommunities: int, temperature: float = 1.0, scheme: str = "learned"
+        self,
+        num_metacommunities: int,
+        temperature: float = 1.0,
+        scheme: str = "learned",
+        *,
+        shares: str = "softmax",
+        num_communities: int | None = None,
     ) -> None:
         super().__init__()
         if temperature <= 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
         if scheme not in PARTITIONS:
             raise ValueError(f"scheme must be one of {', '.join(PARTITIONS)}, got {scheme!r}")
+        if shares not in SHARES:
+            raise ValueError(f"shares must be one of {', '.join(SHARES)}, got {shares!r}")
         self.num_metacommunities = num_metacommunities
         self.temperature = temperature
         self.scheme = scheme
+        self.shares = shares
+        self.assignment_logit = None
+        if num_communities is not None:
+            self.assignment_logit = nn.Parameter(torch.empty(num_communities, num_metacommunities))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start a learned assignment close to consecutive segments."""
+        if self.assignment_logit is not None:
+            with torch.no_grad():
+                own = segment_matrix(*self.assignment_logit.shape)
+                self.assignment_logit.copy_(own)
+
+    def grouping(self) -> Tensor | int:
+        """How communities are grouped: an assignment [C, K], or the number of segments."""
+        if self.assignment_logit is None:
+            return self.num_metacommunities
+        return torch.softmax(ASSIGNMENT_SCALE * self.assignment_logit, dim=1)
 
     def rates(self, z: Tensor, activation: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Rate of interaction of the two ends of each edge in each metacommunity [E, K]."""
-        return edge_dot(*self._ends(z, activation), as_adjacency(edge_index, z.size(0)))
+        edges, grouping = as_adjacency(edge_index, z.size(0)), self.grouping()
+        if isinstance(grouping, Tensor):
+            return grouped_edge_dot(z * activation, z, grouping, edges)
+        return edge_dot(*self._ends(z, activation), edges)
 
     def _ends(self, z: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
         """What meets at the two ends of an edge, community by community [N, K, size]."""
@@ -162,4 +225,27 @@ class EdgePartitioner(nn.Module):
         if self.scheme == "random":
             draws = uniform_on_edges(edges, batch, self.num_metacommunities).to(z.dtype)
             return torch.softmax(100 * draws / self.temperature, dim=-1)
+        if self.scheme == "kinds":
+            return _by_kind(edges.kinds, self.num_metacommunities).to(z.dtype)
+        beta = 1 / self.temperature
+        if self.assignment_logit is not None:
+            rates = self.rates(z, activation, edges)
+            if self.shares == "posterior":
+                return posterior_shares(rates, beta)
+            return torch.softmax(beta * rates, dim=-1)
+        if self.shares == "posterior":
+            return Shares(*self._ends(z, activation), edges, beta)
         return Shares(*self._ends(z, activation / self.temperature), edges)
+
+
+def _by_kind(kinds: Tensor | None, num_metacommunities: int) -> Tensor:
+    """Equal shares among the kinds of each edge [E, R]; an edge of no kind is split evenly."""
+    if kinds is None:
+        raise ValueError('partition "kinds" needs a graph that says of which kind its edges are')
+    if kinds.size(1) != num_metacommunities:
+        raise ValueError(
+            f'the edges are of {kinds.size(1)} kinds: partition "kinds" needs as many '
+            f"metacommunities, got {num_metacommunities}"
+        )
+    held = torch.where(kinds.any(1, keepdim=True), kinds, True).double()
+    return held / held.sum(1, keepdim=True)
