@@ -35,10 +35,10 @@ class Frame:
 
 
 def columns_of(names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Features of the toy by name; a name that it does not have is filled with ones."""
+    """Features of the toy by name; a name that it does not have is filled with 0, 1, 2, ...."""
     x = toy("node").graphs[0].x.double().numpy()
     known = dict(zip(NAMES, x.T, strict=True))
-    return {name: known.get(name, np.ones(len(x))) for name in names}
+    return {name: known.get(name, np.arange(len(x))) for name in names}
 
 
 def frame(names: Sequence[str], _: Path) -> Any:
@@ -193,7 +193,7 @@ def test_columns_of_one_name_are_refused() -> None:
     with pytest.raises(InputError, match="some column names are text"):
         as_dataset((Frame(np.ones((2, 2)), ["a", 1]), adjacency))
     assert as_dataset((Frame(np.ones((2, 2)), [0, 1]), adjacency)).feature_names is None
-    with pytest.raises(InputError, match="node 1, column b is nan"):
+    with pytest.raises(InputError, match="node 1, column b: the cell is empty"):
         as_dataset((Frame(np.array([[1, 2], [3, np.nan]]), ["a", "b"]), adjacency))
 
 

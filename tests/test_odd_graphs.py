@@ -153,7 +153,7 @@ def test_untidy_edges_are_mended_with_a_message(caplog: pytest.LogCaptureFixture
 def test_untidy_edges_are_refused_when_told_to_be_strict(task: Any) -> None:
     graphs = among_others(Graph(MESSY, 5))
     given = labelled(Graph(MESSY, 5)) if task == "node" else graphs
-    with pytest.raises(InputError, match="removed 2 self-loops"):
+    with pytest.raises(InputError, match=r"removed \d self-loops"):
         as_dataset(given, task, strict=True)
 
 
@@ -227,7 +227,7 @@ def test_sparse_features_give_what_a_full_table_gives(monkeypatch: pytest.Monkey
     x, y = wide(rows)[:, :300], np.arange(rows) % 2
     models = []
     for most in (0, 10**7):
-        monkeypatch.setattr("vepm.data.sparse.MOST_DENSE_ENTRIES", most)
+        monkeypatch.setattr("vepm.data.features.MOST_DENSE_ENTRIES", most)
         model = NodeClassifier(config=SMALL["node"], device="cpu").fit((x, ring, y))
         models.append(model.predict_proba((x, ring, y)))
     np.testing.assert_allclose(models[0], models[1], rtol=1e-5)

@@ -171,7 +171,12 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         """New data, checked against what the model was trained on."""
         self._model()
         names = self.card_.class_names if isinstance(self, _Classifier) else ()
-        dataset = as_dataset(data, task=self._task, class_names=names or None)
+        dataset = as_dataset(
+            data,
+            task=self._task,
+            class_names=names or None,
+            feature_names=self.card_.feature_names,
+        )
         return _with_classes(self.card_.prepare(dataset), names)
 
     def _source(self, data: Any) -> Source:

@@ -101,7 +101,7 @@ def test_datasets_are_listed(tmp_path: Path) -> None:
     listed = json.loads(succeed("datasets", "--data-dir", tmp_path, "--json").out)
     assert {entry["name"] for entry in listed} == names
     available = {entry["name"] for entry in listed if entry["available"]}
-    assert available == {"digits", "digits-graphs", "KarateClub", "planted"}
+    assert available == {"digits", "digits-graphs", "KarateClub", "planted", "planted-relations"}
 
 
 def test_the_page_is_written_again(pets_run: Path) -> None:

@@ -65,7 +65,7 @@ def test_strictness_is_up_to_the_user(pets: Path, tmp_path: Path) -> None:
         file.write("n0,n0\n")
     for command in ("train", "communities", "evaluate", "tune"):
         line = refused(command, untidy, "--strict")
-        assert "removed 1 self-loop; mend the edges" in line
+        assert "removed 1 self-loop; correct the edges" in line
         assert "without --strict" in line
     assert "removed 1 self-loop" in succeed("train", untidy, "-o", "run", *QUICK).err
     assert "removed 1 self-loop" in refused("predict", "run", untidy, "--strict")

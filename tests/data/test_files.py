@@ -64,12 +64,13 @@ def graphml(body: str) -> str:
         (
             '<graphml><key id="k" for="node" attr.name="f" attr.type="double"/><graph>'
             '<node id="a"><data key="k">1</data></node><node id="b"/></graph></graphml>',
-            "node 'b': attribute 'f' is missing",
+            "node 'b', attribute 'f': the cell is empty",
         ),
         (
             '<graphml><key id="k" for="node" attr.name="f" attr.type="double"/><graph>'
-            '<node id="a"><data key="k">NaN</data></node></graph></graphml>',
-            "node 0, column f is nan",
+            '<node id="a"><data key="k">1</data></node><node id="b"><data key="k">NaN</data></node>'
+            "</graph></graphml>",
+            "node 'b', attribute 'f': the cell is empty",
         ),
         (
             '<graphml><key id="k" for="node" attr.name="label" attr.type="double"/><graph>'

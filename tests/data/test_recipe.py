@@ -5,7 +5,7 @@ import torch
 
 from vepm.data import load, planted_graph
 from vepm.data.generate import DRAWN_AT_ONCE, sample_graph
-from vepm.data.recipe import INGREDIENTS
+from vepm.data.recipe import RECIPES
 from vepm.errors import InputError
 
 
@@ -30,7 +30,7 @@ def test_the_bare_name_is_the_small_graph_it_was() -> None:
 def test_every_ingredient_changes_the_graph(name: str, value: str) -> None:
     base = load("planted:nodes=400,edges=1200").graphs[0]
     other = load(f"Planted:nodes=400,edges=1200,{name}={value}").graphs[0]
-    assert name in INGREDIENTS
+    assert name in RECIPES["planted"][1]
     same = base.x.shape == other.x.shape and torch.equal(base.x, other.x)
     same = same and torch.equal(base.edge_index, other.edge_index)
     assert not (same and torch.equal(base.train_mask, other.train_mask))

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 from vepm.data import Dataset, datasets, load
-from vepm.data.cleaning import canonical_edges
+from vepm.data.edges import canonical_edges
 from vepm.errors import InputError
 
 ROOT = os.environ.get("VEPM_DATA")
@@ -286,7 +286,7 @@ def test_the_list_says_what_is_there(tmp_path: Path) -> None:
     assert available["digits"]
     assert available["IMDB-MULTI"]
     assert not available["Cora"]
-    assert len(available) == 17
+    assert len(available) == 18
     assert all(info.description and info.source for info in datasets(tmp_path))
 
 

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import StepLR
 
 from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
 from vepm.data.dataset import Dataset, require_labels
-from vepm.data.sparse import refuse_sparse
+from vepm.data.features import refuse_sparse
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
 from vepm.schema import checked

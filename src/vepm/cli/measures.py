@@ -141,7 +141,7 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         vepm datasets --data-dir data
     """
     from vepm.data import datasets
-    from vepm.data.recipe import INGREDIENTS
+    from vepm.data.recipe import RECIPES
 
     found = datasets(data_dir)
     if as_json:
@@ -153,6 +153,8 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         table.add_row(info.name, info.task, here, info.source, info.description)
     console.out.print(table)
     console.print_line(
-        "Your own: a folder with edges.csv and nodes.csv, a .graphml or a .npz file.\n"
-        f"Generated, of any size: planted:NAME=VALUE,... with {', '.join(INGREDIENTS)}."
+        "Your own: a folder with edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or "
+        ".edgelist file.\nGenerated, of any size:"
     )
+    for name, (_, settings) in RECIPES.items():
+        console.print_line(f"  {name}:NAME=VALUE,... with {', '.join(settings)}")

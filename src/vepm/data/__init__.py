@@ -1,10 +1,10 @@
-"""Graphs in: benchmarks, bundled defaults and users' own, validated at the door."""
+"""Graphs in: benchmarks, bundled sets, generators and users' own, checked on the way in."""
 
-from vepm.data.cleaning import clean
-from vepm.data.convert import as_dataset
 from vepm.data.dataset import Dataset, require_labels
-from vepm.data.files import read
-from vepm.data.generate import planted_graph, sample_graph
+from vepm.data.generate import sample_graph
+from vepm.data.planted import planted_graph, planted_relations
+from vepm.data.pyg_graphs import clean
+from vepm.data.reading import as_dataset, read
 from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "is_recipe",
     "load",
     "planted_graph",
+    "planted_relations",
     "read",
     "require_labels",
     "sample_graph",

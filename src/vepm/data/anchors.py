@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vepm.data.dataset import Dataset
-from vepm.data.positions import NUM_POSITIONS
+from vepm.data.features import NUM_POSITIONS
 from vepm.errors import InputError
 
 MOST_EDGES = 10_000

@@ -1,5 +1,7 @@
 """Real data that needs no network: handwritten digits and the karate club."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
@@ -7,30 +9,28 @@ from sklearn.neighbors import kneighbors_graph
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.datasets import KarateClub
-from torch_geometric.utils import coalesce
 
-from vepm.data.assemble import node_dataset
+from vepm.data.build import Parts, build
 from vepm.data.dataset import Dataset
-from vepm.data.masks import draw_split
+from vepm.data.labels import draw_split
+from vepm.data.pyg_graphs import data_parts
 from vepm.tasks import MASK_NAMES
 
 _SIDE = 8
 _BRIGHTEST = 16.0
 _NUM_NEIGHBOURS = 10
 _DIGITS_PER_CLASS = 60
-_DIGIT_NAMES = tuple(str(digit) for digit in range(10))
 
 
 def karate_club() -> Dataset:
     """Zachary's karate club: 34 members, 4 of them labelled for training, the rest for testing."""
     data = KarateClub()[0]
     data.test_mask = ~data.train_mask
-    classes = [str(c) for c in range(int(data.y.max()) + 1)]
-    return node_dataset(data, name="KarateClub", source="bundled with PyG", class_names=classes)
+    return build(data_parts([data], "KarateClub", single=True, source="bundled with PyG"))
 
 
 def digits() -> Dataset:
-    """1,797 images of digits as one graph: each joined to its ten nearest, by pixels, either way.
+    """1,797 images of digits as one graph: each joined to the ten nearest by pixels.
 
     Twenty images a class train, 300 validate, the rest test.
     """
@@ -38,20 +38,20 @@ def digits() -> Dataset:
     x = images / _BRIGHTEST
     nearest = kneighbors_graph(x, _NUM_NEIGHBOURS).tocoo()
     ends = torch.from_numpy(np.stack([nearest.row, nearest.col]).astype(np.int64))
-    data = Data(
-        x=torch.from_numpy(x).float(),
-        edge_index=coalesce(torch.cat([ends, ends.flip(0)], dim=1)),
-        y=torch.from_numpy(labels),
-    )
-    split = draw_split(data.y, per_class=20, num_val=300, seed=0)
-    for name, mask in zip(MASK_NAMES, split, strict=True):
-        data[name] = mask
-    return node_dataset(
-        data,
-        name="digits",
-        source="scikit-learn's digits, 10 nearest neighbours",
-        class_names=_DIGIT_NAMES,
-        feature_names=[f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE)],
+    y = torch.from_numpy(labels)
+    split = draw_split(y, per_class=20, num_val=300, seed=0)
+    return build(
+        Parts(
+            name="digits",
+            source="scikit-learn's digits, 10 nearest neighbours",
+            edges=ends,
+            num_nodes=y.numel(),
+            one_way=True,
+            x=torch.from_numpy(x).float(),
+            feature_names=[f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE)],
+            labels=y,
+            masks=dict(zip(MASK_NAMES, split, strict=True)),
+        )
     )
 
 
@@ -70,15 +70,14 @@ def digits_graphs() -> Dataset:
         _grid_graph(torch.from_numpy(images[i]).float().view(_SIDE, _SIDE), int(labels[i]))
         for i in chosen
     ]
-    return Dataset(
-        name="digits-graphs",
-        task="graph",
-        graphs=graphs,
-        num_classes=len(_DIGIT_NAMES),
-        class_names=_DIGIT_NAMES,
-        feature_names=("ink", "row", "column"),
-        graph_names=tuple(f"digit_{i}" for i in chosen),
-        source="scikit-learn's digits, grids of inked pixels",
+    parts = data_parts(graphs, "digits-graphs", single=False)
+    return build(
+        replace(
+            parts,
+            source="scikit-learn's digits, grids of inked pixels",
+            feature_names=("ink", "row", "column"),
+            graph_names=[f"digit_{i}" for i in chosen],
+        )
     )
 
 

@@ -1,20 +1,197 @@
-"""Feature columns are matched by name, so that their order does not matter."""
+"""Feature columns by name: which are used and how, and how a model finds those it knows."""
 
 import logging
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
+from numbers import Real
+from typing import Any, NoReturn
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.cleaning import DEGREE_FEATURES
+from vepm.data.build import Options
 from vepm.data.dataset import Dataset
-from vepm.data.sparse import is_sparse
+from vepm.data.features import DEGREE_FEATURES, is_sparse
 from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
 
+MOST_CATEGORIES = 1000
 _MOST_LISTED = 8
+_MOST_CELLS = 10**8
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}([./])\d{1,2}\2\d{2,4}( .*)?")
+
+Where = Callable[[int, str], str]
+Features = tuple[Tensor | None, tuple[str, ...] | None, list[str]]
+
+
+def encode_columns(
+    columns: Mapping[str, Sequence[Any]],
+    where: Where,
+    options: Options,
+    source: str = "data",
+    *,
+    constants: bool = False,
+) -> Features:
+    """Columns of a table as features.
+
+    Numbers are used as they are. Text becomes one column of zeros and ones per value, called
+    ``column=value``; an empty cell is of no value. Dates, constants and text that differs in every
+    row are left out, unless they are asked for or a fitted model knows them.
+
+    Args:
+        columns: the cells of each column: text, numbers, vectors or None.
+        where: names a cell in messages, by row and column.
+        options: which columns to use.
+        source: what to call the table in messages.
+        constants: whether to keep columns of one number.
+
+    Returns:
+        Features [rows, F] and their names, None if there are none, and what is not used, in words.
+
+    Raises:
+        InputError: if a column asked for is missing, or holds numbers in some rows only.
+
+    Example:
+        >>> from vepm.data.build import Options
+        >>> from vepm.data.columns import encode_columns
+        >>> table = {"age": ["31", "40", "9"], "city": ["Rome", "", "Rome"]}
+        >>> x, names, unused = encode_columns(table, lambda i, name: f"row {i}", Options())
+        >>> names, x.tolist()
+        (('age', 'city=Rome'), [[31.0, 1.0], [40.0, 0.0], [9.0, 1.0]])
+    """
+    known = set(options.feature_names or ())
+    categories: dict[str, list[str]] = {}
+    for name in options.feature_names or ():
+        column, equals, value = name.partition("=")
+        if equals:
+            categories.setdefault(column, []).append(value)
+    found: dict[str, NDArray[Any]] = {}
+    unused: list[str] = []
+    for name in _chosen(columns, options, source):
+        cells, values = columns[name], None
+        if name in known or name not in categories:
+            values = _as_numbers(name, cells, where, name in known)
+        if values is not None:
+            found |= values
+            continue
+        encoded, reason = _one_hot(name, cells, categories.get(name), options)
+        found |= encoded
+        unused += [f"column '{name}' ({reason})"] if reason else []
+    for name in () if constants or options.features else _constants(found, known):
+        del found[name]
+        unused.append(f"column '{name}' (constant)")
+    if not found:
+        return None, None, unused
+    table = np.stack(list(found.values()), axis=1)
+    return torch.from_numpy(table).float(), tuple(found), unused
+
+
+def _chosen(columns: Mapping[str, Any], options: Options, source: str) -> list[str]:
+    for name in (*(options.features or ()), *options.drop):
+        if name not in columns:
+            raise InputError(
+                f"{source}: there is no column '{name}' to use or drop; there are "
+                f"{_listed(list(columns)) or 'none'}"
+            )
+    names = columns if options.features is None else options.features
+    return [name for name in dict.fromkeys(names) if name not in options.drop]
+
+
+def _as_numbers(
+    name: str, cells: Sequence[Any], where: Where, expected: bool
+) -> dict[str, NDArray[Any]] | None:
+    """A column of numbers, or one for each entry of vectors; None if it holds something else."""
+    try:
+        values = np.array(cells, dtype=np.float64).reshape(len(cells), -1)
+    except (TypeError, ValueError, OverflowError):
+        values = None
+    if values is None or not (np.abs(values) <= np.finfo(np.float32).max).all():
+        filled = [cell for cell in cells if not _is_blank(cell)]
+        if not expected and sum(map(_is_number, filled)) <= len(filled) / 2:
+            return None
+        # A mistyped number does not turn a column into text.
+        _refuse_cell(name, cells, where)
+    assert values is not None
+    names = [name] if values.shape[1] == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
+    return dict(zip(names, values.T, strict=True))
+
+
+def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
+    """Say which cell of a column of numbers cannot be used."""
+    width = np.size(cells[0])
+    for i, cell in enumerate(cells):
+        if _is_blank(cell):
+            raise InputError(f"{where(i, name)}: the cell is empty; give every row a number")
+        if not _is_number(cell):
+            shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
+            raise InputError(f"{where(i, name)}: {shown} is not a number; correct it")
+        if np.size(cell) != width:
+            raise InputError(
+                f"{where(i, name)}: {np.size(cell)} numbers, not {width} as in the first row; give "
+                "every row the same"
+            )
+        if not (np.abs(np.array(cell, dtype=np.float64)) <= np.finfo(np.float32).max).all():
+            raise InputError(
+                f"{where(i, name)}: '{str(cell)[:40]}' is not finite (as float32); give a finite "
+                "number"
+            )
+    raise InputError(f"{where(0, name)}: the column holds no numbers; drop it")
+
+
+def _one_hot(
+    name: str, cells: Sequence[Any], known: list[str] | None, options: Options
+) -> tuple[dict[str, NDArray[Any]], str]:
+    """A column for each value of a column of text, or why it is not used."""
+    if not all(_is_blank(cell) or isinstance(cell, str | date) for cell in cells):
+        return {}, "neither numbers nor text"
+    texts = ["" if _is_blank(cell) else str(cell).strip() for cell in cells]
+    filled = [text for text in texts if text]
+    values = [*(known or ()), *sorted(set(filled) - set(known or ()))]
+    if known is None and options.features is None:
+        if not filled:
+            return {}, "empty"
+        if all(_DATE.fullmatch(text) for text in filled):
+            return {}, "dates"
+        if len(values) == 1 and len(filled) == len(texts):
+            return {}, "constant"
+        if len(values) == len(filled):
+            return {}, "different in every row"
+    if len(values) > MOST_CATEGORIES or len(values) * len(texts) > _MOST_CELLS:
+        return {}, f"{len(values)} different values"
+    array = np.array(texts, dtype=object)
+    return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
+
+
+def _constants(found: Mapping[str, NDArray[Any]], known: set[str]) -> list[str]:
+    """Columns with one value; none in a bag of words, which is mostly zeros."""
+    zeros = sum(int((column == 0).sum()) for column in found.values())
+    if zeros > sum(map(len, found.values())) / 2:
+        return []
+    return [n for n, column in found.items() if n not in known and (column == column[0]).all()]
+
+
+def _is_blank(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def _is_number(cell: Any) -> bool:
+    if isinstance(cell, np.ndarray):
+        cell = cell.ravel().tolist()
+    if isinstance(cell, list | tuple):
+        return len(cell) > 0 and all(isinstance(item, Real) for item in cell)
+    try:
+        float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:

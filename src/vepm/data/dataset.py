@@ -17,7 +17,9 @@ class Dataset:
     Every graph has ``x`` float32 [N, F]; ``edge_index`` int64 [2, E] with both directions of every
     edge, no self-loops, no duplicates, sorted by destination and then source; ``y`` int64, [N] for
     node tasks and [1] for graph tasks, -1 where unlabelled. Graphs of node tasks also have boolean
-    ``train_mask``, ``val_mask`` and ``test_mask`` [N], which only ever cover labelled nodes.
+    ``train_mask``, ``val_mask`` and ``test_mask`` [N], which only ever cover labelled nodes. Where
+    the kinds of edges are known, ``edge_kind`` [E, R] says of which kinds each edge is; an edge
+    may be of none or several. Models never see it.
 
     Args:
         name: what to call the dataset in reports.
@@ -26,6 +28,7 @@ class Dataset:
         num_classes: number of classes; 0 where there are no labels.
         class_names: the label behind each class index.
         feature_names: the name of each feature column, if known.
+        kind_names: the names of the kinds of edges, if the data tell kinds apart.
         node_names: the id of each node, per graph, if known.
         graph_names: the id of each graph, if known.
         folds: published (train, test) index pairs over the graphs.
@@ -55,6 +58,7 @@ class Dataset:
     splits: tuple[Masks, ...] | None = None
     source: str = ""
     num_positions: int = 0
+    kind_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, count in Counter(self.feature_names).most_common(1):

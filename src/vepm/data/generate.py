@@ -1,18 +1,13 @@
-"""Graphs drawn from the model itself."""
+"""Edges drawn from the model itself."""
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from vepm.data.dataset import Dataset
-from vepm.data.masks import draw_split
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES
 
-_FEATURE_NOISE = 2.0
 DRAWN_AT_ONCE = 2**22
-"""Ends of edges drawn at a time; what a draw needs beside its result is kept this small."""
+"""Ends of edges drawn at a time, which bounds the memory a draw needs beside its result."""
 
 
 def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tensor:
@@ -80,7 +75,7 @@ def _draw_endpoints(
 def _undirected(row: Tensor, col: Tensor, num_nodes: int) -> Tensor:
     """Both directions of the pairs, once each and in canonical order, self-pairs dropped.
 
-    Sorted in place as single numbers: of tens of millions of pairs there is room for few copies.
+    Pairs are sorted in place as single integers, which keeps tens of millions of them in memory.
     """
     pairs = torch.minimum(row, col).mul_(num_nodes).add_(torch.maximum(row, col))[row != col]
     keys = pairs.cpu().numpy()
@@ -107,110 +102,3 @@ def _check(z: Tensor, activation: Tensor) -> None:
     for name, value in (("z", z), ("activation", activation)):
         if not bool((torch.isfinite(value) & (value >= 0)).all()):
             raise InputError(f"{name} holds negative or non-finite values; give finite ones >= 0")
-
-
-def planted_graph(
-    num_nodes: int = 1000,
-    num_communities: int = 8,
-    *,
-    average_degree: float = 10.0,
-    overlap: float = 0.1,
-    num_features: int = 32,
-    labels_per_class: int | None = None,
-    seed: int | None = None,
-) -> Dataset:
-    """A node task whose communities are known, drawn from the edge partition model.
-
-    Each node has a main community, which is its label, and gives the share ``overlap`` of its
-    affiliation to others; its activity varies, so degrees do. Features are the memberships through
-    a random linear map under heavy noise, so that neighbours have something to add. Ten nodes a
-    class train (fewer in small graphs), a fifth of the nodes validate and the rest test.
-
-    Args:
-        num_nodes: number of nodes.
-        num_communities: number of communities, and so of classes.
-        average_degree: about how many neighbours a node has.
-        overlap: share of a node's affiliation outside its main community, in [0, 1).
-        num_features: number of feature columns.
-        labels_per_class: nodes of each class that train; ten or fewer if not given.
-        seed: makes the draw repeatable.
-
-    Returns:
-        The dataset; its graph keeps the affiliations [N, C] as ``memberships``.
-
-    Example:
-        >>> from vepm.data import planted_graph
-        >>> planted_graph(200, 4, seed=0).graphs[0].memberships.shape
-        torch.Size([200, 4])
-    """
-    _check_plan(num_nodes, num_communities, average_degree, overlap, num_features)
-    seed = int(torch.randint(2**31, ())) if seed is None else seed
-    generator = torch.Generator().manual_seed(seed)
-    edge_seed = int(torch.randint(2**31, (), generator=generator))
-    y = torch.randperm(num_nodes, generator=generator) % num_communities
-    z = _plant_memberships(y, num_communities, overlap, generator)
-    activation = _activation_for(z, average_degree).expand(num_communities)
-    share = z / z.sum(dim=1, keepdim=True)
-    signal = share @ torch.randn(num_communities, num_features, generator=generator)
-    x = signal + _FEATURE_NOISE * torch.randn(num_nodes, num_features, generator=generator)
-    data = Data(x=x, edge_index=sample_graph(z, activation, seed=edge_seed), y=y, memberships=z)
-    per_class = labels_per_class
-    if per_class is None:
-        per_class = max(1, min(10, num_nodes // (4 * num_communities)))
-    split = draw_split(y, per_class=per_class, num_val=num_nodes // 5, seed=seed)
-    for name, mask in zip(MASK_NAMES, split, strict=True):
-        data[name] = mask
-    return Dataset(
-        name="planted",
-        task="node",
-        graphs=[data],
-        num_classes=num_communities,
-        class_names=tuple(str(c) for c in range(num_communities)),
-        source=f"drawn from the edge partition model, seed {seed}",
-    )
-
-
-def _plant_memberships(
-    y: Tensor, num_communities: int, overlap: float, generator: torch.Generator
-) -> Tensor:
-    """Affiliations [N, C]: a node's activity, shared out to its main community and others."""
-    num_nodes = y.numel()
-    main = torch.nn.functional.one_hot(y, num_communities).float()
-    # Cubed exponentials concentrate the overlap on one or two other communities.
-    # Among millions of draws some are exactly zero, whose logarithm is no number to go on with.
-    uniform = torch.rand(num_nodes, num_communities, generator=generator).clamp_min_(2.0**-25)
-    other = uniform.log_().neg_() ** 3
-    other = other * (1 - main) + 1e-12 * (1 - main)
-    total = other.sum(dim=1, keepdim=True).clamp_min(1e-12)
-    activity = 0.5 + torch.rand(num_nodes, 1, generator=generator)
-    return activity * ((1 - overlap) * main + overlap * other / total)
-
-
-def _activation_for(z: Tensor, average_degree: float) -> Tensor:
-    """The activation, the same for all communities, that gives about this average degree."""
-    num_nodes, num_communities = z.shape
-    pairs = z.double().sum(dim=0).square().sum() - z.double().square().sum()
-    # Several counts on one pair make one edge; 1 - exp(-r) is undone at the typical rate r.
-    density = average_degree * num_communities / num_nodes
-    correction = -torch.log1p(torch.tensor(-density)) / density if density > 0 else 1.0
-    return (average_degree * num_nodes / pairs * correction).float()
-
-
-def _check_plan(
-    num_nodes: int, num_communities: int, average_degree: float, overlap: float, num_features: int
-) -> None:
-    if num_communities < 1 or num_nodes < 2 * num_communities:
-        raise InputError(
-            f"{num_nodes} nodes in {num_communities} communities; give at least 1 community "
-            "and 2 nodes for each"
-        )
-    if not 0 <= overlap < 1:
-        raise InputError(f"overlap is {overlap}; give a share from 0 up to, but not, 1")
-    if num_features < 1:
-        raise InputError(f"num_features is {num_features}; give at least 1")
-    limit = 0.8 * num_nodes / num_communities
-    if not 0 <= average_degree <= limit:
-        raise InputError(
-            f"average_degree is {average_degree}; with {num_nodes} nodes in {num_communities} "
-            f"communities give 0 to {limit:g}"
-        )

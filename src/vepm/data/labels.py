@@ -1,42 +1,57 @@
-"""From what people write as labels to class indices.
+"""From labels and splits as people write them to class indices and masks.
 
-One rule everywhere: labels are names or integers; -1 and empty mean unlabelled. If all labels of a
-set are numbers, they must be integers, and the classes are in numerical order; else the classes are
-in alphabetical order.
+One rule for labels everywhere: they are names or integers; -1 and empty mean unlabelled. If all
+labels of a set are numbers, they must be integers, and classes are in numerical order; otherwise
+classes are in alphabetical order.
 """
 
+import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from vepm.errors import InputError
-from vepm.tasks import UNLABELLED
+from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+logger = logging.getLogger("vepm")
+
+SPLIT_NAMES = ("train", "val", "test")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+LARGEST_LABEL = 10**18
 _REMEDY = "label classes with integers from 0 or with names, and leave unlabelled ones empty or -1"
 
 Where = Callable[[int], str]
+Labels = Tensor | Sequence[str] | None
 
 
-def encode_text(
-    values: Sequence[str], where: Where, class_names: Sequence[str] | None = None
+def encode(
+    labels: Labels, count: int, where: Where, source: str, class_names: Sequence[str] | None
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Class indices of labels written as text.
+    """Class indices of labels given as integers or as text, and the names of the classes.
 
     Args:
-        values: one label each; an empty string means unlabelled.
-        where: says in words where the i-th label stands, for messages.
+        labels: one label per item; None if there are none.
+        count: number of items.
+        where: says in words where the i-th label is, for messages.
+        source: what to call the data in messages.
         class_names: the known classes, in order; found from the labels if not given.
-
-    Returns:
-        The class indices [len(values)], -1 where unlabelled, and the class names.
     """
+    if labels is None:
+        return torch.full((count,), UNLABELLED), tuple(class_names or ())
+    if isinstance(labels, Tensor):
+        return _encode_integers(as_integers(labels, source), source, class_names)
+    return _encode_text(labels, where, class_names)
+
+
+def _encode_text(
+    values: Sequence[str], where: Where, class_names: Sequence[str] | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Class indices of labels written as text; empty means unlabelled."""
     values = [value.strip() for value in values]
-    # Classes of a fitted model may have names such as "01" beside "cat": then "01" is a name here.
-    known = () if class_names is None else class_names
-    numeric = all(_is_number(value) for value in (*values, *known) if value)
+    # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
+    numeric = all(_is_number(value) for value in (*values, *(class_names or ())) if value)
     if numeric:
         values = [_integer_text(value, where, i) if value else "" for i, value in enumerate(values)]
     found = {value for value in values if value}
@@ -49,7 +64,7 @@ def encode_text(
     return torch.tensor([index[v] for v in values], dtype=torch.long), tuple(class_names)
 
 
-def encode_integers(
+def _encode_integers(
     labels: Tensor, source: str, class_names: Sequence[str] | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices of integer labels [M]; -1 is unlabelled.
@@ -74,7 +89,8 @@ def encode_integers(
 def as_integers(labels: Tensor, source: str) -> Tensor:
     """Labels [M] as int64, refusing any that are not whole numbers of at least -1."""
     if labels.is_floating_point():
-        bad = (~torch.isfinite(labels) | (labels != labels.round())).nonzero()
+        labels = labels.double()
+        bad = (~(labels.abs() < LARGEST_LABEL) | (labels != labels.round())).nonzero()
         if bad.numel():
             i = int(bad[0])
             raise InputError(
@@ -99,10 +115,13 @@ def _is_number(value: str) -> bool:
 def _integer_text(value: str, where: Where, i: int) -> str:
     if _INTEGER.fullmatch(value):
         number = int(value)
-    elif float(value).is_integer():
+    elif float(value).is_integer() and abs(float(value)) < LARGEST_LABEL:
         number = int(float(value))
     else:
-        raise InputError(f"{where(i)}: label '{value}' is a number but not an integer; {_REMEDY}")
+        raise InputError(
+            f"{where(i)}: label '{value[:40]}' is a number but not an integer of at most 19 "
+            f"digits; {_REMEDY}"
+        )
     if number < UNLABELLED:
         raise InputError(f"{where(i)}: label '{value}' is negative; {_REMEDY}")
     return "" if number == UNLABELLED else str(number)
@@ -110,4 +129,83 @@ def _integer_text(value: str, where: Where, i: int) -> str:
 
 def _unknown(value: str, class_names: Sequence[str]) -> str:
     shown = ", ".join(class_names[:8]) + (", ..." if len(class_names) > 8 else "")
-    return f"label '{value}' is none of the known classes ({shown})"
+    return f"label '{value[:40]}' is none of the known classes ({shown})"
+
+
+def item_masks(
+    given: Mapping[str, object], labelled: Tensor, source: str
+) -> tuple[Masks, tuple[Masks, ...] | None]:
+    """The masks of a node task, restricted to labelled nodes.
+
+    Without a ``train_mask`` all labelled nodes outside the other masks are for training.
+
+    Args:
+        given: masks [N], or [N, R] for R splits, by the names PyG uses; any may be absent.
+        labelled: which nodes have labels [N].
+        source: what to call the graph in messages.
+
+    Returns:
+        The masks of the first split, and those of all splits if there are several.
+    """
+    count = labelled.numel()
+    columns = {
+        name: _check_mask(given[name], count, f"{source}, {name}")
+        for name in MASK_NAMES
+        if given.get(name) is not None
+    }
+    widths = {mask.size(1) for mask in columns.values()} | {1}
+    if len(widths - {1}) > 1:
+        raise InputError(f"{source}: masks hold different numbers of splits; give the same of each")
+    known = labelled[:, None].expand(-1, max(widths))
+    none = torch.zeros_like(known)
+    val, test = (columns.get(name, none) & known for name in MASK_NAMES[1:])
+    train = columns.get("train_mask", ~(val | test)) & known
+    splits = tuple(zip(train.unbind(1), val.unbind(1), test.unbind(1), strict=True))
+    shared = int((splits[0][0] & (splits[0][1] | splits[0][2])).sum())
+    if shared:
+        logger.warning(
+            "%s: %d training nodes are also in the validation or test part; scores will be too "
+            "high",
+            source,
+            shared,
+        )
+    return splits[0], splits if len(splits) > 1 else None
+
+
+def _check_mask(mask: object, num_nodes: int, source: str) -> Tensor:
+    """A mask as boolean [N, R], R the number of splits it holds."""
+    if not isinstance(mask, Tensor) or mask.dim() not in (1, 2) or mask.size(0) != num_nodes:
+        shape = list(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+        raise InputError(f"{source}: is {shape}; one True or False per node ([{num_nodes}]) needed")
+    if mask.dtype != torch.bool and not bool(((mask == 0) | (mask == 1)).all()):
+        raise InputError(f"{source}: holds values other than 0 and 1; give a boolean mask")
+    if mask.dim() == 2 and mask.size(1) == 0:
+        raise InputError(f"{source}: holds no split; give a boolean mask [{num_nodes}]")
+    return mask.detach().cpu().bool().reshape(num_nodes, -1)
+
+
+def masks_from_text(values: Sequence[str], where: Where) -> dict[str, Tensor]:
+    """Masks by name from cells of train, val and test; an empty cell is in none of them."""
+    for i, value in enumerate(values):
+        if value and value not in SPLIT_NAMES:
+            raise InputError(
+                f"{where(i)}: '{value}' is none of train, val, test; use one of these or leave it "
+                "empty"
+            )
+    return {
+        mask: torch.tensor([value == name for value in values])
+        for mask, name in zip(MASK_NAMES, SPLIT_NAMES, strict=True)
+    }
+
+
+def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
+    """A random split: this many per class train, this many validate and the rest test."""
+    order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
+    train = torch.zeros(y.numel(), dtype=torch.bool)
+    for label in y[y != UNLABELLED].unique().tolist():
+        train[order[y[order] == label][:per_class]] = True
+    rest = order[~train[order] & (y[order] != UNLABELLED)]
+    val, test = torch.zeros_like(train), torch.zeros_like(train)
+    val[rest[:num_val]] = True
+    test[rest[num_val:]] = True
+    return train, val, test

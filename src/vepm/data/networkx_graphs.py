@@ -1,113 +1,219 @@
-"""NetworkX graphs, in memory or as GraphML."""
+"""NetworkX graphs, in memory or as GraphML, GML and GEXF files."""
 
-import logging
-from collections.abc import Sequence
-from numbers import Real
+import io
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
-import numpy as np
+import networkx as nx
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
 
-from vepm.data.assemble import node_dataset
-from vepm.data.cleaning import canonical_edges, check_features, report
-from vepm.data.dataset import Dataset
-from vepm.data.labels import encode_text
-from vepm.data.masks import masks_from_text
+from vepm.data.build import Options, Parts
+from vepm.data.columns import encode_columns
+from vepm.data.edges import KIND_SEPARATOR, encode_kinds
+from vepm.data.labels import masks_from_text
+from vepm.data.tables import read_text
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES
-
-logger = logging.getLogger("vepm")
 
 _LABEL_NAMES = ("label", "y")
+_IDS = ("id", "key")
 
 
-def node_task(
-    graph: Any, *, name: str, source: str, class_names: Sequence[str] | None, strict: bool
-) -> Dataset:
+def node_parts(graph: Any, name: str, source: str, options: Options) -> Parts:
     """A node task: attribute ``label`` (or ``y``) is the label, ``split`` says train/val/test."""
-    data, features = to_data(graph, source, strict=strict, skip=(*_LABEL_NAMES, "split"))
     nodes = list(graph)
-    label = next((n for n in _LABEL_NAMES if any(n in graph.nodes[v] for v in nodes)), "label")
-    values = [label_text(graph.nodes[v].get(label)) for v in nodes]
-    data.y, names = encode_text(values, lambda i: f"{source}, node '{nodes[i]}'", class_names)
-    if any("split" in graph.nodes[v] for v in nodes):
-        split = [str(graph.nodes[v].get("split", "")) for v in nodes]
-        masks = masks_from_text(split, source, list(range(1, len(nodes) + 1)))
-        for mask_name, mask in zip(MASK_NAMES, masks, strict=True):
-            data[mask_name] = mask
-    return node_dataset(
-        data,
+    label = options.label or next(
+        (n for n in _LABEL_NAMES if any(n in graph.nodes[v] for v in nodes)), "label"
+    )
+    if options.label and not any(label in graph.nodes[v] for v in nodes):
+        raise InputError(f"{source}: no node has an attribute '{label}' with its label")
+    fields = _union([graph], source, {*_LABEL_NAMES, label, "split"}, options)
+
+    def where(i: int) -> str:
+        return f"{source}, node '{nodes[i]}'"
+
+    split = [_text(graph.nodes[v].get("split")) for v in nodes]
+    return Parts(
         name=name,
         source=source,
-        class_names=names,
-        feature_names=features,
-        node_names=[str(v) for v in nodes],
+        labels=[_text(graph.nodes[v].get(label)) for v in nodes],
+        label_at=where,
+        masks=masks_from_text(split, where) if any(split) else {},
+        **fields,
     )
 
 
-def graph_label(graph: Any) -> str:
-    """The label of a whole graph: ``graph.graph["label"]`` (or ``"y"``); empty if there is none."""
-    return next((label_text(graph.graph[n]) for n in _LABEL_NAMES if n in graph.graph), "")
-
-
-def label_text(value: object) -> str:
-    """A label as text; empty if there is none."""
-    return "" if value is None else str(value)
-
-
-def to_data(
-    graph: Any, source: str, *, strict: bool, skip: Sequence[str] = ()
-) -> tuple[Data, tuple[str, ...] | None]:
-    """Edges and numeric attributes of a NetworkX graph, and the names of these attributes."""
-    nodes = list(graph)
-    if not nodes:
-        raise InputError(f"{source}: the graph has no nodes; every graph needs at least one")
-    index = {node: i for i, node in enumerate(nodes)}
-    ends = torch.tensor([(index[u], index[v]) for u, v in graph.edges()], dtype=torch.long)
-    one_way = not graph.is_directed()
-    edge_index, found = canonical_edges(
-        ends.view(-1, 2).t(), len(nodes), source=source, one_way=one_way
+def graph_parts(graphs: Sequence[Any], name: str, options: Options) -> Parts:
+    """A graph task: the label of a graph is ``graph.graph["label"]`` (or ``"y"``)."""
+    labels = [
+        next((_text(graph.graph[n]) for n in _LABEL_NAMES if n in graph.graph), "")
+        for graph in graphs
+    ]
+    keys = [{key for _, data in graph.nodes(data=True) for key in data} for graph in graphs]
+    if any(found != keys[0] for found in keys):
+        raise InputError(f"{name}: graphs have different node attributes; give all the same ones")
+    counts = torch.tensor([len(graph) for graph in graphs])
+    return Parts(
+        name=name,
+        source=name,
+        labels=labels,
+        label_at=lambda i: f"{name}, graph {i}",
+        batch=torch.arange(len(graphs)).repeat_interleave(counts),
+        num_graphs=len(graphs),
+        **_union(graphs, name, set(), options),
     )
-    report(found, source, strict=strict)
-    data = Data(edge_index=edge_index, num_nodes=len(nodes))
-    data.x, names = _features(graph, nodes, source, skip)
-    return data, names
+
+
+def _union(graphs: Sequence[Any], source: str, other: set[str], options: Options) -> dict[str, Any]:
+    """Edges, features and names of the disjoint union of graphs."""
+    names: list[str] = []
+    rows, ends, kinds = [], [], []
+    edge_keys: dict[Any, None] = {}
+    for i, graph in enumerate(graphs):
+        if not len(graph):
+            raise InputError(
+                f"{source}{_which(i, graphs)}: the graph has no nodes; every graph needs at least "
+                "one"
+            )
+        index = {node: len(names) + place for place, node in enumerate(graph)}
+        names += [str(node) for node in graph]
+        rows += [data for _, data in graph.nodes(data=True)]
+        for u, v, data in graph.edges(data=True):
+            ends.append((index[u], index[v]))
+            kinds.append(_kind_text(data.get("kind")))
+            edge_keys |= dict.fromkeys(data)
+    directed = any(graph.is_directed() for graph in graphs)
+    x, features, unused = _features(names, rows, source, other, options)
+    unused += [f"edge attribute '{key}'" for key in edge_keys if key not in ("kind", *_IDS)]
+    return {
+        "edges": torch.tensor(ends, dtype=torch.long).view(-1, 2).t(),
+        "num_nodes": len(names),
+        "node_names": names,
+        "one_way": not directed,
+        "kinds": encode_kinds(kinds, source) if "kind" in edge_keys else None,
+        "x": x,
+        "feature_names": features,
+        "unused": unused,
+    }
 
 
 def _features(
-    graph: Any, nodes: list[Any], source: str, skip: Sequence[str]
-) -> tuple[Tensor | None, tuple[str, ...] | None]:
-    keys = dict.fromkeys(key for v in nodes for key in graph.nodes[v] if key not in skip)
-    columns, names = [], []
-    for key in keys:
-        values = [graph.nodes[v].get(key) for v in nodes]
-        if not all(value is None or _is_numeric(value) for value in values):
-            logger.info("%s: attribute '%s' is not numeric and is not used", source, key)
-            continue
-        column = _column(values, key, nodes, source)
-        columns.append(column)
-        width = column.size(1)
-        names += [str(key)] if width == 1 else [f"{key}_{i}" for i in range(width)]
-    if not columns:
-        return None, None
-    return check_features(torch.cat(columns, dim=1), len(nodes), source, names), tuple(names)
+    names: Sequence[str], rows: Sequence[Any], source: str, other: set[str], options: Options
+) -> Any:
+    keys = dict.fromkeys(key for row in rows for key in row if key not in other)
+    columns = {str(key): [row.get(key) for row in rows] for key in keys}
+    return encode_columns(
+        columns, lambda i, key: f"{source}, node '{names[i]}', attribute '{key}'", options, source
+    )
 
 
-def _column(values: list[Any], key: object, nodes: list[Any], source: str) -> Tensor:
-    """One attribute of all nodes [N, width]; width above 1 where values are vectors."""
-    width = next(np.size(value) for value in values if value is not None)
-    for node, value in zip(nodes, values, strict=True):
-        if value is None or np.size(value) != width:
-            what = "is missing" if value is None else f"has {np.size(value)} numbers, not {width}"
+def _which(i: int, graphs: Sequence[Any]) -> str:
+    return f", graph {i}" if len(graphs) > 1 else ""
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _kind_text(value: Any) -> str:
+    """Kinds of an edge as text: a name, or several in a list."""
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    return KIND_SEPARATOR.join(map(str, value)) if several else _text(value)
+
+
+def read_graphml(path: Path, options: Options) -> Parts:
+    """A GraphML file: attribute ``label`` is the label, other attributes are features."""
+    graph = _parse(path, "GraphML", nx.parse_graphml, xml=True)
+    return node_parts(graph, path.stem, str(path), options)
+
+
+def read_gexf(path: Path, options: Options) -> Parts:
+    """A GEXF file; see :func:`read_gml` for its labels."""
+    graph = _parse(path, "GEXF", lambda text: nx.read_gexf(io.BytesIO(text.encode())), xml=True)
+    return node_parts(_named(graph), path.stem, str(path), options)
+
+
+def read_gml(path: Path, options: Options) -> Parts:
+    """A GML file; ``label`` is the name of a node where all differ, as is the custom there."""
+    graph = _parse(path, "GML", lambda text: nx.parse_gml(text, label="id"))
+    return node_parts(_named(graph), path.stem, str(path), options)
+
+
+def _named(graph: Any) -> Any:
+    names = dict(graph.nodes(data="label"))
+    if None in names.values() or len(set(names.values())) < len(names):
+        return graph
+    for _, data in graph.nodes(data=True):
+        del data["label"]
+    return nx.relabel_nodes(graph, names)
+
+
+def _parse(path: Path, format_name: str, parse: Callable[[str], Any], xml: bool = False) -> Any:
+    text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty; give a {format_name} document")
+    if xml:
+        _Checker(str(path)).check(text)
+    try:
+        return parse(text)
+    except Exception as error:  # the parsers raise whatever their parts do
+        line = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path}: not usable {format_name} ({line}); export the graph again"
+        ) from None
+
+
+class _Checker:
+    """One pass over XML that refuses what NetworkX accepts, naming the line."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.graphs = 0
+        self.nodes: set[str] = set()
+        self.ends: list[tuple[str, int]] = []
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._element
+        self.parser.StartDoctypeDeclHandler = self._doctype
+
+    def check(self, text: str) -> None:
+        """Refuse malformed XML, doctypes, several graphs, and edges to unknown nodes."""
+        try:
+            self.parser.Parse(text, True)
+        except (expat.ExpatError, LookupError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
             raise InputError(
-                f"{source}, node '{node}': attribute '{key}' {what}; give it to every node alike"
-            )
-    return torch.from_numpy(np.array(values, dtype=np.float64).reshape(len(values), -1))
+                f"{self.source}: truncated or not XML ({error}); export the graph again"
+            ) from None
+        if self.graphs != 1:
+            raise InputError(f"{self.source}: holds {self.graphs} graphs; give a file with one")
+        for node, line in self.ends:
+            if node not in self.nodes:
+                raise InputError(
+                    f"{self.source}, row {line}: the edge joins node '{node}', "
+                    "which the file does not have; add the node or correct the edge"
+                )
 
+    def _element(self, tag: str, attributes: dict[str, str]) -> None:
+        line = self.parser.CurrentLineNumber
+        match tag.rpartition(":")[2]:
+            case "graph":
+                self.graphs += 1
+            case "node":
+                node = attributes.get("id", "")
+                if node in self.nodes:
+                    raise InputError(
+                        f"{self.source}, row {line}: node '{node}' is there twice; "
+                        "give each id once"
+                    )
+                self.nodes.add(node)
+            case "edge":
+                self.ends += [(attributes.get(end, ""), line) for end in ("source", "target")]
 
-def _is_numeric(value: object) -> bool:
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return np.size(value) > 0 and all(isinstance(v, Real) for v in np.ravel(value).tolist())
-    return isinstance(value, Real)
+    def _doctype(self, name: str, system: str | None, public: str | None, subset: bool) -> None:
+        # Entities declared in a doctype can expand without bound or name other files.
+        raise InputError(
+            f"{self.source}, row {self.parser.CurrentLineNumber}: has a DOCTYPE, which is not "
+            "read for safety; remove it"
+        )

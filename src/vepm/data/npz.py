@@ -1,10 +1,9 @@
-"""Graphs as .npz archives of a sparse adjacency matrix."""
+"""Graphs as .npz archives of arrays."""
 
 import io
 import math
 import zipfile
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +11,114 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from vepm.data.arrays import from_matrices
-from vepm.data.dataset import Dataset
+from vepm.data.build import Options, Parts
+from vepm.data.edges import decode_kinds
+from vepm.data.matrices import matrix_parts
 from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES
 
 _PARTS = ("data", "indices", "indptr", "shape")
 _REMEDY = "write it again with numpy.savez"
-_LARGEST = 2**34
+_SMALL = 2**26
+_MOST_COMPRESSION = 100
+"""Archives that unpack to more than 64 MiB may be compressed by this factor, not more."""
+_MOST_MEMBERSHIPS = 10**8
 _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 
 
-def read_npz(path: Path, *, strict: bool, class_names: Sequence[str] | None) -> Dataset:
+def read_npz(path: Path, options: Options) -> Parts:
     """An archive with ``adj_data``, ``adj_indices``, ``adj_indptr`` and ``adj_shape`` (CSR).
 
     Features are ``attr_*`` likewise or a dense ``attr_matrix``; labels are ``labels`` [N]. Names
     such as ``adj_matrix.data`` do as well, and sparse ``labels.*`` [N, C], for communities that
-    overlap, are kept as ``memberships``. Object arrays are not read: they are pickles.
+    overlap, are kept as ``memberships``. Masks are ``train_mask`` [N] or, for several splits,
+    ``train_masks`` [R, N]. Object arrays are not read: they are pickles.
     """
+    if options.features is not None or options.drop:
+        raise InputError(f"{path}: its feature columns have no names to choose or drop them by")
     arrays = _Archive(path)
-    adjacency = arrays.matrix("adj")
+    adjacency = arrays.scipy() if "format" in arrays.names else arrays.matrix("adj")
     if adjacency is None:
         raise InputError(
-            f"{path}: array 'adj_data' is missing (found: {', '.join(arrays.names)}); "
+            f"{path}: array 'adj_data' is missing (found: {', '.join(arrays.names)[:200]}); "
             "give the adjacency as adj_data, adj_indices, adj_indptr and adj_shape"
         )
-    dataset = from_matrices(
-        arrays.matrix("attr"),
+    label = options.label or "labels"
+    if options.label and label not in arrays.names:
+        raise InputError(f"{path}: there is no array '{label}' with labels")
+    x, kinds = arrays.matrix("attr"), arrays.get("edge_kind")
+    overlapping = None if label in arrays.names else arrays.matrix("labels")
+    fields: dict[str, Any] = {
+        "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
+        "memberships": None if overlapping is None else _memberships(overlapping, adjacency, path),
+        "kinds": None if kinds is None else _kinds(arrays, kinds, adjacency, path),
+    }
+    # Whether edges are directed can be seen from the matrix itself.
+    arrays.get("directed")
+    return matrix_parts(
+        x,
         adjacency,
-        arrays.get("labels"),
+        arrays.get(label),
         name=path.stem,
         source=str(path),
-        class_names=class_names,
-        strict=strict,
+        options=options,
+        unused=[f"array '{name}'" for name in arrays.names if name not in arrays.taken],
+        **fields,
     )
-    overlapping = arrays.matrix("labels") if "labels" not in arrays.names else None
-    if overlapping is not None:
-        if overlapping.shape[0] != dataset.graphs[0].x.size(0):
-            raise InputError(f"{path}: sparse labels have {overlapping.shape[0]} rows; {_REMEDY}")
-        dataset.graphs[0].memberships = torch.from_numpy(overlapping.toarray()).float()
-    return dataset
+
+
+def _columns(arrays: "_Archive", name: str) -> Any:
+    """A mask [N], or [N, R] from rows of several splits."""
+    one, several = arrays.get(name), arrays.get(f"{name}s")
+    mask = one if several is None else np.transpose(several)
+    if mask is None or mask.dtype.kind in "biu":
+        return None if mask is None else torch.from_numpy(np.ascontiguousarray(mask, np.int64))
+    raise InputError(f"{arrays.path}: {name} holds {mask.dtype}; True and False are needed")
+
+
+def _memberships(matrix: Any, adjacency: Any, path: Path) -> torch.Tensor:
+    if matrix.shape[0] != adjacency.shape[0]:
+        raise InputError(f"{path}: sparse labels have {matrix.shape[0]} rows; {_REMEDY}")
+    if math.prod(matrix.shape) > _MOST_MEMBERSHIPS:
+        raise InputError(
+            f"{path}: sparse labels are {list(matrix.shape)}; at most {_MOST_MEMBERSHIPS} entries, "
+            "zeros included, can be kept"
+        )
+    return torch.from_numpy(np.asarray(matrix.todense())).float()
+
+
+def _kinds(
+    arrays: "_Archive", kinds: Any, adjacency: Any, path: Path
+) -> tuple[torch.Tensor, tuple[str, ...]]:
+    names = arrays.get("kind_names")
+    sparse: bool = sp.issparse(adjacency)
+    if kinds.dtype.kind not in "biu" or not sparse:
+        raise InputError(f"{path}: edge_kind holds {kinds.dtype}; give a bit mask per adj_indices")
+    table = torch.from_numpy(kinds.astype(np.int64) if kinds.ndim == 1 else kinds.astype(bool))
+    words = None if names is None else [str(name) for name in np.ravel(names)]
+    return decode_kinds(table, adjacency.nnz, words, str(path))
 
 
 class _Archive:
     """The arrays of an .npz file, with every failure to read one named."""
 
     def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise InputError(f"{path}: is no plain file; save what it gives to one")
         self.path = path
+        self.taken: set[str] = set()
         # In memory, because arrays are read one by one and no file should stay open.
-        content = io.BytesIO(path.read_bytes())
+        content = io.BytesIO(self._guard(path.read_bytes))
         self._guard(lambda: _check_sizes(content))
         self._arrays = self._guard(lambda: np.load(content, allow_pickle=False))
         self.names = list(self._arrays.files)
 
     def get(self, name: str) -> Any:
         """An array by name; None if there is none."""
+        self.taken.add(name)
         return self._guard(lambda: self._arrays[name]) if name in self.names else None
 
     def matrix(self, name: str) -> Any:
@@ -77,6 +127,25 @@ class _Archive:
             if f"{prefix}data" in self.names:
                 return self._sparse(prefix)
         return self.get(f"{name}_matrix")
+
+    def scipy(self) -> Any:
+        """A matrix that ``scipy.sparse.save_npz`` wrote."""
+        kind = self._guard(lambda: self.get("format").item())
+        kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
+        if kind not in ("csr", "csc", "coo"):
+            raise InputError(f"{self.path}: holds a {kind[:20]} matrix; save it after .tocsr()")
+        self.get("_is_array")
+        if kind == "csr":
+            return self._sparse("")
+        if kind == "csc":
+            return self._sparse("").T.tocsr()
+        parts = {part: self.get(part) for part in ("row", "col", "data", "shape")}
+        return self._guard(
+            lambda: sp.coo_array(
+                (_numbers(parts["data"]), (parts["row"], parts["col"])),
+                shape=tuple(int(size) for size in parts["shape"]),
+            )
+        )
 
     def _sparse(self, prefix: str) -> Any:
         missing = [prefix + part for part in _PARTS if prefix + part not in self.names]
@@ -89,21 +158,30 @@ class _Archive:
                 raise ValueError(f"{prefix}shape is {shape.dtype}, not integers")
             rows, columns = (int(size) for size in shape)
             _check_positions(indices, indptr, rows, columns)
-            matrix = sp.csr_matrix((data, indices, indptr), shape=(rows, columns))
+            matrix = sp.csr_matrix((_numbers(data), indices, indptr), shape=(rows, columns))
             matrix.check_format(full_check=True)
             return matrix
 
         return self._guard(build)
 
-    def _guard(self, action: Any) -> Any:
+    def _guard(self, action: Callable[[], Any]) -> Any:
         try:
             return action()
-        except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-            # A RuntimeError is an archive that is encrypted or packed in an unknown way.
-            raise InputError(f"{self.path}: truncated or corrupt ({error}); {_REMEDY}") from None
-        except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-            line = " ".join(str(error).split())
-            raise InputError(f"{self.path}: cannot be used ({line}); {_REMEDY}") from None
+        except InputError:
+            raise
+        except Exception as error:  # a broken header can fail in any part of Python's parser
+            line = " ".join(str(error).split())[:200] or type(error).__name__
+            raise InputError(
+                f"{self.path}: truncated, corrupt or cannot be used ({line}); {_REMEDY}"
+            ) from None
+
+
+def _numbers(data: Any) -> Any:
+    """Values in a type that SciPy has kernels for."""
+    if data.dtype.kind not in "biuf" or data.ndim != 1:
+        raise ValueError(f"values are {data.ndim}-dimensional {data.dtype}")
+    odd = data.dtype in (np.float16, np.longdouble) and data.dtype != np.float64
+    return data.astype(np.float64) if odd else data
 
 
 def _check_positions(indices: Any, indptr: Any, rows: int, columns: int) -> None:
@@ -122,12 +200,14 @@ def _check_positions(indices: Any, indptr: Any, rows: int, columns: int) -> None
 
 
 def _check_sizes(content: io.BytesIO) -> None:
-    """Refuse arrays that claim more than their entry holds, or unpack to more than memory may."""
+    """Refuse arrays that claim more than their entry holds, or unpack to far more than the file."""
     if not zipfile.is_zipfile(content):
         raise ValueError("not an archive of arrays")
+    most = max(_SMALL, _MOST_COMPRESSION * len(content.getbuffer()))
     with zipfile.ZipFile(content) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > _LARGEST:
-            raise ValueError(f"unpacks to more than {_LARGEST} bytes")
+        total = sum(entry.file_size for entry in archive.infolist())
+        if total > most:
+            raise ValueError(f"unpacks to {total} bytes, more than {most}; store zeros sparsely")
         for entry in archive.infolist():
             with archive.open(entry) as file:
                 version = np.lib.format.read_magic(file)

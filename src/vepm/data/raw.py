@@ -90,7 +90,19 @@ def _unpack(content: bytes, wanted: set[str]) -> dict[str, bytes]:
     return found
 
 
-def default_root() -> Path:
-    """The data folder when none is named: VEPM_DATA, else a cache in the user's home."""
-    named = os.environ.get("VEPM_DATA")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "vepm" / "data"
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` replaced by a home folder.
+
+    Raises:
+        InputError: if there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home folder; write the path out") from None
+
+
+def data_root(root: str | os.PathLike[str] | None) -> Path:
+    """The data folder: the one given, else VEPM_DATA, else a cache in the user's home."""
+    named = root if root is not None else os.environ.get("VEPM_DATA")
+    return expanded(named) if named else Path.home() / ".cache" / "vepm" / "data"

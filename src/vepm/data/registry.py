@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vepm.data.bundled import digits, digits_graphs, karate_club
+from vepm.data.citation import WIKICS_FILES, load_planetoid, load_wikics, planetoid_files
 from vepm.data.dataset import Dataset
-from vepm.data.planetoid import load_planetoid, planetoid_files
-from vepm.data.raw import RawFiles, default_root
-from vepm.data.recipe import PLANTED, draw_planted
+from vepm.data.raw import RawFiles, data_root
+from vepm.data.recipe import RECIPES, draw
 from vepm.data.tu import Features, load_tu, tu_files
-from vepm.data.wikics import WIKICS_FILES, load_wikics
 from vepm.errors import InputError
 from vepm.tasks import TaskName
 
@@ -80,12 +79,19 @@ _ENTRIES: dict[str, _Entry] = {
         "graph", "scikit-learn", "600 handwritten digits as grid graphs", lambda _: digits_graphs()
     ),
     "KarateClub": _Entry("node", "PyG", "34 members of a karate club", lambda _: karate_club()),
-    PLANTED: _Entry(
+    "planted": _Entry(
         "node",
         "generated",
         "1,000 nodes in 8 overlapping communities, drawn from the model; others by "
         "planted:nodes=5000,edges=50000",
-        lambda _: draw_planted(""),
+        lambda _: draw("planted", ""),
+    ),
+    "planted-relations": _Entry(
+        "node",
+        "generated",
+        "1,000 nodes joined by 3 hidden kinds of edges, one of which tells the label; others by "
+        "planted-relations:nodes=5000,strength=0.6",
+        lambda _: draw("planted-relations", ""),
     ),
     "Cora": _planetoid("Cora", "2,708 machine-learning papers in 7 fields"),
     "CiteSeer": _planetoid("CiteSeer", "3,327 computer-science papers in 6 fields"),
@@ -130,7 +136,8 @@ def load(
 
     Args:
         name: the name, in any case; also Citeseer, Pubmed, IMDB-B, IMDB-M, RDT-B, RDT-M, and
-            a generated graph of any size by a recipe, ``planted:nodes=5000,edges=50000``.
+            a generated graph of any size by a recipe, ``planted:nodes=5000,edges=50000`` or
+            ``planted-relations:relations=4,strength=0.6``.
         root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
             VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
         degrees: for the REDDIT sets, one-hot degrees as features in place of a constant (the IMDB
@@ -145,7 +152,7 @@ def load(
         1797
     """
     entry = _entry(name)
-    place = default_root() if root is None else Path(root).expanduser()
+    place = data_root(root)
     if not degrees:
         return entry.load(place)
     if entry.load_degrees is None:
@@ -164,7 +171,7 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         >>> [info.name for info in datasets()][:4]
         ['digits', 'digits-graphs', 'KarateClub', 'planted']
     """
-    place = default_root() if root is None else Path(root).expanduser()
+    place = data_root(root)
     return [
         DatasetInfo(
             name=name,
@@ -179,13 +186,15 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
 
 def is_recipe(name: str) -> bool:
     """Whether a name says how to generate a graph."""
-    return name.lower().startswith(f"{PLANTED}:")
+    generator, colon, _ = name.partition(":")
+    return bool(colon) and generator.lower() in RECIPES
 
 
 def _entry(name: str) -> _Entry:
     if is_recipe(name):
-        recipe = name.partition(":")[2]
-        return replace(_ENTRIES[PLANTED], load=lambda _: draw_planted(recipe))
+        generator, _, recipe = name.partition(":")
+        generator = generator.lower()
+        return replace(_ENTRIES[generator], load=lambda _: draw(generator, recipe))
     return _ENTRIES[_resolve(name)]
 
 

@@ -1,47 +1,79 @@
-"""CSV files, with the line of every row kept so that messages can name it."""
+"""Tables in text files: CSV with a header, and plain lists of edges."""
 
 import csv
-import math
+import io
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from vepm.errors import InputError
+
+DELIMITERS = (",", ";", "\t")
+ENDS = ("source", "target")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+_BETWEEN = re.compile(r"[\s,;]+")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file: its columns by name, and for each row its line in the file (from 1)."""
+    """The cells of a file by column, without surrounding blanks, and the line of every row."""
 
     source: str
-    columns: tuple[str, ...]
-    rows: list[list[str]]
+    columns: dict[str, list[str]]
     lines: list[int]
-
-    def column(self, name: str) -> list[str]:
-        """The cells of a column, without surrounding blanks."""
-        position = self.columns.index(name)
-        return [row[position].strip() for row in self.rows]
 
     def where(self, row: int, column: str) -> str:
         """Names a cell in a message."""
         return f"{self.source}, row {self.lines[row]}, column {column}"
 
+    def ids(self) -> dict[str, int]:
+        """The row of each id, refusing empty and repeated ones."""
+        index: dict[str, int] = {}
+        for i, name in enumerate(self.columns["id"]):
+            if not name:
+                raise InputError(f"{self.where(i, 'id')}: the id is empty; give every row one")
+            if name in index:
+                raise InputError(
+                    f"{self.where(i, 'id')}: id '{name}' is already on row "
+                    f"{self.lines[index[name]]}; give each id once"
+                )
+            index[name] = i
+        return index
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        InputError: if there is no such file, or it is no plain file of UTF-8 text.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is no plain file; save what it gives to one")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; create it or correct the path") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); correct the path") from None
+
 
 def read_table(path: Path, required: Sequence[str]) -> Table:
-    """Read a UTF-8, comma-separated file with a header line.
+    """Read a file with a header line, separated by commas, semicolons or tabs.
 
     Args:
         path: the file.
         required: columns that must be there; any others may be.
     """
-    numbered = _read_rows(path)
-    if not numbered:
+    text = read_text(path)
+    if not text.strip():
         raise InputError(f"{path}: the file is empty; give a header line and rows")
+    header = next(line for line in text.split("\n") if line.strip())
+    delimiter = max(DELIMITERS, key=header.count)
+    numbered = _rows(path, text, delimiter)
     columns = tuple(cell.strip() for cell in numbered[0][1])
     _check_header(path, columns, required)
     if len(numbered) == 1:
@@ -52,73 +84,62 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
                 f"{path}, row {line}: {len(row)} cells where the header has {len(columns)}; "
                 "give one cell per column"
             )
-    lines, rows = [line for line, _ in numbered[1:]], [row for _, row in numbered[1:]]
-    return Table(str(path), columns, rows, lines)
+    lines, rows = zip(*numbered[1:], strict=True)
+    cells = ([cell.strip() for cell in column] for column in zip(*rows, strict=True))
+    if delimiter == ";":
+        cells = (_decimal_points(column) for column in cells)
+    return Table(str(path), dict(zip(columns, cells, strict=True)), list(lines))
 
 
-def parse_features(table: Table, names: Sequence[str]) -> Tensor:
-    """Numeric columns as float32 [rows, len(names)]."""
-    place = {name: i for i, name in enumerate(table.columns)}
-    wanted = [(name, place[name]) for name in names]
-    x = torch.empty(len(table.rows), len(wanted))
-    for i, row in enumerate(table.rows):
-        numbers = [_parse_number(row[j].strip(), table, i, name) for name, j in wanted]
-        x[i] = torch.tensor(numbers, dtype=torch.float64)
-    return x
+def read_edge_list(path: Path) -> Table:
+    """Read lines of two ids, separated by blanks, commas, semicolons or tabs.
+
+    A header with ``source`` and ``target`` makes it a table. Lines that start with # or % are
+    comments; what follows the two ids is ignored.
+    """
+    lines = [line.strip() for line in read_text(path).split("\n")]
+    numbered = [(i, line) for i, line in enumerate(lines, 1) if line and line[0] not in "#%"]
+    if not numbered:
+        raise InputError(f"{path}: the file holds no edges; give one per line, as two ids")
+    if set(ENDS) <= set(_BETWEEN.split(numbered[0][1])):
+        return read_table(path, ENDS)
+    pairs, more = [], False
+    for i, line in numbered:
+        cells = _BETWEEN.split(line)
+        if len(cells) < 2 or not all(cells[:2]):
+            raise InputError(f"{path}, row {i}: '{line[:40]}' is no edge; give two ids")
+        pairs.append(cells[:2])
+        more |= len(cells) > 2
+    sources, targets = (list(ends) for ends in zip(*pairs, strict=True))
+    columns = {"source": sources, "target": targets}
+    if more:
+        columns["what follows the ids"] = [""] * len(pairs)
+    return Table(str(path), columns, [i for i, _ in numbered])
 
 
-def index_of(table: Table, column: str = "id") -> dict[str, int]:
-    """Position of each id of a table, refusing empty and repeated ones."""
-    index: dict[str, int] = {}
-    for i, name in enumerate(table.column(column)):
-        if not name:
-            raise InputError(f"{table.where(i, column)}: the id is empty; give every row one")
-        if name in index:
-            raise InputError(
-                f"{table.where(i, column)}: id '{name}' is already on row "
-                f"{table.lines[index[name]]}; give each id once"
-            )
-        index[name] = i
-    return index
-
-
-def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
+def _rows(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            return [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; create it or mend the path") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+        return [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise InputError(
-            f"{path}, row {reader.line_num}: not CSV ({error}); mend the row"
+            f"{path}, row {reader.line_num}: not CSV ({error}); correct the row"
         ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); mend the path") from None
+
+
+def _decimal_points(cells: list[str]) -> list[str]:
+    """Numbers with decimal commas, which semicolons between cells allow, with points."""
+    commas = _DECIMAL_COMMA.fullmatch
+    return [cell.replace(",", ".") if commas(cell) else cell for cell in cells]
 
 
 def _check_header(path: Path, columns: Sequence[str], required: Sequence[str]) -> None:
     for name in required:
         if name not in columns:
             raise InputError(
-                f"{path}: column '{name}' is missing (found: {', '.join(columns)}); "
-                "name it in the header line, columns parted by commas"
+                f"{path}: column '{name}' is missing (found: {', '.join(columns)[:200]}); name it "
+                "in the header line, columns separated by commas, semicolons or tabs"
             )
     name, count = Counter(columns).most_common(1)[0]
     if count > 1:
         raise InputError(f"{path}: column '{name}' is there twice; rename one")
-
-
-def _parse_number(cell: str, table: Table, row: int, column: str) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        what = f"'{cell}' is not a number" if cell else "the cell is empty"
-        raise InputError(f"{table.where(row, column)}: {what}; features are numbers") from None
-    if not math.isfinite(number) or abs(number) > torch.finfo(torch.float32).max:
-        raise InputError(
-            f"{table.where(row, column)}: '{cell}' is not finite (as float32); give a finite number"
-        )
-    return number

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.datasets import TUDataset
 
-from vepm.data.assemble import split_union
-from vepm.data.cleaning import canonical_edges, report
+from vepm.data.build import Parts, build, report
 from vepm.data.dataset import Dataset
+from vepm.data.edges import canonical_edges, check_range
 from vepm.data.raw import RawFiles
 from vepm.errors import InputError
 
@@ -43,25 +43,31 @@ def load_tu(name: str, root: Path, features: Features, *, degrees: bool = False)
     """
     raw = tu_files(name, features).ensure(root)
     prefix = raw / name
-    labels, classes = _graph_labels(prefix)
+    classes, labels = _read(prefix, "graph_labels").unique(return_inverse=True)
     batch = _graph_of_node(prefix, labels.numel())
     num_nodes = batch.numel()
     ends = _read(prefix, "A", columns=2).t() - 1
-    edge_index, found = canonical_edges(ends, num_nodes, source=f"{prefix}_A.txt")
-    report(found, name)
-    if bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
+    check_range(ends, num_nodes, f"{prefix}_A.txt")
+    if bool((batch[ends[0]] != batch[ends[1]]).any()):
         raise InputError(f"{prefix}_A.txt: an edge joins two graphs; fetch the file again")
+    edge_index, found = canonical_edges(ends, num_nodes)
+    report(found, name)
     degree = torch.bincount(edge_index[1], minlength=num_nodes)
     x, names = _features(prefix, degree, features, degrees)
-    return Dataset(
-        name=name,
-        task="graph",
-        graphs=split_union(x, edge_index, batch, labels),
-        num_classes=len(classes),
-        class_names=classes,
-        feature_names=names,
-        folds=_folds(root / name / "10fold_idx", labels.numel()),
-        source=f"TU collection, {raw}",
+    return build(
+        Parts(
+            name=name,
+            source=f"TU collection, {raw}",
+            edges=edge_index,
+            num_nodes=num_nodes,
+            x=x,
+            feature_names=names,
+            labels=labels,
+            class_names=[str(value) for value in classes.tolist()],
+            batch=batch,
+            num_graphs=labels.numel(),
+            folds=_folds(root / name / "10fold_idx", labels.numel()),
+        )
     )
 
 
@@ -93,11 +99,6 @@ def _binned_degrees(degree: Tensor) -> tuple[Tensor, tuple[str, ...]]:
         for c in column.unique().tolist()
     ]
     return x, tuple(names)
-
-
-def _graph_labels(prefix: Path) -> tuple[Tensor, tuple[str, ...]]:
-    values, index = _read(prefix, "graph_labels").unique(return_inverse=True)
-    return index, tuple(str(v) for v in values.tolist())
 
 
 def _graph_of_node(prefix: Path, num_graphs: int) -> Tensor:
@@ -134,7 +135,7 @@ def _integers(path: Path, columns: int = 1) -> Tensor:
     except (ValueError, UnicodeDecodeError) as error:
         line = " ".join(str(error).split())
         raise InputError(
-            f"{path}: not integers parted by commas ({line}); fetch it again"
+            f"{path}: not integers separated by commas ({line}); fetch it again"
         ) from None
     if values.shape[1] != columns:
         raise InputError(
@@ -152,7 +153,7 @@ def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] |
     for (_, path), fold in zip(files, folds, strict=True):
         indices = torch.cat(fold)
         if int(indices.min()) < 0 or int(indices.max()) >= num_graphs:
-            raise InputError(f"{path}: an index is outside 0 to {num_graphs - 1}; mend the fold")
+            raise InputError(f"{path}: an index is outside 0 to {num_graphs - 1}; correct the fold")
         if indices.unique().numel() != indices.numel():
-            raise InputError(f"{path}: a graph is twice in the fold; mend the fold")
+            raise InputError(f"{path}: a graph is twice in the fold; correct the fold")
     return folds

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.data.sparse import is_sparse
+from vepm.data.features import is_sparse
 from vepm.errors import InputError
 from vepm.evaluation import HERE, run_jobs
 from vepm.search.findings import RULE, Findings

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.data.sparse import is_sparse
+from vepm.data.features import is_sparse
 from vepm.training.batches import GRAPHS_AT_ONCE
 from vepm.training.calibration import calibrate
 from vepm.training.card import ModelCard

@@ -1,0 +1,222 @@
+"""The one way from what a reader found to a checked dataset."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.data.dataset import Dataset
+from vepm.data.edges import canonical_edges, canonical_kinds
+from vepm.data.features import (
+    DEGREE_FEATURES,
+    NUM_POSITIONS,
+    check_finite,
+    degree_features,
+    positions,
+    refuse_sparse,
+)
+from vepm.data.labels import Labels, encode, item_masks
+from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES, Masks
+
+logger = logging.getLogger("vepm")
+
+FEW_NODES = 2**20
+MOST_GAPS = 64
+"""Nodes for each edge of a large graph; with more, nearly all of them are isolated."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user, or a fitted model, asks of a reader.
+
+    Args:
+        label: the column with the labels, if it is not called ``label``.
+        features: the columns to use as features; all that can be used if None.
+        drop: columns to leave out.
+        class_names: the classes of a fitted model, so that class indices agree with it.
+        feature_names: the feature columns of a fitted model.
+        strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
+    """
+
+    label: str | None = None
+    features: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    class_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
+    strict: bool = False
+
+    @property
+    def for_model(self) -> bool:
+        """Whether the data are for a fitted model, which has had its warnings."""
+        return self.class_names is not None or self.feature_names is not None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parts:
+    """What a reader found, not checked yet: one graph, or many as their disjoint union.
+
+    Args:
+        name: what to call the data in reports.
+        source: where they came from, in words.
+        edges: edges [2, M] in any order.
+        num_nodes: number of nodes.
+        x: features [N, F]; None if there are none.
+        labels: integers or text, one per node or, if there is a ``batch``, per graph.
+        label_at: says where the i-th label is, for messages.
+        class_names: the names of the classes, if the labels are indices of them already.
+        masks: ``train_mask``, ``val_mask`` and ``test_mask`` over what is labelled.
+        batch: the graph of each node, in non-decreasing order; None for node tasks.
+        num_graphs: number of graphs in the batch.
+        kinds: whether each edge is of each kind [M, R], and the names of the kinds.
+        feature_names: the name of each feature column.
+        node_names: the id of each node.
+        graph_names: the id of each graph.
+        memberships: known communities [N, C].
+        folds: published (train, test) index pairs over the graphs.
+        one_way: whether edges are listed in one direction by convention.
+        unused: what the data hold and no model uses, in words.
+    """
+
+    name: str
+    source: str
+    edges: Tensor
+    num_nodes: int
+    x: Tensor | None = None
+    labels: Labels = None
+    label_at: Callable[[int], str] | None = None
+    class_names: Sequence[str] | None = None
+    masks: Mapping[str, object] = field(default_factory=dict)
+    batch: Tensor | None = None
+    num_graphs: int = 1
+    kinds: tuple[Tensor, tuple[str, ...]] | None = None
+    feature_names: Sequence[str] | None = None
+    node_names: Sequence[str] | None = None
+    graph_names: Sequence[str] | None = None
+    memberships: Tensor | None = None
+    folds: tuple[tuple[Tensor, Tensor], ...] | None = None
+    one_way: bool = False
+    unused: Sequence[str] = ()
+
+
+def build(parts: Parts, options: Options = Options()) -> Dataset:  # noqa: B008 # it is frozen
+    """Check what a reader found and make a dataset of it.
+
+    Raises:
+        InputError: saying what is wrong and what to do about it.
+    """
+    edge_index, found = canonical_edges(
+        parts.edges, parts.num_nodes, source=parts.source, one_way=parts.one_way
+    )
+    report(found, parts.source, strict=options.strict)
+    unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(found) else [])]
+    if unused and not options.for_model:
+        logger.warning("%s: not used: %s", parts.source, ", ".join(unused))
+    whole = Data(edge_index=edge_index)
+    whole.x, names = _features(parts, edge_index)
+    coordinates = parts.x is None and parts.batch is None
+    if parts.kinds is not None:
+        whole.edge_kind = canonical_kinds(edge_index, parts.edges, parts.kinds[0], parts.num_nodes)
+    whole.y, classes = _labels(parts, options)
+    first, splits = item_masks(parts.masks, whole.y >= 0, parts.source)
+    if parts.batch is None:
+        graphs = [_node_graph(whole, first, parts.memberships)]
+    else:
+        graphs = _graphs(whole, parts.batch)
+        splits = splits or ((first,) if parts.masks else None)
+    return Dataset(
+        name=parts.name,
+        task="node" if parts.batch is None else "graph",
+        graphs=graphs,
+        num_classes=len(classes),
+        class_names=classes,
+        feature_names=None if names is None else tuple(names),
+        kind_names=None if parts.kinds is None else parts.kinds[1],
+        node_names=_node_names(parts, graphs),
+        graph_names=None if parts.graph_names is None else tuple(parts.graph_names),
+        folds=parts.folds,
+        splits=splits,
+        source=parts.source,
+        num_positions=NUM_POSITIONS if coordinates else 0,
+    )
+
+
+def report(
+    found: Sequence[str], source: str, *, strict: bool = False, messages: list[str] | None = None
+) -> None:
+    """Log how edges were corrected, or refuse them if strict."""
+    if not found:
+        return
+    line = f"{source}: {', '.join(found)}"
+    if strict:
+        raise InputError(
+            f"{line}; correct the edges, or read them with strict=False (without --strict)"
+        )
+    logger.info(line)
+    if messages is not None:
+        messages.append(line)
+
+
+def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] | None]:
+    if parts.x is not None:
+        check_finite(parts.x, parts.source, parts.feature_names, parts.batch)
+        if parts.batch is not None:
+            refuse_sparse(parts.x, parts.source)
+        return parts.x, parts.feature_names
+    if parts.num_nodes > max(FEW_NODES, MOST_GAPS * edge_index.size(1)):
+        raise InputError(
+            f"{parts.source}: {parts.num_nodes} nodes and only {edge_index.size(1) // 2} edges; "
+            "leave out isolated nodes, or give features"
+        )
+    x = degree_features(edge_index, parts.num_nodes)
+    if parts.batch is not None:
+        # Coordinates are those of one graph; in another they would mean something else.
+        return x, DEGREE_FEATURES
+    names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
+    return torch.cat([x, positions(edge_index, parts.num_nodes)], dim=1), names
+
+
+def _labels(parts: Parts, options: Options) -> tuple[Tensor, tuple[str, ...]]:
+    if parts.class_names is not None:
+        assert isinstance(parts.labels, Tensor)
+        return parts.labels, tuple(parts.class_names)
+    count = parts.num_nodes if parts.batch is None else parts.num_graphs
+    where = parts.label_at or (lambda i: f"{parts.source}, label {i}")
+    return encode(parts.labels, count, where, parts.source, options.class_names)
+
+
+def _node_graph(graph: Data, masks: Masks, memberships: Tensor | None) -> Data:
+    for name, mask in zip(MASK_NAMES, masks, strict=True):
+        graph[name] = mask
+    if memberships is not None:
+        graph.memberships = memberships
+    return graph
+
+
+def _graphs(union: Data, batch: Tensor) -> list[Data]:
+    """The graphs of a disjoint union whose nodes are in the order of their graphs."""
+    count = union.y.numel()
+    num_nodes = torch.bincount(batch, minlength=count)
+    first = num_nodes.cumsum(0) - num_nodes
+    # Sorted by destination, the edges of a graph are consecutive, as its nodes are.
+    owner = batch[union.edge_index[1]]
+    num_edges = torch.bincount(owner, minlength=count).tolist()
+    columns = {
+        "x": union.x.split(num_nodes.tolist()),
+        "edge_index": (union.edge_index - first[owner]).split(num_edges, dim=1),
+        "y": union.y.split(1),
+    }
+    if "edge_kind" in union:
+        columns["edge_kind"] = union.edge_kind.split(num_edges)
+    # Clones, so that keeping or saving one graph does not keep them all.
+    return [Data(**{key: parts[i].clone() for key, parts in columns.items()}) for i in range(count)]
+
+
+def _node_names(parts: Parts, graphs: Sequence[Data]) -> tuple[tuple[str, ...], ...] | None:
+    if parts.node_names is None:
+        return None
+    names = iter(parts.node_names)
+    return tuple(tuple(next(names) for _ in range(graph.x.size(0))) for graph in graphs)

@@ -1,0 +1,137 @@
+"""Edges in canonical form, and the kinds of edges where the data tell them apart."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vepm.errors import InputError
+
+MOST_KINDS = 63
+KIND_SEPARATOR = "|"
+
+
+def canonical_edges(
+    edge_index: Tensor, num_nodes: int, *, source: str = "data", one_way: bool = False
+) -> tuple[Tensor, list[str]]:
+    """Both directions of every edge, once, sorted by destination and then source.
+
+    Args:
+        edge_index: edges [2, M] in any order, with self-loops and duplicates.
+        num_nodes: number of nodes; indices must be smaller.
+        source: what to call the edges in messages.
+        one_way: whether edges are listed in one direction by convention, so that adding the other
+            direction is not worth a message.
+
+    Returns:
+        The canonical edges [2, E], and in words what was changed.
+
+    Raises:
+        InputError: if an index is out of range.
+    """
+    check_range(edge_index, num_nodes, source)
+    row, col = edge_index
+    proper = row != col
+    loops = int(row.numel() - proper.sum())
+    row, col = row[proper], col[proper]
+    listed = torch.unique(col * num_nodes + row)
+    keys = torch.unique(torch.cat([listed, (listed % num_nodes) * num_nodes + listed // num_nodes]))
+    found = [
+        f"{verb} {count} {what}{'' if count == 1 else 's'}"
+        for verb, count, what in (
+            ("removed", loops, "self-loop"),
+            ("merged", row.numel() - listed.numel(), "duplicate edge"),
+            ("added", 0 if one_way else keys.numel() - listed.numel(), "missing reverse edge"),
+        )
+        if count
+    ]
+    return torch.stack([keys % num_nodes, keys // num_nodes]), found
+
+
+def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
+    """Refuse edges to nodes that do not exist."""
+    bad = ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0).nonzero()
+    if bad.numel():
+        i = int(bad[0])
+        row, col = edge_index[:, i].tolist()
+        raise InputError(
+            f"{source}: edge {i} joins {row} and {col}, but nodes run from 0 to {num_nodes - 1}; "
+            "correct the index or add the node"
+        )
+
+
+def canonical_kinds(edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes: int) -> Tensor:
+    """The kinds of canonical edges [E, R], given those of the edges as they were listed.
+
+    An edge listed several times, or in both directions, is of all the kinds it was listed with.
+
+    Args:
+        edge_index: canonical edges [2, E].
+        listed: the edges they were made from [2, M].
+        kinds: whether each listed edge is of each kind [M, R].
+        num_nodes: number of nodes.
+    """
+    keys = edge_index[1] * num_nodes + edge_index[0]
+    found = torch.zeros(keys.numel(), kinds.size(1), dtype=torch.bool)
+    for row, col in (listed, listed.flip(0)):
+        proper = row != col
+        place = torch.searchsorted(keys, (col * num_nodes + row)[proper])
+        for kind, member in enumerate(kinds[proper].unbind(1)):
+            found[place[member], kind] = True
+    return found
+
+
+def encode_kinds(values: Sequence[str], source: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Kinds written as text, several separated by ``|``, as a table [M, R] and its column names.
+
+    Example:
+        >>> from vepm.data.edges import encode_kinds
+        >>> table, names = encode_kinds(["friend", "", "work|friend"], "edges.csv")
+        >>> names, table.tolist()
+        (('friend', 'work'), [[True, False], [False, False], [True, True]])
+    """
+    split = [[kind.strip() for kind in value.split(KIND_SEPARATOR)] for value in values]
+    names = tuple(sorted({kind for row in split for kind in row if kind}))
+    _check_count(len(names), source)
+    index = {name: i for i, name in enumerate(names)}
+    table = torch.zeros(len(values), len(names), dtype=torch.bool)
+    pairs = [(i, index[kind]) for i, row in enumerate(split) for kind in row if kind]
+    if pairs:
+        table[tuple(torch.tensor(pairs).t())] = True
+    return table, names
+
+
+def decode_kinds(
+    kinds: Tensor, num_edges: int, names: Sequence[str] | None, source: str
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Kinds given as bit masks [M] or as a table [M, R], with or without names, as a table."""
+    integers = not (kinds.is_floating_point() or kinds.is_complex())
+    if not integers or kinds.dim() not in (1, 2) or kinds.size(0) != num_edges:
+        raise InputError(
+            f"{source}: edge_kind is {list(kinds.shape)} of {kinds.dtype}; give a bit mask per "
+            f"edge ([{num_edges}]) or a column of True and False per kind"
+        )
+    if kinds.dim() == 1:
+        kinds = kinds.long()
+        if kinds.numel() and int(kinds.min()) < 0:
+            raise InputError(f"{source}: edge_kind holds negative numbers; bit masks are positive")
+        needed = int(kinds.max()).bit_length() if kinds.numel() else 0
+        count = needed if names is None else max(needed, len(names))
+        _check_count(count, source)
+        kinds = kinds[:, None] >> torch.arange(count) & 1
+    names = [f"kind {i}" for i in range(kinds.size(1))] if names is None else names
+    _check_count(kinds.size(1), source)
+    if len(names) != kinds.size(1) or len(set(names)) != len(names):
+        raise InputError(
+            f"{source}: {len(set(names))} different kind_names for {kinds.size(1)} kinds of edges; "
+            "give one name per kind"
+        )
+    return kinds.detach().cpu().bool(), tuple(names)
+
+
+def _check_count(count: int, source: str) -> None:
+    if count > MOST_KINDS:
+        raise InputError(
+            f"{source}: edges are of {count} kinds, at most {MOST_KINDS} can be told apart; use "
+            "fewer, or another column name if these are no kinds"
+        )

@@ -1,0 +1,158 @@
+"""Node features: dense or sparse tables, degrees and coordinates for graphs without any."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from torch import Tensor
+
+from vepm.errors import InputError
+
+logger = logging.getLogger("vepm")
+
+MOST_DENSE_ENTRIES = 10_000_000
+"""Sparse features with up to this many entries, zeros included, become a dense table."""
+MOST_COLUMNS = 2**22
+"""A weight matrix has a row for each column."""
+DEGREE_FEATURES = ("one", "log_degree")
+NUM_POSITIONS = 16
+LARGEST_RATIO = 10.0
+"""Columns that differ more than this in size are worth a warning."""
+_ITERATIONS = 60
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether features are kept as their non-zero entries."""
+    return isinstance(x, Tensor) and x.layout != torch.strided
+
+
+def from_scipy(matrix: Any) -> Tensor:
+    """A SciPy matrix as a sparse tensor; repeated entries are added up."""
+    coo = matrix.tocoo()
+    where = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
+    values = torch.from_numpy(coo.data.astype(np.float64))
+    return torch.sparse_coo_tensor(where, values, coo.shape, check_invariants=True).coalesce()
+
+
+def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
+    """Features as float32 [num_nodes, F], sparse only where a dense table would be too large.
+
+    Raises:
+        InputError: on wrong types and shapes.
+    """
+    if not isinstance(x, Tensor):
+        raise InputError(f"{source}: features are {type(x).__name__}; give a tensor [nodes, F]")
+    if x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
+        raise InputError(
+            f"{source}: features have shape {list(x.shape)}; {num_nodes} rows of real numbers, "
+            "one per node, are needed"
+        )
+    if x.size(1) == 0:
+        raise InputError(f"{source}: features have no columns; leave them out to use degrees")
+    if x.size(1) > MOST_COLUMNS:
+        raise InputError(
+            f"{source}: {x.size(1)} feature columns; at most {MOST_COLUMNS} can be learned from"
+        )
+    x = x.detach().cpu()
+    if not is_sparse(x):
+        return x.float().contiguous()
+    if x.numel() <= MOST_DENSE_ENTRIES:
+        return x.to_dense().float()
+    return x.to_sparse_coo().coalesce().float()
+
+
+def check_finite(
+    x: Tensor, source: str, names: Sequence[str] | None = None, batch: Tensor | None = None
+) -> None:
+    """Refuse features that are not finite numbers, naming the first of them."""
+    values = x.values() if is_sparse(x) else x
+    bad = (~torch.isfinite(values)).nonzero()
+    if not bad.numel():
+        return
+    row, column = (x.indices()[:, bad[0, 0]] if is_sparse(x) else bad[0]).tolist()
+    value = float(values[tuple(bad[0])])
+    if batch is not None:
+        source = f"{source}, graph {int(batch[row])}"
+        row -= int((batch < batch[row]).sum())
+    raise InputError(
+        f"{source}: feature of node {row}, column {names[column] if names else column} is {value} "
+        "(as float32); give a finite number"
+    )
+
+
+def refuse_sparse(x: Any, what: str) -> None:
+    """Refuse features that are too large for a dense table.
+
+    Raises:
+        InputError: if they are sparse.
+    """
+    if is_sparse(x):
+        raise InputError(
+            f"{what}: {x.size(0)} rows of {x.size(1)} sparse features are too many for a full "
+            "table, which this needs; take fewer columns, such as the leading singular vectors"
+        )
+
+
+def degree_features(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """A constant and log(1 + degree) [num_nodes, 2], which mean the same in every graph."""
+    degree = torch.bincount(edge_index[1], minlength=num_nodes).float()
+    return torch.stack([torch.ones(num_nodes), degree.log1p()], dim=1)
+
+
+def positions(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Leading eigenvectors of the normalised adjacency matrix [N, 16], padded with zeros.
+
+    Degrees alone cannot tell one community from another. Subspace iteration from a fixed start is
+    linear in the number of edges and gives the same result on every run.
+    """
+    size = min(NUM_POSITIONS, num_nodes)
+    out = torch.zeros(num_nodes, NUM_POSITIONS)
+    if edge_index.size(1) == 0:
+        return out
+    source, target = edge_index.numpy()
+    scale = np.bincount(target, minlength=num_nodes).clip(1) ** -0.5
+    weight = scale[source] * scale[target]
+    adjacency = coo_array((weight, (target, source)), shape=(num_nodes, num_nodes)).tocsr()
+    basis = np.random.default_rng(0).standard_normal((num_nodes, size))
+    for _ in range(_ITERATIONS):
+        # Adding the identity makes eigenvalues non-negative, so that the largest dominate.
+        basis, _ = np.linalg.qr(adjacency @ basis + basis)
+    _, rotation = np.linalg.eigh(basis.T @ (adjacency @ basis))
+    vectors = basis @ rotation[:, ::-1]
+    heaviest = np.abs(vectors).argmax(axis=0)
+    vectors = vectors * np.sign(vectors[heaviest, np.arange(size)])
+    out[:, :size] = torch.from_numpy(vectors * num_nodes**0.5).float()
+    return out
+
+
+def note_scales(x: Tensor, names: Sequence[str], source: str) -> None:
+    """Warn of feature columns that are much smaller than others.
+
+    Rows are normalised before a model sees them, which suits bags of words; in a row of an age and
+    a yes or no, hardly anything but the age is left.
+
+    Args:
+        x: features of all nodes [N, F].
+        names: the name of each column.
+        source: what to call the data in the message.
+    """
+    if is_sparse(x) or x.count_nonzero() <= x.numel() / 2:
+        return
+    varied = ((x != x[:1]).any(0)).nonzero().flatten()
+    if varied.numel() < 2:
+        return
+    size = x[:, varied].square().mean(0).sqrt()
+    ratio = float(size.max() / size.min())
+    if ratio > LARGEST_RATIO:
+        large, small = (names[int(varied[i])] for i in (size.argmax(), size.argmin()))
+        logger.warning(
+            "%s: feature '%s' is %.0f times as large as '%s', which will count for little; bring "
+            "the columns to one scale, such as mean 0 and deviation 1",
+            source,
+            large,
+            ratio,
+            small,
+        )

@@ -1,0 +1,187 @@
+"""PyG graphs: one whose nodes are labelled, or many with a label each."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.data.build import FEW_NODES, MOST_GAPS, Parts, report
+from vepm.data.edges import canonical_edges, check_range, decode_kinds
+from vepm.data.features import check_finite, degree_features, feature_table, refuse_sparse
+from vepm.data.labels import as_integers, item_masks
+from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES, UNLABELLED
+
+
+def clean(
+    data: Data, *, strict: bool = False, source: str = "data", messages: list[str] | None = None
+) -> Data:
+    """The canonical form of a graph (see :class:`Dataset`), as a new object.
+
+    Edges are made undirected, duplicates merged and self-loops removed. A graph without features
+    gets two, a constant and log(1 + degree). Masks are restricted to labelled nodes. Attributes a
+    model has no use for (edge attributes, positions) are left out.
+
+    Args:
+        data: the graph; not changed.
+        strict: raise instead of correcting edges.
+        source: what to call the graph in messages.
+        messages: a list to which corrections are added, in words; they are logged in any case.
+
+    Raises:
+        InputError: on wrong shapes, indices out of range, NaN or infinite features, labels that
+            are not integers, and, if strict, on edges that need correction.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from vepm.data import clean
+        >>> clean(Data(edge_index=torch.tensor([[0, 0, 1], [0, 1, 2]]))).edge_index.tolist()
+        [[1, 0, 2, 1], [0, 1, 1, 2]]
+    """
+    num_nodes = count_nodes(data, source)
+    edge_index, found = canonical_edges(_edge_index(data, source), num_nodes, source=source)
+    report(found, source, strict=strict, messages=messages)
+    x = degree_features(edge_index, num_nodes)
+    if data.x is not None:
+        x = feature_table(data.x, num_nodes, source)
+        check_finite(x, source)
+    y = _labels(data, num_nodes, source)
+    result = Data(x=x, edge_index=edge_index, y=y)
+    if y.numel() == num_nodes:
+        given = {name: data.get(name) for name in MASK_NAMES}
+        masks, _ = item_masks(given, y != UNLABELLED, source)
+        for name, mask in zip(MASK_NAMES, masks, strict=True):
+            result[name] = mask
+    return result
+
+
+def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | None = None) -> Parts:
+    """The disjoint union of PyG graphs, each checked before its indices are shifted."""
+    source = name if source is None else source
+    if len({graph.x is not None for graph in graphs}) > 1:
+        raise InputError(f"{name}: some graphs have features x and some not; give all or none")
+    places = [source] if single else [f"{source}, graph {i}" for i in range(len(graphs))]
+    checked = [_check(graph, at, single) for graph, at in zip(graphs, places, strict=True)]
+    counts = torch.tensor([found.num_nodes for found in checked])
+    first = (counts.cumsum(0) - counts).tolist()
+    edges = [found.edges + shift for found, shift in zip(checked, first, strict=True)]
+    tables = [found.x for found in checked if found.x is not None]
+    for at, x in zip(places, tables, strict=False):
+        if x.size(1) != tables[0].size(1):
+            raise InputError(
+                f"{at}: {x.size(1)} features where graph 0 has {tables[0].size(1)}; give all "
+                "graphs the same features"
+            )
+    return Parts(
+        name=name,
+        source=source,
+        edges=torch.cat(edges, dim=1),
+        num_nodes=int(counts.sum()),
+        x=(tables[0] if single else torch.cat(tables)) if tables else None,
+        labels=torch.cat([found.y for found in checked]),
+        masks={mask: graphs[0].get(mask) for mask in MASK_NAMES} if single else {},
+        batch=None if single else torch.arange(len(graphs)).repeat_interleave(counts),
+        num_graphs=len(graphs),
+        kinds=_kinds(graphs, checked, source),
+        unused=_unused(graphs),
+    )
+
+
+class _Checked(NamedTuple):
+    num_nodes: int
+    edges: Tensor
+    x: Tensor | None
+    y: Tensor
+
+
+def _check(data: Data, source: str, single: bool) -> _Checked:
+    """What a graph holds, with types and shapes checked."""
+    num_nodes = count_nodes(data, source)
+    edges = _edge_index(data, source)
+    check_range(edges, num_nodes, source)
+    x = None if data.x is None else feature_table(data.x, num_nodes, source)
+    y = _labels(data, num_nodes, source)
+    if single and y.numel() != num_nodes:
+        raise InputError(f"{source}: y is [1] for {num_nodes} nodes; give one label per node")
+    if not single:
+        refuse_sparse(x, source)
+        y = y[:1] if data.y is None else y
+        if y.numel() != 1:
+            raise InputError(f"{source}: y is [{y.numel()}]; a graph task has one label a graph")
+    return _Checked(num_nodes, edges, x, y)
+
+
+def count_nodes(data: Data, source: str) -> int:
+    """Number of nodes, from what the graph says outright before what its edges imply."""
+    if isinstance(data.x, Tensor) and data.x.dim() > 0:
+        count = int(data.x.size(0))
+    elif "num_nodes" in data:
+        count = int(data["num_nodes"])
+    elif isinstance(data.y, Tensor) and data.y.numel() > 1:
+        count = int(data.y.numel())
+    elif isinstance(data.edge_index, Tensor) and data.edge_index.numel():
+        count = max(int(data.edge_index.max()) + 1, 1)
+        if count > max(FEW_NODES, MOST_GAPS * data.edge_index.numel()):
+            raise InputError(
+                f"{source}: edges name node {count - 1} but few others; number the nodes from 0, "
+                "or say num_nodes"
+            )
+    else:
+        count = 0
+    if count == 0:
+        raise InputError(f"{source}: the graph has no nodes; every graph needs at least one")
+    return count
+
+
+def _edge_index(data: Data, source: str) -> Tensor:
+    edges = data.edge_index
+    if edges is None:
+        raise InputError(f"{source}: edge_index is missing; give a [2, E] tensor (E may be 0)")
+    if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.size(0) != 2:
+        shape = list(edges.shape) if isinstance(edges, Tensor) else type(edges).__name__
+        raise InputError(f"{source}: edge_index is {shape}; a [2, E] tensor is needed")
+    if edges.is_floating_point() and edges.numel():
+        raise InputError(f"{source}: edge_index holds {edges.dtype}; integers are needed")
+    return edges.detach().cpu().long()
+
+
+def _labels(data: Data, num_nodes: int, source: str) -> Tensor:
+    y = data.y
+    if y is None:
+        return torch.full((num_nodes,), UNLABELLED)
+    if (
+        not isinstance(y, Tensor)
+        or y.numel() not in (1, num_nodes)
+        or y.numel() != max(y.shape or (1,))
+    ):
+        shape = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise InputError(
+            f"{source}: y is {shape}; one integer per node ([{num_nodes}]) or per graph ([1]) "
+            "is needed"
+        )
+    return as_integers(y.detach().cpu().reshape(-1), source)
+
+
+def _kinds(
+    graphs: list[Data], checked: list[_Checked], source: str
+) -> tuple[Tensor, tuple[str, ...]] | None:
+    given = [graph.get("edge_kind") for graph in graphs]
+    if all(kinds is None for kinds in given):
+        return None
+    for kinds, found in zip(given, checked, strict=True):
+        like_first = isinstance(kinds, Tensor) and kinds.shape[1:] == given[0].shape[1:]
+        if not like_first or kinds.shape[:1] != (found.edges.size(1),):
+            raise InputError(
+                f"{source}: edge_kind does not fit edge_index; give every graph a bit mask per "
+                "edge ([E]) or a column of True and False per kind ([E, R])"
+            )
+    table = torch.cat([kinds.detach().cpu() for kinds in given])
+    return decode_kinds(table, table.size(0), graphs[0].get("kind_names"), source)
+
+
+def _unused(graphs: list[Data]) -> list[str]:
+    """Attributes of edges that a model does not use."""
+    keys = dict.fromkeys(key for graph in graphs for key in graph.to_dict() if key[:5] == "edge_")
+    return [f"'{key}'" for key in keys if key not in ("edge_index", "edge_kind")]

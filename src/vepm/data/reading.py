@@ -1,0 +1,216 @@
+"""The two ways in for users' own graphs: from memory and from files."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+
+from vepm.data.build import Options, Parts, build
+from vepm.data.dataset import Dataset
+from vepm.data.features import note_scales
+from vepm.data.folders import read_edges, read_folder, read_plain_edges
+from vepm.data.matrices import matrix_parts
+from vepm.data.networkx_graphs import graph_parts, node_parts, read_gexf, read_gml, read_graphml
+from vepm.data.npz import read_npz
+from vepm.data.pyg_graphs import count_nodes, data_parts
+from vepm.data.raw import expanded
+from vepm.errors import InputError
+from vepm.tasks import TASKS, TaskName, task_named
+
+_READERS: dict[str, Callable[[Path, Options], Parts]] = {
+    ".csv": read_edges,
+    ".edgelist": read_plain_edges,
+    ".gexf": read_gexf,
+    ".gml": read_gml,
+    ".graphml": read_graphml,
+    ".npz": read_npz,
+    ".tsv": read_plain_edges,
+    ".txt": read_plain_edges,
+}
+_FILES = f"a folder with edges.csv, or a file that ends in {', '.join(_READERS)}"
+_ACCEPTED = (
+    "a PyG Data (or a list or dataset of them), a NetworkX graph (or a list), "
+    "or a tuple (X, A, y) with a SciPy sparse A"
+)
+
+
+def as_dataset(
+    obj: Any,
+    task: TaskName | None = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    name: str = "data",
+    strict: bool = False,
+) -> Dataset:
+    """Check graphs in memory and put them in canonical form.
+
+    Labels may be any integers from 0 or any names; class indices follow their order and
+    ``class_names`` keeps them. Nodes and graphs labelled -1 are unlabelled, as are NetworkX nodes
+    without a ``label``. Without a ``train_mask`` all labelled nodes that no other mask holds are
+    for training. Graphs without features get a constant and log(1 + degree), and, where nodes are
+    labelled, 16 spectral coordinates. Kinds of edges, if the data tell them (``edge_kind`` and
+    ``kind_names`` of a PyG ``Data``, attribute ``kind`` in NetworkX), are kept but never shown to
+    a model. A warning names what is not used, such as edge weights.
+
+    Args:
+        obj: a PyG ``Data``, a list or dataset of them, a NetworkX graph or a list of them (labels
+            in ``graph.graph["label"]``), a tuple ``(X, A)`` or ``(X, A, y)`` with A a SciPy sparse
+            or dense matrix, X an array or data frame, and X, y perhaps None, or a
+            :class:`Dataset`, given back as it is.
+        task: ``"node"`` or ``"graph"``; without it one graph is a node task unless it has a single
+            label for its many nodes, and several graphs are a graph task.
+        class_names: the classes of a fitted model, so that indices agree with it; found from the
+            labels if not given.
+        feature_names: the feature columns of a fitted model, so that text is encoded as it was.
+        name: what to call the data in messages and reports.
+        strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
+
+    Raises:
+        InputError: saying what is wrong and what to do about it.
+
+    Example:
+        >>> import networkx as nx
+        >>> from vepm.data import as_dataset
+        >>> dataset = as_dataset(nx.path_graph(3))
+        >>> dataset.graphs[0].edge_index.tolist()
+        [[1, 0, 2, 1], [0, 1, 1, 2]]
+    """
+    wanted = None if task is None else task_named(task)
+    if isinstance(obj, Dataset):
+        if task not in (None, obj.task):
+            raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
+        return obj
+    options = Options(class_names=class_names, feature_names=feature_names, strict=strict)
+    if _is_matrices(obj):
+        if wanted and not wanted.single_graph:
+            raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
+        return build(matrix_parts(*obj, name=name, source=name, options=options), options)
+    graphs = _listed(obj, name)
+    single = (wanted or TASKS[_guess(obj, graphs)]).single_graph
+    if single and len(graphs) != 1:
+        raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
+    if not isinstance(graphs[0], nx.Graph):
+        parts = data_parts(graphs, name, single=single)
+    elif single:
+        parts = node_parts(graphs[0], name, name, options)
+    else:
+        parts = graph_parts(graphs, name, options)
+    return build(parts, options)
+
+
+def read(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    class_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    strict: bool = False,
+) -> Dataset:
+    """Read a graph, or a set of graphs, from files.
+
+    - A folder: ``edges.csv`` has columns ``source`` and ``target``, each edge in one direction or
+      both, and perhaps ``kind``. ``nodes.csv`` has ``id``, perhaps ``label`` and ``split``
+      (train/val/test), and every other column is a feature; without it the nodes are those of the
+      edges. With ``graphs.csv`` (``id``, ``label``, perhaps ``split``) it is a graph task, and
+      ``nodes.csv`` has a ``graph`` column. Node ids are text, unique over the whole folder. Cells
+      are separated by commas, semicolons or tabs.
+    - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids in every line.
+    - ``.graphml``, ``.gml``, ``.gexf``: node attribute ``label``, perhaps ``split``; other
+      attributes are features. In GML and GEXF a ``label`` that differs in every node is its name.
+    - ``.npz``: ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``; features ``attr_*``
+      or ``attr_matrix``; ``labels``; ``train_mask`` and the like; or what SciPy's ``save_npz``
+      wrote, which is edges alone.
+
+    An empty label or -1 means unlabelled. Labels that are all numbers must be integers; others are
+    names. Columns of text become one column of zeros and ones per value, named ``column=value``.
+    Without features a node has a constant and log(1 + degree), and, where nodes are labelled, 16
+    spectral coordinates. What is not used is named in a warning: edge weights, dates, constants.
+
+    The kind of an edge (several separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` per entry
+    of ``adj_indices``, and ``kind_names``) is kept as ``graphs[0].edge_kind`` [E, R] to judge how
+    edges are split; no model sees it.
+
+    Args:
+        path: the folder or file.
+        label: the column with the labels; in ``.npz`` files the array.
+        features: the columns to use as features; by default all that can be used.
+        drop: columns to leave out.
+        class_names: the classes of a fitted model, so that indices agree with it; found from the
+            labels if not given.
+        feature_names: the feature columns of a fitted model, so that text is encoded as it was.
+        strict: refuse self-loops and duplicate edges instead of correcting them.
+
+    Raises:
+        InputError: naming the file, row and column at fault and what to do about it.
+
+    Example:
+        >>> from vepm.data import read
+        >>> dataset = read("my_graph", label="team", drop=["phone"])  # doctest: +SKIP
+    """
+    path = expanded(path)
+    options = Options(label, features, tuple(drop), class_names, feature_names, strict)
+    dataset = build(_reader(path)(path, options), options)
+    if dataset.feature_names is not None and not options.for_model:
+        x = torch.cat([graph.x for graph in dataset.graphs])
+        note_scales(x, dataset.feature_names, dataset.name)
+    return dataset
+
+
+def _reader(path: Path) -> Callable[[Path, Options], Parts]:
+    try:
+        if path.is_dir():
+            return read_folder
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder; give {_FILES}")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: is no path ({error}); give {_FILES}") from None
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
+        raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
+    return _READERS[suffix]
+
+
+def _is_matrices(obj: Any) -> bool:
+    is_tuple = isinstance(obj, tuple) and len(obj) in (2, 3)
+    return is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj)
+
+
+def _listed(obj: Any, name: str) -> list[Any]:
+    if isinstance(obj, Batch):
+        return list(obj.to_data_list())
+    if isinstance(obj, (Data, nx.Graph)):
+        return [obj]
+    indexed = hasattr(obj, "__len__") and hasattr(obj, "__getitem__")
+    if isinstance(obj, (str, bytes, dict, Tensor, HeteroData)) or not indexed:
+        raise InputError(
+            f"{name}: cannot use {type(obj).__name__}; give {_ACCEPTED}; "
+            "for files use vepm.data.read, for known sets vepm.data.load"
+        )
+    graphs = [obj[i] for i in range(len(obj))]
+    if not graphs:
+        raise InputError(f"{name}: the list holds no graphs; give at least one")
+    for kind in (Data, nx.Graph):
+        if all(isinstance(graph, kind) for graph in graphs):
+            return graphs
+    kinds = ", ".join(sorted({type(graph).__name__ for graph in graphs}))
+    raise InputError(f"{name}: holds {kinds}; give {_ACCEPTED}")
+
+
+def _guess(obj: Any, graphs: list[Any]) -> TaskName:
+    if len(graphs) > 1:
+        return "graph"
+    graph = graphs[0]
+    if isinstance(graph, nx.Graph):
+        return "node" if graph is obj else "graph"
+    if "train_mask" in graph or not isinstance(graph.y, Tensor):
+        return "node"
+    return "graph" if graph.y.numel() == 1 and count_nodes(graph, "data") > 1 else "node"
