@@ -153,11 +153,12 @@ def test_a_weighted_composer_needs_shares(conv: str) -> None:
 
 def test_weighted_sums_over_graphs_start_as_sums_over_the_plain_graph() -> None:
     graph = random_graph(5)
-    sizes = {"num_layers": 1, "conv": "gin"}
     torch.manual_seed(0)
-    plain = GraphComposer(4, [4], 2, **sizes)
+    plain = GraphComposer(4, [4], 2, num_layers=1, conv="gin")
     torch.manual_seed(0)
-    weighted = GraphComposer(4, [4], 2, kind="weighted", num_metacommunities=3, **sizes)
+    weighted = GraphComposer(
+        4, [4], 2, kind="weighted", num_metacommunities=3, num_layers=1, conv="gin"
+    )
     h, batch = torch.rand(5, 4), torch.zeros(5, dtype=torch.long)
     shares = torch.rand(graph.edge_index.size(1), 3).softmax(1)
     torch.testing.assert_close(

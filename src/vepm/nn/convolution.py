@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
 from vepm.kernels.elementwise import worth_strips
-from vepm.kernels.features import Features
+from vepm.kernels.features import Features, SparseFeatures
 from vepm.kernels.shares import Shares
 
 CONVOLUTIONS = ("gcn", "gin")
@@ -290,7 +290,9 @@ class GINConv(nn.Module):
 
 
 def _num_nodes(x: Inputs | Smoothed) -> int:
-    return x[0].size(0) if isinstance(x, list | tuple) and type(x) is not Smoothed else x.size(0)
+    if isinstance(x, Tensor | SparseFeatures | Smoothed):
+        return x.size(0)
+    return x[0].size(0)
 
 
 def _given(
