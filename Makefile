@@ -33,7 +33,7 @@ soak: $(VENV)/.installed  ## Spoiled files, kills and two hours of runs (SOAK_SE
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
 
 mutants: $(VENV)/.installed  ## Change the code a little and see whether tests notice
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 110 --output results/soak/mutants.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 300 --output results/soak/mutants.json
 
 audit: $(VENV)/.installed  ## Look for unsafe code and for packages with known vulnerabilities
 	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src

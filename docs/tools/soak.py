@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def fuzzed(found: Record) -> str:
-    """What came of spoiled files."""
+    """What happened to damaged files."""
     taken, refused = (sum(found[name].values()) for name in ("taken", "refused"))
     return (
         f"{found['inputs']:,} spoiled files of {len(found['refused'])} kinds: {taken:,} could "
@@ -22,7 +22,7 @@ def fuzzed(found: Record) -> str:
 
 
 def killed(found: Record) -> str:
-    """What came of kills."""
+    """What happened to killed runs."""
     each = ", ".join(f"{name} {count}" for name, count in found["by_command"].items())
     return (
         f"{found['kills']} runs killed at random moments ({each}): every one went on, no file was "
@@ -31,7 +31,7 @@ def killed(found: Record) -> str:
 
 
 def repeated(found: Record) -> str:
-    """What came of training again and again."""
+    """What happened over many runs in one process."""
     return (
         f"{found['cycles']} times train, predict and report in one process, "
         f"{found['seconds'] / 3600:.1f} h: memory {found['resident_mib_after_warm_up']:,.0f} MiB "
@@ -43,12 +43,14 @@ def repeated(found: Record) -> str:
 
 
 def noticed(found: Record) -> str:
-    """What came of mutants."""
-    names = ", ".join(f"`{name}`" for name in found["modules"])
+    """How many mutants the tests noticed."""
+    scores = ", ".join(
+        f"{name.removeprefix('vepm.')} {package['killed']}/{package['mutants']}"
+        for name, package in found["packages"].items()
+    )
     return (
-        f"{found['killed']} of {found['mutants']} mutants of {names}, drawn from "
-        f"{sum(part['possible'] for part in found['modules'].values()):,}, noticed by the tests "
-        f"({found['share_killed']:.0%})"
+        f"{found['killed']} of {found['mutants']} mutants drawn from every package were noticed by "
+        f"the tests ({found['share_killed']:.0%}: {scores})"
     )
 
 
@@ -56,7 +58,7 @@ LINES = {"fuzz": fuzzed, "kills": killed, "repeat": repeated, "mutants": noticed
 
 
 def line(path: Path) -> str:
-    """One record as an item, with where it was taken."""
+    """One record as an item of a list, with commit and machine."""
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["provenance"]
     place = f"commit {where['commit'][:7]}, {where['cores']} cores, {where['ended'][:10]}"
@@ -66,7 +68,7 @@ def line(path: Path) -> str:
 
 
 def main() -> None:
-    """Replace what stands between the marks."""
+    """Replace the text between the marks."""
     paths = [ROOT / "results" / "soak" / f"{name}.json" for name in LINES]
     body = "\n".join(line(path) for path in paths if path.exists())
     page = ROOT / "SECURITY.md"

@@ -1,0 +1,65 @@
+"""The sample of mutants covers every package, and changed code is really what the tests see."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+from tools.mutants.closeness import HERE, SOURCE, closest_tests
+from tools.mutants.sample import LEAST, allot, modules, mutants_of, package_of, statements
+
+SCRIPT = """
+from pathlib import Path
+from tools.mutants.execute import preload, run_tests
+from tools.mutants.sample import source_of
+
+preload()
+code = source_of("vepm.escaping").read_text()
+tests = [Path("tests/test_escaping.py")]
+print(run_tests("vepm.escaping", code, tests, 300))
+print(run_tests("vepm.escaping", code.replace("return ", "return not "), tests, 300))
+print(run_tests("vepm.escaping", "import time; time.sleep(60)", tests, 1))
+"""
+
+
+def test_every_package_is_sampled_in_proportion_to_its_code() -> None:
+    counts = allot(400)
+    by_package: dict[str, int] = {}
+    for module, count in counts.items():
+        by_package[package_of(module)] = by_package.get(package_of(module), 0) + count
+    tops = {path.stem for path in (SOURCE / "vepm").iterdir() if path.suffix in ("", ".py")}
+    with_code = {package_of(name).removeprefix("vepm.") for name in modules()} - {"vepm"}
+    assert with_code <= tops
+    assert set(by_package) == {package_of(name) for name in modules()}
+    assert min(by_package.values()) >= LEAST
+    whole = sum(map(statements, modules()))
+    training = sum(statements(name) for name in modules() if package_of(name) == "vepm.training")
+    assert abs(by_package["vepm.training"] - 400 * training / whole) <= 1
+    assert set(allot(10, only="vepm.nn")) <= {name for name in modules() if ".nn." in name}
+
+
+def test_the_closest_tests_are_those_of_the_module() -> None:
+    def closest(module: str) -> Path:
+        return closest_tests(module)[0].relative_to(HERE / "tests")
+
+    assert closest("vepm.nn.partitioner") == Path("nn/test_partitioner.py")
+    assert closest("vepm.objective") == Path("test_objective.py")
+    assert closest("vepm.escaping") == Path("test_escaping.py")
+    assert [module for module in modules() if not closest_tests(module)] == []
+
+
+def test_mutants_differ_in_what_they_do() -> None:
+    found = list(mutants_of("vepm.escaping", 5, Random(0)))
+    original = (SOURCE / "vepm" / "escaping.py").read_text()
+    assert len({mutant.code for mutant in found}) == 5
+    for mutant in found:
+        changed, plain = mutant.code.splitlines(), original.splitlines()
+        assert changed[mutant.line - 1] != plain[mutant.line - 1]
+        assert ast.dump(ast.parse(mutant.code)) != ast.dump(ast.parse(original))
+
+
+def test_tests_run_on_the_changed_code() -> None:
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:3] == ["passed", "failed", "too long"]

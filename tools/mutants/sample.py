@@ -1,0 +1,129 @@
+"""Which mutants to try.
+
+Cosmic Ray makes the mutants. A sample covers every package of ``src/vepm`` in proportion to its
+code.
+"""
+
+import ast
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from tools.mutants.closeness import files, tree_of
+
+LEAST = 4
+"""Mutants of the smallest package."""
+# They swap variables that their user names; Cosmic Ray leaves them out as well unless told.
+NEED_ARGUMENTS = {"core/VariableReplacer", "core/VariableInserter"}
+
+
+class Mutant(NamedTuple):
+    module: str
+    operator: str
+    occurrence: int
+    line: int
+    code: str
+
+
+def modules() -> list[str]:
+    """Every module of the package that holds code of its own."""
+    inside = sorted(name for name in files() if f"{name}.".startswith("vepm."))
+    return [name for name in inside if statements(name) and not name.endswith("__main__")]
+
+
+def package_of(module: str) -> str:
+    """The package of a module, or the module itself if it stands alone."""
+    return ".".join(module.split(".")[:2])
+
+
+def source_of(module: str) -> Path:
+    return files()[module]
+
+
+@functools.cache
+def statements(module: str) -> int:
+    """Size of a module, as the number of statements that do something."""
+    nodes = (node for node in ast.walk(tree_of(module)) if isinstance(node, ast.stmt))
+    passive = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Expr)
+    active = [node for node in nodes if not isinstance(node, passive)]
+    return sum(not ast.unparse(node).startswith("__all__") for node in active)
+
+
+def allot(sample: int, seed: int = 0, only: str | None = None) -> dict[str, int]:
+    """How many mutants of each module to draw: in proportion to its size, some of each package.
+
+    The packages alternate, so that the first modules are of many packages.
+    """
+    sizes = {name: statements(name) for name in modules() if only in (None, package_of(name))}
+    drawn: list[tuple[int, str, int]] = []
+    for package in sorted({package_of(name) for name in sizes}):
+        inside = {name: size for name, size in sizes.items() if package_of(name) == package}
+        share = sum(inside.values()) / sum(sizes.values())
+        count = max(LEAST, round(sample * share))
+        draw = Random(f"{seed}/{package}")
+        counts = Counter(draw.choices([*inside], [*inside.values()], k=count))
+        drawn += [(place, name, counts[name]) for place, name in enumerate(counts)]
+    return {name: count for _, name, count in sorted(drawn)}
+
+
+def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
+    """Some mutants of a module whose code differs in what it does.
+
+    Those that only touch annotations or docstrings are left out: nothing runs them.
+    """
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    original = source_of(module).read_text()
+    nodes = list(ast_nodes(get_ast(original)))
+    places = [
+        (name, occurrence)
+        for name in sorted(set(operator_names()) - NEED_ARGUMENTS)
+        for occurrence in range(
+            sum(len([*get_operator(name)().mutation_positions(node)]) for node in nodes)
+        )
+    ]
+    draw.shuffle(places)
+    plain = _running_code(original)
+    for name, occurrence in places:
+        changed = mutate_code(original, get_operator(name)(), occurrence)
+        if count and changed is not None and _running_code(changed) != plain:
+            count -= 1
+            yield Mutant(module, name, occurrence, _first_difference(original, changed), changed)
+        if not count:
+            return
+
+
+class _Bare(ast.NodeTransformer):
+    """Leaves out what does nothing at run time."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+
+def _running_code(text: str) -> str:
+    try:
+        return ast.dump(_Bare().visit(ast.parse(text)))
+    except SyntaxError:
+        return text
+
+
+def _first_difference(original: str, changed: str) -> int:
+    pairs = zip(original.splitlines(), changed.splitlines(), strict=False)
+    return next((i for i, (a, b) in enumerate(pairs, 1) if a != b), 0)
