@@ -1,6 +1,7 @@
 """What holds for every baseline."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,3 +131,32 @@ def test_patience_ends_training_early() -> None:
     settings = {"epochs": 300, "patience": 5, "learning_rate": 0.1}
     result = baseline("gcn", settings=settings)(dataset, split, seed=0)
     assert len(result.curve["train_loss"]) < 300
+
+
+@pytest.mark.parametrize("name", [n for n, method in BASELINES.items() if method.task == "node"])
+def test_sparse_features_give_the_results_of_a_table(name: str) -> None:
+    dataset, split = toy_for(name)
+    graph = dataset.graphs[0].clone()
+    graph.x = graph.x.to_sparse_coo().coalesce()
+    sparse = replace(dataset, graphs=[graph])
+    method = small(name, epochs=3)
+    found, expected = (method(data, split, seed=0).curve for data in (sparse, dataset))
+    assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
+    assert found["test_accuracy"] == expected["test_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"dropout": 1.5}, "dropout must be a number at least 0 and below 1"),
+        ({"epochs": 2.5}, "epochs must be of type int"),
+        ({"hidden_channels": "many"}, "type int"),
+    ],
+)
+def test_values_of_settings_are_checked(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        baseline("gcn", settings=settings)
+
+
+def test_device_may_be_left_to_the_machine() -> None:
+    assert baseline("gcn", device="auto").settings()["device"] in ("cpu", "cuda")

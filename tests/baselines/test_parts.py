@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 from torch_geometric.nn import ChebConv as ReferenceChebConv
 
 from baselines.toys import cycle, graph_toy, star
@@ -15,15 +15,19 @@ from vepm.baselines import (
     wl_features,
     wl_kernels,
 )
-from vepm.baselines.batches import GraphBatch, PackedGraphs
 from vepm.baselines.chebnet import ChebConv
 from vepm.baselines.factorgcn import FactorDiscriminator
+from vepm.baselines.nodes import FeatureDropout
 from vepm.data import Dataset
 from vepm.evaluation import Split
+from vepm.nn import Adjacency
+from vepm.training import GraphBatch, GraphStore
 
 
 def one_graph(x: torch.Tensor, edge_index: torch.Tensor) -> GraphBatch:
-    return GraphBatch(x, edge_index, torch.zeros(x.size(0), dtype=torch.long), 1)
+    none = torch.empty(0, dtype=torch.long)
+    batch = torch.zeros(x.size(0), dtype=torch.long)
+    return GraphBatch(x, Adjacency(edge_index, x.size(0)), none, batch)
 
 
 def path(num_nodes: int) -> torch.Tensor:
@@ -31,31 +35,17 @@ def path(num_nodes: int) -> torch.Tensor:
     return torch.cat([line, line.flip(0)], dim=1)
 
 
-def test_packed_graphs_agree_with_pyg() -> None:
-    graphs = graph_toy(10).graphs
-    ids = torch.tensor([7, 0, 3, 3])
-    ours = PackedGraphs(graphs).take(ids)
-    theirs = Batch.from_data_list([graphs[i] for i in ids.tolist()])
-    assert ours.x.equal(theirs.x)
-    assert ours.edge_index.equal(theirs.edge_index)
-    assert ours.batch.equal(theirs.batch)
-    assert ours.num_graphs == 4
-
-
-def test_packed_graphs_without_edges() -> None:
-    lonely = Data(x=torch.ones(1, 2), edge_index=torch.empty(2, 0, dtype=torch.long))
-    batch = PackedGraphs([lonely, lonely]).take(torch.tensor([1, 0]))
-    assert batch.batch.tolist() == [0, 1]
-    assert batch.edge_index.shape == (2, 0)
-
-
 def test_dropout_of_features_keeps_zeros_and_the_mean() -> None:
     torch.manual_seed(0)
     x = torch.cat([torch.ones(2000, 1), torch.zeros(2000, 1)], dim=1)
-    dropped = one_graph(x, torch.empty(2, 0, dtype=torch.long)).dropped_features(0.5)
+    drop = FeatureDropout(0.5)
+    dropped = drop(x)
     assert set(dropped[:, 0].tolist()) == {0.0, 2.0}
     assert dropped[:, 0].mean() == pytest.approx(1.0, abs=0.1)
     assert not dropped[:, 1].any()
+    sparse = drop(x.to_sparse_coo().coalesce())
+    assert set(sparse.values().tolist()) == {0.0, 2.0}
+    assert drop.eval()(x) is x
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
@@ -67,13 +57,13 @@ def test_chebyshev_filters_agree_with_pyg(order: int) -> None:
     with torch.no_grad():
         for block, layer in zip(ours.weight, theirs.lins, strict=True):
             block.copy_(layer.weight.t())
-    assert torch.allclose(ours(graph.x, graph), theirs(graph.x, graph.edge_index), atol=1e-5)
+    assert torch.allclose(ours(graph.x, graph), theirs(graph.x, graph.edges.edge_index), atol=1e-5)
 
 
 def test_routing_shares_sum_to_one_and_centres_have_unit_length() -> None:
     torch.manual_seed(0)
     graph = one_graph(torch.randn(6, 4), cycle(6))
-    centre, share = DisenConv(num_iterations=3)(torch.randn(6, 4, 2), graph.adjacency)
+    centre, share = DisenConv(num_iterations=3)(torch.randn(6, 4, 2), graph.edges)
     assert share.shape == (12, 4)
     assert torch.allclose(share.sum(dim=1), torch.ones(12))
     assert torch.allclose(centre.norm(dim=2), torch.ones(6, 4))
@@ -82,7 +72,7 @@ def test_routing_shares_sum_to_one_and_centres_have_unit_length() -> None:
 def test_routing_prefers_the_channel_in_which_neighbours_agree() -> None:
     x = torch.tensor([[[2.0, 0.0], [3.0, 0.0]], [[4.0, 0.0], [-5.0, 0.0]]])
     graph = one_graph(torch.ones(2, 1), torch.tensor([[0, 1], [1, 0]]))
-    share = DisenConv(num_iterations=1)(x, graph.adjacency)[1]
+    share = DisenConv(num_iterations=1)(x, graph.edges)[1]
     expected = torch.softmax(torch.tensor([1.0, -1.0]), dim=0)
     assert torch.allclose(share, expected.expand(2, 2))
 
@@ -90,7 +80,7 @@ def test_routing_prefers_the_channel_in_which_neighbours_agree() -> None:
 def test_routing_survives_channels_that_are_zero() -> None:
     graph = one_graph(torch.ones(4, 1), cycle(4))
     x = torch.zeros(4, 2, 3, requires_grad=True)
-    DisenConv(num_iterations=6)(x, graph.adjacency)[0].sum().backward()
+    DisenConv(num_iterations=6)(x, graph.edges)[0].sum().backward()
     assert x.grad is not None
     assert bool(x.grad.isfinite().all())
     assert float(x.grad.abs().max()) < 1e3
@@ -112,22 +102,22 @@ def test_factor_convolution_with_full_edges_is_a_plain_graph_convolution() -> No
     with torch.no_grad():
         layer.to_score.bias.fill_(100.0)
     dense = torch.eye(5)
-    dense[graph.edge_index[0], graph.edge_index[1]] = 1.0
+    dense[graph.edges.source, graph.edges.target] = 1.0
     expected = torch.relu(layer.norm(dense / 3 @ layer.project(graph.x)))
     assert torch.allclose(layer(graph.x, graph)[0], expected, atol=1e-6)
 
 
 def test_discriminator_cannot_tell_equal_factors_apart() -> None:
     torch.manual_seed(0)
-    batch = PackedGraphs(graph_toy(4).graphs).take(torch.arange(4))
+    batch = GraphStore(graph_toy(4).graphs).select(torch.arange(4))
     loss = FactorDiscriminator(2, 8, num_factors=3)
-    same = torch.full((batch.edge_index.size(1), 3), 0.5)
+    same = torch.full((batch.edges.edge_index.size(1), 3), 0.5)
     assert loss(batch.x, same, batch).item() >= torch.tensor(3.0).log()
 
 
 def test_discriminator_counts_in_training_only() -> None:
     torch.manual_seed(0)
-    batch = PackedGraphs(graph_toy(4).graphs).take(torch.arange(4))
+    batch = GraphStore(graph_toy(4).graphs).select(torch.arange(4))
     weighed, free = (
         FactorGCN(num_factors=4, discriminator_weight=weight).build(2, 2) for weight in (0.5, 0.0)
     )

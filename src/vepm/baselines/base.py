@@ -13,7 +13,6 @@ from torch.optim.lr_scheduler import StepLR
 
 from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
 from vepm.data.dataset import Dataset, require_labels
-from vepm.data.features import refuse_sparse
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
 from vepm.schema import checked
@@ -48,7 +47,6 @@ class Baseline(ABC):
                 f"and {dataset.name} is a {dataset.task} task"
             )
         require_labels(dataset)
-        refuse_sparse(dataset.graphs[0].x, f"baseline '{self.name}'")
         start = perf_counter()
         with torch.random.fork_rng():
             torch.manual_seed(seed)

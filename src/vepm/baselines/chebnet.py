@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from vepm.baselines.base import NodeBaseline
-from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
 from vepm.baselines.nodes import TwoLayers
 from vepm.nn import aggregate
+from vepm.training import GraphBatch
 
 
 class ChebConv(nn.Module):
@@ -47,14 +47,14 @@ class ChebConv(nn.Module):
 
 def laplacian_weight(graph: GraphBatch) -> Tensor:
     """Entries [E] of the Laplacian, shifted and scaled so that its spectrum lies in [-1, 1]."""
-    source, target = graph.edge_index
-    degree = target.bincount(minlength=graph.x.size(0)).clamp(min=1)
-    scale = degree.to(graph.x.dtype).rsqrt()
+    source, target = graph.edges.edge_index
+    degree = target.bincount(minlength=graph.edges.num_nodes).clamp(min=1)
+    scale = degree.to(torch.get_default_dtype()).rsqrt()
     return -scale[source] * scale[target]
 
 
 def _filter(x: Tensor, weight: Tensor, graph: GraphBatch) -> Tensor:
-    return aggregate(x.unsqueeze(1), graph.adjacency, weight.unsqueeze(1)).squeeze(1)
+    return aggregate(x.unsqueeze(1), graph.edges, weight.unsqueeze(1)).squeeze(1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from vepm.baselines.base import NodeBaseline
-from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
+from vepm.baselines.nodes import FeatureDropout
 from vepm.nn import Adjacency, aggregate, edge_dot
+from vepm.training import GraphBatch
 
 
 def unit_length(x: Tensor) -> Tensor:
-    """Channels x [N, K, D] scaled to unit length; what is all zero stays so, with finite slope."""
+    """Channels x [N, K, D] scaled to unit length; zeros stay zero, with a finite gradient."""
     length = x.norm(dim=2, keepdim=True)
     return x / torch.where(length > 1e-6, length, 1.0)
 
@@ -52,15 +53,15 @@ class _Network(Classifier):
         nn.init.zeros_(self.project.bias)
         self.routing = DisenConv(settings.num_iterations, settings.temperature)
         self.head = nn.Linear(width, out_channels)
+        self.drop = FeatureDropout(settings.dropout)
         self.settings = settings
 
     def forward(self, graph: GraphBatch) -> Tensor:
-        dropout = self.settings.dropout
-        x = graph.dropped_features(dropout) if self.training else graph.x
-        x = self.project(x).relu().view(x.size(0), self.settings.num_factors, -1)
+        x = self.project(self.drop(graph.x)).relu()
+        x = x.view(x.size(0), self.settings.num_factors, -1)
         for _ in range(self.settings.num_layers):
-            x = self.routing(x, graph.adjacency)[0]
-        x = nn.functional.dropout(x.flatten(1), dropout, self.training)
+            x = self.routing(x, graph.edges)[0]
+        x = nn.functional.dropout(x.flatten(1), self.settings.dropout, self.training)
         return self.head(x)
 
 

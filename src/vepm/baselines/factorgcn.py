@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import global_mean_pool
 
 from vepm.baselines.base import GraphBaseline
-from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
-from vepm.baselines.graphs import pool
+from vepm.baselines.graphs import Readout
+from vepm.kernels.features import dense
 from vepm.nn import aggregate
+from vepm.training import GraphBatch
 
 
 class FactorConv(nn.Module):
@@ -38,7 +40,7 @@ class FactorConv(nn.Module):
     def forward(self, x: Tensor, graph: GraphBatch) -> tuple[Tensor, Tensor]:
         """Node features [N, out_channels] and the factor graphs' edge weights [E, factors]."""
         h = self.project(x)
-        source, target = graph.edge_index
+        source, target = graph.edges.edge_index
         share = torch.sigmoid(self.to_score(h)[target] + self.from_score(h)[source])
         mixed = convolve(h.view(h.size(0), self.num_factors, -1), share, graph)
         return nn.functional.relu(self.norm(mixed.flatten(1))), share
@@ -46,10 +48,10 @@ class FactorConv(nn.Module):
 
 def convolve(h: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
     """Aggregate h [N, factors, D] on each factor graph, symmetrically normalised by degree."""
-    degree = graph.edge_index[1].bincount(minlength=h.size(0)) + 1
+    degree = graph.edges.target.bincount(minlength=h.size(0)) + 1
     scale = degree.to(h.dtype).rsqrt().view(-1, 1, 1)
     scaled = h * scale
-    return scale * (scaled + aggregate(scaled, graph.adjacency, share))
+    return scale * (scaled + aggregate(scaled, graph.edges, share))
 
 
 class FactorDiscriminator(nn.Module):
@@ -71,41 +73,34 @@ class FactorDiscriminator(nn.Module):
         factors = share.size(1)
         same = self.project(x).unsqueeze(1).expand(-1, factors, -1)
         seen = nn.functional.relu(convolve(same, share, graph)).flatten(1)
-        logits = self.head(pool(seen, graph, "mean").view(graph.num_graphs * factors, -1))
+        logits = self.head(
+            global_mean_pool(seen, graph.batch, graph.num_graphs).view(
+                graph.num_graphs * factors, -1
+            )
+        )
         wanted = torch.arange(factors, device=x.device).repeat(graph.num_graphs)
         return nn.functional.cross_entropy(logits, wanted)
 
 
 class _Network(Classifier):
-    """Class scores are read from the pooled nodes of every layer, the input's included."""
-
     def __init__(self, widths: list[int], out_channels: int, settings: "FactorGCN") -> None:
         super().__init__()
         factors, pairs = settings.num_factors, list(pairwise(widths))
         self.convolutions = nn.ModuleList(FactorConv(a, b, factors) for a, b in pairs)
         self.discriminators = nn.ModuleList(FactorDiscriminator(a, b, factors) for a, b in pairs)
-        self.heads = nn.ModuleList(nn.Linear(width, out_channels) for width in widths)
+        self.readout = Readout(widths, out_channels, settings.pooling, settings.dropout)
         self.settings = settings
 
     def _layers(self, graph: GraphBatch) -> tuple[list[Tensor], list[Tensor]]:
-        layers, shares = [graph.x], []
+        layers, shares = [dense(graph.x)], []
         for convolution in self.convolutions:
             x, share = convolution(layers[-1], graph)
             layers.append(x)
             shares.append(share)
         return layers, shares
 
-    def _scores(self, layers: list[Tensor], graph: GraphBatch) -> Tensor:
-        scores = [
-            nn.functional.dropout(
-                head(pool(x, graph, self.settings.pooling)), self.settings.dropout, self.training
-            )
-            for head, x in zip(self.heads, layers, strict=True)
-        ]
-        return torch.stack(scores).sum(dim=0)
-
     def forward(self, graph: GraphBatch) -> Tensor:
-        return self._scores(self._layers(graph)[0], graph)
+        return self.readout(self._layers(graph)[0], graph)
 
     def terms(self, graph: GraphBatch) -> tuple[Tensor, Tensor]:
         """Class scores, and the weighted loss of the discriminators."""
@@ -115,7 +110,7 @@ class _Network(Classifier):
             for discriminator, x, share in zip(self.discriminators, layers, shares, strict=False)
         ]
         penalty = self.settings.discriminator_weight * torch.stack(losses).mean()
-        return self._scores(layers, graph), penalty
+        return self.readout(layers, graph), penalty
 
 
 @dataclass(frozen=True, kw_only=True)

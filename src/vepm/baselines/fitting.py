@@ -1,6 +1,7 @@
 """The one training loop of all neural baselines, for nodes and graphs alike."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from vepm.baselines.batches import GraphBatch, PackedGraphs
-from vepm.data.dataset import Dataset
+from vepm.data import Dataset
+from vepm.data.features import is_sparse
 from vepm.evaluation import Curve, Split
+from vepm.training import GraphBatch, GraphStore, single_graph
 
 EVALUATION_BATCH = 512
 
@@ -48,10 +50,10 @@ class NodeProblem:
     """Nodes of one graph, in one full batch."""
 
     def __init__(self, dataset: Dataset, split: Split, row_normalize: bool, device: str) -> None:
-        data = dataset.graphs[0]
-        x = nn.functional.normalize(data.x, p=1.0) if row_normalize else data.x
-        batch = torch.zeros(x.size(0), dtype=torch.long)
-        graph = GraphBatch(x.to(device), data.edge_index.to(device), batch.to(device), 1)
+        x = dataset.graphs[0].x
+        x = _unit_rows(x) if row_normalize else x
+        # The features stay one tensor: PyG's layers take no other kind.
+        graph = replace(single_graph(dataset.graphs[0], device), x=x.to(device))
         labels = dataset.labels
         self._train, self._val, self._test = (
             Labelled(graph, index.to(device), labels[index].to(device))
@@ -68,11 +70,26 @@ class NodeProblem:
         return {name: [part] if part.labels.numel() else [] for name, part in parts.items()}
 
 
+def _unit_rows(x: Tensor) -> Tensor:
+    """Rows scaled to unit sum, of a table or of sparse features."""
+    if not is_sparse(x):
+        return nn.functional.normalize(x, p=1.0)
+    totals = x.new_zeros(x.size(0)).to_dense().index_add(0, x.indices()[0], x.values().abs())
+    return with_values(x, x.values() / totals.clamp_min(1e-12)[x.indices()[0]])
+
+
+def with_values(x: Tensor, values: Tensor) -> Tensor:
+    """Sparse features with other values in the same places."""
+    return torch.sparse_coo_tensor(
+        x.indices(), values, x.shape, check_invariants=False, is_coalesced=True
+    )
+
+
 class GraphProblem:
-    """Graphs, in mini-batches of about equal size drawn anew every epoch."""
+    """Graphs, in random mini-batches of about equal size."""
 
     def __init__(self, dataset: Dataset, split: Split, batch_size: int, device: str) -> None:
-        self._graphs = PackedGraphs(dataset.graphs, device)
+        self._graphs = GraphStore(dataset.graphs, device)
         self._labels, self._device = dataset.labels, device
         self._train = split.train
         self._num_batches = -(-split.train.numel() // batch_size)
@@ -83,7 +100,7 @@ class GraphProblem:
 
     def _labelled(self, ids: Tensor) -> Labelled:
         labels = self._labels[ids].to(self._device, non_blocking=True)
-        return Labelled(self._graphs.take(ids), slice(None), labels)
+        return Labelled(self._graphs.select(ids), slice(None), labels)
 
     def training(self, generator: torch.Generator) -> Iterator[Labelled]:
         """Every training graph once, in random order."""
@@ -92,7 +109,7 @@ class GraphProblem:
             yield self._labelled(ids)
 
     def held_out(self) -> dict[str, list[Labelled]]:
-        """Batches collated once and for all."""
+        """Batches that are collated once."""
         return self._held_out
 
 
@@ -140,7 +157,7 @@ def fit(
 
 def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Optimizer) -> float:
     model.train()
-    # Summed where it is computed: to read it in every step would make each wait for the last.
+    # Summed on the device: reading it in every step would make the CPU wait for the GPU.
     total, count = torch.zeros((), dtype=torch.double), 0
     for graph, rows, labels in batches:
         logits, penalty = model.terms(graph)

@@ -9,22 +9,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
-from torch_geometric.nn import GINConv
+from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
 
 from vepm.baselines.base import Baseline, GraphBaseline
-from vepm.baselines.batches import GraphBatch
 from vepm.baselines.fitting import Classifier
 from vepm.baselines.nodes import single_epoch_curve
 from vepm.data.dataset import Dataset
 from vepm.evaluation import Curve, Split
+from vepm.training import GraphBatch
 
-
-def pool(x: Tensor, graph: GraphBatch, how: str) -> Tensor:
-    """The sum or mean of the nodes of each graph [G, D]."""
-    total = x.new_zeros(graph.num_graphs, x.size(1)).index_add(0, graph.batch, x)
-    if how == "sum":
-        return total
-    return total / graph.batch.bincount(minlength=graph.num_graphs).clamp(min=1).unsqueeze(1)
+POOLING = {"sum": global_add_pool, "mean": global_mean_pool}
 
 
 def perceptron(in_channels: int, hidden_channels: int) -> nn.Sequential:
@@ -39,24 +33,36 @@ def perceptron(in_channels: int, hidden_channels: int) -> nn.Sequential:
     )
 
 
-class _GINNetwork(Classifier):
-    """Class scores are read from the pooled nodes of every layer, the input's included."""
+class Readout(nn.Module):
+    """Class scores from the pooled nodes of every layer, the input's included."""
 
     def __init__(self, widths: list[int], out_channels: int, pooling: str, dropout: float) -> None:
         super().__init__()
-        self.convolutions = nn.ModuleList(GINConv(perceptron(a, b)) for a, b in pairwise(widths))
         self.heads = nn.ModuleList(nn.Linear(width, out_channels) for width in widths)
-        self.pooling, self.dropout = pooling, dropout
+        self.pool, self.dropout = POOLING[pooling], dropout
+
+    def forward(self, layers: list[Tensor], graph: GraphBatch) -> Tensor:
+        """Scores [G, classes] of the graphs, given the nodes of every layer."""
+        scores = [
+            nn.functional.dropout(
+                head(self.pool(x, graph.batch, graph.num_graphs)), self.dropout, self.training
+            )
+            for head, x in zip(self.heads, layers, strict=True)
+        ]
+        return torch.stack(scores).sum(dim=0)
+
+
+class _GINNetwork(Classifier):
+    def __init__(self, widths: list[int], out_channels: int, pooling: str, dropout: float) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(GINConv(perceptron(a, b)) for a, b in pairwise(widths))
+        self.readout = Readout(widths, out_channels, pooling, dropout)
 
     def forward(self, graph: GraphBatch) -> Tensor:
         layers = [graph.x]
         for convolution in self.convolutions:
-            layers.append(convolution(layers[-1], graph.edge_index))
-        scores = [
-            nn.functional.dropout(head(pool(x, graph, self.pooling)), self.dropout, self.training)
-            for head, x in zip(self.heads, layers, strict=True)
-        ]
-        return torch.stack(scores).sum(dim=0)
+            layers.append(convolution(layers[-1], graph.edges.edge_index))
+        return self.readout(layers, graph)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +86,10 @@ class _PooledMLP(Classifier):
     def __init__(self, body: nn.Module, head: nn.Module, pooling: str, dropout: float) -> None:
         super().__init__()
         self.body, self.head = body, head
-        self.pooling, self.dropout = pooling, dropout
+        self.pool, self.dropout = POOLING[pooling], dropout
 
     def forward(self, graph: GraphBatch) -> Tensor:
-        pooled = pool(self.body(graph.x), graph, self.pooling)
+        pooled = self.pool(self.body(graph.x), graph.batch, graph.num_graphs)
         return self.head(nn.functional.dropout(pooled, self.dropout, self.training))
 
 

@@ -9,10 +9,38 @@ from torch.nn import Parameter
 from torch_geometric.nn import GATConv, GCNConv, LabelPropagation
 
 from vepm.baselines.base import Baseline, NodeBaseline
-from vepm.baselines.batches import GraphBatch
-from vepm.baselines.fitting import Classifier
-from vepm.data.dataset import Dataset
+from vepm.baselines.fitting import Classifier, with_values
+from vepm.data import Dataset
+from vepm.data.features import is_sparse
 from vepm.evaluation import Curve, Split
+from vepm.training import GraphBatch
+
+
+class FeatureDropout(nn.Module):
+    """Dropout of one graph's features, drawn for their non-zero entries alone.
+
+    Drawing for the zeros of a bag of words too would take most of the time of an epoch.
+
+    Args:
+        probability: of dropping an entry.
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+        self._filled: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features [N, F], sparse or not; the same graph's in every call."""
+        if not self.training:
+            return x
+        if is_sparse(x):
+            return with_values(x, nn.functional.dropout(x.values(), self.probability))
+        entries = x.flatten()
+        if self._filled is None:
+            self._filled = entries.nonzero().squeeze(1)
+        kept = nn.functional.dropout(entries[self._filled], self.probability)
+        return torch.zeros_like(entries).index_copy_(0, self._filled, kept).view_as(x)
 
 
 class TwoLayers(Classifier):
@@ -30,12 +58,11 @@ class TwoLayers(Classifier):
     ) -> None:
         super().__init__()
         self.first, self.second, self.activation = first, second, activation
-        self.dropout = dropout
+        self.drop, self.dropout = FeatureDropout(dropout), dropout
 
     def forward(self, graph: GraphBatch) -> Tensor:
         """Class scores [N, classes]."""
-        x = graph.dropped_features(self.dropout) if self.training else graph.x
-        x = self.activation(self.first(x, graph))
+        x = self.activation(self.first(self.drop(graph.x), graph))
         x = nn.functional.dropout(x, self.dropout, self.training)
         return self.second(x, graph)
 
@@ -59,7 +86,7 @@ class _OnEdges(nn.Module):
         self.convolution = convolution
 
     def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
-        return self.convolution(x, graph.edge_index)
+        return self.convolution(x, graph.edges.edge_index)
 
 
 @dataclass(frozen=True, kw_only=True)
