@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save as write_tensors
 
 from training.forging import Bomb, Forge, Tensors, forge, put
-from training.toys import TASKS, run, same_weights, weights
+from training.toys import TASKS, rng_untouched, run, same_weights, weights
 from vepm.errors import InputError
 from vepm.training import load_model, save_model, scores
 
@@ -129,6 +129,47 @@ def _configure(section: str, **changes: Any) -> Forge:
     return lambda tensors, header: header["config"][section].update(changes)
 
 
+def _fill(name: str, value: float) -> Forge:
+    return lambda tensors, header: tensors[name].fill_(value)
+
+
+def _retype(tensors: Tensors, header: dict[str, Any]) -> None:
+    tensors["activation_logit"] = tensors["activation_logit"].double()
+
+
+UNUSABLE = [
+    (name, value, f"{name} is not finite, or beyond all bounds")
+    for name in ("encoder.layers.0.bias", "composer.layers.0.linear.weight", "sharpness")
+    for value in (float("nan"), float("inf"), -float("inf"), 1e38)
+] + [
+    ("encoder.norms.0.norm.running_var", -1.0, "the model gives no finite numbers"),
+    ("encoder.layers.1.bias", 1e20, "the model gives no finite numbers"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), UNUSABLE)
+def test_models_that_predict_nothing_are_not_loaded_nor_written(
+    name: str, value: float, words: str, model_file: Path, tmp_path: Path
+) -> None:
+    model, card = load_model(model_file)
+    forge(model_file, _fill(name, value))
+    refused(model_file, words)
+    model.state_dict()[name].fill_(value)
+    with pytest.raises(InputError, match=words):
+        save_model(tmp_path / "other.safetensors", model, card)
+    assert not (tmp_path / "other.safetensors").exists()
+
+
+def test_trying_a_model_leaves_it_as_it_was(model_file: Path, tmp_path: Path) -> None:
+    model, card = load_model(model_file)
+    model.train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with rng_untouched():
+        save_model(tmp_path / "other.safetensors", model, card)
+    assert model.training
+    assert same_weights(model.state_dict(), before)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -142,6 +183,7 @@ def _configure(section: str, **changes: Any) -> Forge:
         (put(task=None), "task must be one of"),
         (put(in_channels=7), "has shape"),
         (put(in_channels=-1), "not a width"),
+        (put(in_channels=0), "not a width"),
         (put(in_channels=2**62), "not a width"),
         (put(in_channels="6"), "not a width"),
         (put(class_names=["a"]), "has shape"),
@@ -149,6 +191,12 @@ def _configure(section: str, **changes: Any) -> Forge:
         (put(seed="x"), "not a usable model description"),
         (put(seed=float("inf")), "not a usable model description"),
         (put(config="x"), "not a table"),
+        (put(seed=2**64), "not a seed"),
+        (put(feature_names="abcdef"), "not a list of text"),
+        (put(feature_names=[1, 2, 3, 4, 5, 6]), "not a list of text"),
+        (put(feature_names=["a", "b"]), "2 different feature names for 6 features"),
+        (put(feature_names=["a"] * 6), "1 different feature names for 6 features"),
+        (_retype, "activation_logit holds torch.float64, not torch.float32"),
         (put(config={}), "has shape|do not fit"),
         (_configure("model", num_communities=10**9), "num_communities"),
         (_configure("model", num_communities=2**20, hidden_channels=2**20), "has shape"),
@@ -158,6 +206,8 @@ def _configure(section: str, **changes: Any) -> Forge:
         (_configure("model", conv="gat"), "conv"),
         (_configure("model", unknown=1), "unknown"),
         (_configure("training", kl_weight=float("nan")), "kl_weight"),
+        (_configure("model", temperature=1e-300), "temperature"),
+        (_configure("model", fusion_weight=1e300), "fusion_weight"),
         (_configure("training", epochs=True), "epochs"),
     ],
 )

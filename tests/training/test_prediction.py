@@ -1,11 +1,14 @@
 """Predictions: averages of draws, in pieces or at once."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import normalized_mutual_info_score
 
-from training.toys import SMALL, TASKS, roles, run
+from training.toys import SMALL, TASKS, roles, run, toy
+from vepm.errors import InputError
 from vepm.training import (
     GraphBatch,
     GraphStore,
@@ -63,6 +66,22 @@ def test_no_samples_mean_the_posterior_mean(task: str) -> None:
         out = fitted.model(batch.x, batch.edges, batch.batch, batch.num_graphs)
     assert torch.equal(out.z, out.posterior.mean)
     torch.testing.assert_close(found, fitted.model.probabilities(out.logits))
+
+
+@pytest.mark.parametrize("batch_nodes", [0, 20])
+def test_numbers_that_are_not_finite_are_an_error(batch_nodes: int) -> None:
+    fitted = run("node", SMALL["node"].replace(feature_norm="none"))
+    graph = toy("node").graphs[0].clone()
+    graph.x = graph.x * 1e38
+    far = dataclasses.replace(toy("node"), graphs=[graph])
+    source = fitting.in_batches(far, torch.device("cpu"), batch_nodes)
+    for ask in (
+        lambda: probabilities(fitted.model, source),
+        lambda: probabilities(fitted.model, source, 2),
+        lambda: explain(fitted.model, source),
+    ):
+        with pytest.raises(InputError, match="no finite numbers for these data"):
+            ask()
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -160,7 +160,7 @@ def _spoil_tensor(tensors: dict[str, torch.Tensor], draw: Random) -> None:
 
 def _odd_number(kind: torch.dtype, draw: Random) -> float:
     if kind.is_floating_point:
-        return draw.choice((-1.0, 0.0, 6e4, float("nan"), float("inf"), -float("inf")))
+        return draw.choice((-1.0, 0.0, 6e4, 1e20, 1e38, float("nan"), float("inf"), -float("inf")))
     return draw.choice((-1, 0, 2**30, 2**62)) if kind == torch.int64 else draw.choice((0, 1))
 
 

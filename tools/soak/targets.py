@@ -22,7 +22,8 @@ from vepm.data import read
 from vepm.paper import read_experiment, squares
 from vepm.report.run import read_run
 from vepm.search import default_space, read_space
-from vepm.training import ModelCard, TrainingState, load_model
+from vepm.training import ModelCard, TrainingState, load_model, probabilities
+from vepm.training.batches import single_graph
 from vepm.training.checkpoint import load_state, save_model, save_state
 from vepm.training.runs import write_run
 
@@ -58,7 +59,7 @@ def targets() -> dict[str, Target]:
         "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), plain, _settings),
         "search space": _single("space.toml", _space(), plain, read_space),
         "experiment": _single("table-1.toml", NODES.encode(), plain, _experiment),
-        "model": _single("model.safetensors", _model(), (spoil_bytes, spoil_tensors), load_model),
+        "model": _single("model.safetensors", _model(), (spoil_bytes, spoil_tensors), _predict),
         "checkpoint": _single(
             "checkpoint.safetensors", _checkpoint(), (spoil_bytes, spoil_tensors), _resume
         ),
@@ -118,6 +119,13 @@ def _experiment(path: Path) -> None:
 def _model() -> bytes:
     fitted = run("node")
     return _written("model.safetensors", lambda path: save_model(path, fitted.model, fitted.card))
+
+
+def _predict(path: Path) -> None:
+    model, _ = load_model(path)
+    source = single_graph(toy("node").graphs[0])
+    if not probabilities(model, source).isfinite().all():
+        raise AssertionError("a prediction is not finite")
 
 
 def _checkpoint() -> bytes:

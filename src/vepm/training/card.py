@@ -51,7 +51,7 @@ class ModelCard:
             in_channels=width,
             config=Config.from_dict(description["config"]),
             class_names=tuple(str(name) for name in description["class_names"]),
-            seed=int(description["seed"]),
+            seed=_seed(description["seed"]),
             # Files of earlier versions have no feature names.
             feature_names=_feature_names(description.get("feature_names"), width),
         )
@@ -85,8 +85,14 @@ class ModelCard:
 
 
 def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**31:
+    if type(value) is not int or not 1 <= value < 2**31:
         raise ValueError(f"{value!r} is not a width")
+    return value
+
+
+def _seed(value: Any) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**64:
+        raise ValueError(f"{value!r} is not a seed")
     return value
 
 

@@ -19,6 +19,7 @@ from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.nn import VEPM
 from vepm.training.card import ModelCard
+from vepm.training.divergence import require_usable
 from vepm.training.state import PHASES, TrainingState
 
 FORMAT = 1
@@ -37,7 +38,12 @@ MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
 def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
-    """Write a model to one file."""
+    """Write a model to one file.
+
+    Raises:
+        InputError: if the model can predict nothing, and nothing is written.
+    """
+    require_usable(path, model, card.in_channels)
     anchors = card.anchors.tensors() if card.anchors else {}
     tensors = model.state_dict() | {ANCHORS + name: tensor for name, tensor in anchors.items()}
     _write(path, "model", tensors, card.description())
@@ -59,6 +65,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
     anchors = {name.removeprefix(ANCHORS): weights.pop(name).cpu() for name in names}
     model = model.to_empty(device=device)
     model.load_state_dict(weights)
+    require_usable(path, model, card.in_channels)
     return model.eval(), replace(card, anchors=_anchors(path, anchors))
 
 
@@ -219,4 +226,8 @@ def _read_matching(path: Path, file: Any, expected: Mapping[str, Tensor]) -> dic
             raise InputError(
                 f"{path}: {name} has shape {list(found)}, the settings say {list(tensor.shape)}"
             )
-    return _read(path, file)
+    tensors = _read(path, file)
+    for name, tensor in expected.items():
+        if tensors[name].dtype != tensor.dtype:
+            raise InputError(f"{path}: {name} holds {tensors[name].dtype}, not {tensor.dtype}")
+    return tensors

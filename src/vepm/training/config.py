@@ -19,6 +19,9 @@ LARGEST = 2**20
 # Every layer is an object, which takes time and memory before its weights do.
 DEEPEST = 1000
 
+# Beyond these bounds real numbers overflow single precision, or vanish in it.
+TINY, HUGE = 1e-30, 1e30
+
 INPUTS = ("x", "z", *FUSIONS, "random")
 
 
@@ -32,12 +35,12 @@ class ModelConfig:
     conv: str = checked("gcn", choices=CONVOLUTIONS)
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=PARTITIONS)
-    temperature: float = checked(1.0, above=0)
+    temperature: float = checked(1.0, low=TINY, high=HUGE)
     normalize: str = checked("community", choices=NORMALIZATIONS)
     inputs: str = checked("concat", choices=INPUTS)
     """What the bank reads: ``x``, ``z``, ``random`` noise, or both X and Z, fused by ``concat``,
     ``mass`` or ``softmax``."""
-    fusion_weight: float = checked(0.03, low=0)
+    fusion_weight: float = checked(0.03, low=0, high=HUGE)
     feature_norm: str = checked("l2", choices=FEATURE_NORMS)
     bank_layers: int = checked(1, low=1, high=DEEPEST)
     composer: str = checked("gnn", choices=COMPOSERS)
@@ -70,11 +73,11 @@ class TrainingConfig:
     """Maximum number of epochs of pretraining on the edges alone."""
     epochs: int = checked(300, low=1, high=LARGEST)
     """Maximum number of epochs of finetuning."""
-    learning_rate: float = checked(0.01, above=0)
+    learning_rate: float = checked(0.01, low=TINY, high=HUGE)
     """Learning rate of the predictor in finetuning."""
-    encoder_learning_rate: float = checked(0.001, above=0)
+    encoder_learning_rate: float = checked(0.001, low=TINY, high=HUGE)
     """Learning rate of the encoder in finetuning."""
-    weight_decay: float = checked(5e-4, low=0)
+    weight_decay: float = checked(5e-4, low=0, high=HUGE)
     """Weight decay of the predictor."""
     schedule: str = checked("constant", choices=("constant", "cosine", "halving"))
     """Learning rate schedule of finetuning: constant, cosine or halving."""
@@ -86,19 +89,19 @@ class TrainingConfig:
     """How the terms of the bound are reduced: ``balanced`` averages edges, non-edges, labels and
     the KL divergence each on its own, ``summed`` sums them per node; ``subsampled`` is balanced
     and estimates the edge term from a sample of nodes, as in the paper's appendix."""
-    edge_term_weight: float = checked(1.0, low=0)
+    edge_term_weight: float = checked(1.0, low=0, high=HUGE)
     """Weight of the edge likelihood in the bound."""
-    kl_weight: float = checked(0.01, low=0)
+    kl_weight: float = checked(0.01, low=0, high=HUGE)
     """Weight of the KL divergence from the prior in the bound."""
     passes: int = checked(1, low=1, high=LARGEST)
     """Stochastic forward passes per step of finetuning, whose predictions should agree."""
-    consistency_weight: float = checked(0.0, low=0)
+    consistency_weight: float = checked(0.0, low=0, high=HUGE)
     """Weight of their disagreement; it takes at least two passes and needs no labels."""
     consistency_warmup: int = checked(0, low=0)
     """Epochs over which that weight grows from zero."""
-    sharpening: float = checked(0.5, above=0)
+    sharpening: float = checked(0.5, low=TINY, high=HUGE)
     """Temperature of the mean prediction they should agree on; below one sharpens it."""
-    class_balance_weight: float = checked(0.0, low=0)
+    class_balance_weight: float = checked(0.0, low=0, high=HUGE)
     """How strongly that target is corrected for over-predicted classes, per label of a class."""
     sampling: bool = checked(True)
     """Sample affiliations while training; otherwise use the posterior mean."""

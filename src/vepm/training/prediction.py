@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training.batches import GraphBatch, GraphStore
 from vepm.training.chunks import affiliations, classify, posterior_table, split_edges
@@ -62,11 +63,11 @@ def explain(model: VEPM, source: Source) -> Explanation:
             edges.append(b.edges.edge_index + offset)
             offset += b.x.size(0)
     return Explanation(
-        torch.cat([out.z for out in parts]),
+        _finite(torch.cat([out.z for out in parts])),
         torch.cat(edges, dim=1),
         torch.cat([out.edge_weight for out in parts]),
         torch.cat([out.community_embeddings for out in parts]),
-        torch.cat([out.embeddings for out in parts]),
+        _finite(torch.cat([out.embeddings for out in parts])),
     )
 
 
@@ -80,7 +81,17 @@ def _explain_in_chunks(model: VEPM, graph: LargeGraph) -> Explanation:
         done += len(part)
     target = torch.arange(graph.num_nodes).repeat_interleave(graph.degree)
     edge_index = torch.stack([graph.columns.long(), target])
-    return Explanation(z, edge_index, shares, found.community_embeddings, found.logits)
+    logits = _finite(found.logits)
+    return Explanation(_finite(z), edge_index, shares, found.community_embeddings, logits)
+
+
+def _finite(found: Tensor) -> Tensor:
+    if not found.isfinite().all():
+        raise InputError(
+            "the model gives no finite numbers for these data; bring the features to the scale "
+            "they had in training"
+        )
+    return found
 
 
 @torch.no_grad()
@@ -109,12 +120,13 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
         seed: Seed of the draws.
     """
     if num_samples == 0:
-        return model.probabilities(scores(model, source))
+        return _finite(model.probabilities(scores(model, source)))
     model.eval()
     with seeded(model, seed):
         if isinstance(source, LargeGraph):
-            return _sampled_in_chunks(model, source, num_samples)
-        return torch.cat([_sampled(model, batch, num_samples) for batch in pieces(source)])
+            return _finite(_sampled_in_chunks(model, source, num_samples))
+        sampled = [_sampled(model, batch, num_samples) for batch in pieces(source)]
+    return _finite(torch.cat(sampled))
 
 
 @torch.no_grad()
