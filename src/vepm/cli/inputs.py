@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from vepm.baselines import Baseline, baseline
-from vepm.data import Dataset, datasets, is_recipe, load, read
+from vepm.data import Dataset, ReadOptions, datasets, is_recipe, load, read
 from vepm.errors import InputError
 from vepm.evaluation import Split, splits_for
 from vepm.files import read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
 
+READ_ALL = ReadOptions()
 SPLIT_SEED = 0
 """Own graphs are split once and for all, whatever the seed of the run."""
 
@@ -23,15 +24,25 @@ SPLIT_SEED = 0
 def open_data(
     name: str,
     data_dir: Path | None,
-    class_names: tuple[str, ...] | None = None,
-    *,
-    strict: bool = False,
+    options: ReadOptions = READ_ALL,
 ) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
     path = _own_path(name, data_dir)
-    if path is None:
-        return load(name, data_dir)
-    return read(path, class_names=class_names, strict=strict)
+    if path is not None:
+        return read(path, **vars(options))
+    if options.label or options.features is not None or options.drop:
+        raise InputError(
+            f"{name}: --label, --features and --drop are for data of your own; this is a known set"
+        )
+    return load(name, data_dir)
+
+
+def read_options(
+    label: str | None, features: str | None, drop: str | None, strict: bool
+) -> ReadOptions:
+    """What the options of a command ask of own data."""
+    chosen = None if features is None else listed(features)
+    return ReadOptions(label, chosen, listed(drop or ""), strict=strict)
 
 
 def _own_path(name: str, data_dir: Path | None) -> Path | None:

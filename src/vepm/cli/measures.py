@@ -16,6 +16,9 @@ from vepm.cli.options import (
     ConfigFile,
     DataDir,
     Device,
+    Drop,
+    Features,
+    Label,
     Preset,
     RunsAtOnce,
     Settings,
@@ -67,6 +70,9 @@ def evaluate(
         ),
     ] = 0,
     runs_at_once: RunsAtOnce = 0,
+    label: Label = None,
+    features: Features = None,
+    drop: Drop = None,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -81,13 +87,13 @@ def evaluate(
 
         vepm evaluate MUTAG --protocol gin --json
     """
-    from vepm.cli.inputs import open_data, protocol_splits
+    from vepm.cli.inputs import open_data, protocol_splits, read_options
     from vepm.cli.inputs import settings as settings_from
     from vepm.data import require_labels
     from vepm.evaluation import Compute
     from vepm.evaluation import evaluate as run_all
 
-    data = open_data(dataset, data_dir, strict=strict)
+    data = open_data(dataset, data_dir, read_options(label, features, drop, strict))
     require_labels(data)
     splits, rules = protocol_splits(data, protocol, folds)
     chosen = settings_from(data, preset, config, settings)

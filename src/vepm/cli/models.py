@@ -16,7 +16,10 @@ from vepm.cli.options import (
     ConfigFile,
     DataDir,
     Device,
+    Drop,
+    Features,
     Input,
+    Label,
     Log,
     NoMemoryCheck,
     Overwrite,
@@ -54,6 +57,9 @@ def train(
     settings: Settings = None,
     batch_nodes: BatchNodes = None,
     seed: Seed = 0,
+    label: Label = None,
+    features: Features = None,
+    drop: Drop = None,
     strict: Strict = False,
     device: Device = "auto",
     no_memory_check: NoMemoryCheck = False,
@@ -75,9 +81,11 @@ def train(
         vepm train planted:nodes=1000000,edges=10000000 --batch-nodes 50000
     """
     from vepm.cli import work
+    from vepm.cli.inputs import read_options
 
+    options = read_options(label, features, drop, strict)
     pairs = with_batches(settings, batch_nodes)
-    job = work.classification(dataset, data_dir, preset, config, pairs, seed, device, strict)
+    job = work.classification(dataset, data_dir, preset, config, pairs, seed, device, options)
     job = replace(job, check_memory=not no_memory_check)
     peers = work.peers(job, baselines)
     folder = output or Path("runs") / f"{job.data.name}-{seed}"
@@ -108,6 +116,9 @@ def predict(
             rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
+    label: Label = None,
+    features: Features = None,
+    drop: Drop = None,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -119,8 +130,10 @@ def predict(
         vepm predict runs/digits-0 digits -o predictions.csv
     """
     from vepm.cli import work
+    from vepm.cli.inputs import read_options
 
-    found = work.predict(run, data, data_dir, samples, device, output, strict)
+    options = read_options(label, features, drop, strict)
+    found = work.predict(run, data, data_dir, samples, device, output, options)
     if as_json:
         console.print_json(found)
     else:
@@ -165,6 +178,9 @@ def communities(
     settings: Settings = None,
     batch_nodes: BatchNodes = None,
     seed: Seed = 0,
+    label: Label = None,
+    features: Features = None,
+    drop: Drop = None,
     strict: Strict = False,
     device: Device = "auto",
     no_memory_check: NoMemoryCheck = False,
@@ -177,10 +193,12 @@ def communities(
         vepm communities KarateClub -c 4 -k 4
     """
     from vepm.cli import work
+    from vepm.cli.inputs import read_options
 
+    options = read_options(label, features, drop, strict)
     sizes = (num_communities, num_metacommunities or num_communities)
     pairs = with_batches(settings, batch_nodes)
-    job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, strict)
+    job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, options)
     job = replace(job, check_memory=not no_memory_check)
     folder = output or Path("runs") / f"{job.data.name}-communities"
     metrics, page = work.find_communities(job, folder, overwrite)

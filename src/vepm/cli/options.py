@@ -7,6 +7,7 @@ import typer
 
 SETTINGS_PANEL = "Settings"
 RESULT_PANEL = "Result"
+DATA_PANEL = "Own data"
 MACHINE_PANEL = "Where to find things and where to compute"
 LARGEST_SEED = 2**32 - 1
 
@@ -14,7 +15,7 @@ OwnData = Annotated[
     str,
     typer.Argument(
         help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
-        "edges.csv and nodes.csv, a .graphml or a .npz file."
+        "edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or .edgelist file."
     ),
 ]
 Input = Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")]
@@ -112,8 +113,26 @@ Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse own graphs with self-loops, duplicate or one-way edges; do not mend them.",
-        rich_help_panel=SETTINGS_PANEL,
+        help="Refuse own graphs with self-loops, duplicate or one-way edges; do not correct them.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(help="Column of own data with the labels.", rich_help_panel=DATA_PANEL),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME",
+        help="Columns of own data to use as features; by default all that can be used.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Drop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME", help="Columns of own data to leave out.", rich_help_panel=DATA_PANEL
     ),
 ]
 AsJson = Annotated[

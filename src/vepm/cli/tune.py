@@ -89,12 +89,12 @@ def tune(
     """
     from vepm.cli.inputs import check_model, given_paths, open_data, roles
     from vepm.cli.inputs import settings as chosen_settings
-    from vepm.data import require_labels
+    from vepm.data import ReadOptions, require_labels
     from vepm.search import Problem, default_space, read_space, require_optuna
     from vepm.search import tune as search
 
     require_optuna()
-    data = open_data(dataset, data_dir, strict=strict)
+    data = open_data(dataset, data_dir, ReadOptions(strict=strict))
     require_labels(data)
     base = chosen_settings(data, preset, config, settings)
     check_model(data, base, device)

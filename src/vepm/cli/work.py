@@ -12,6 +12,7 @@ from vepm import console
 from vepm.baselines import Baseline
 from vepm.cli.folders import CHECKPOINT, METRICS, command_line, run_folder, saying_how_to_go_on
 from vepm.cli.inputs import (
+    READ_ALL,
     check_model,
     chosen_baseline,
     given_paths,
@@ -22,7 +23,7 @@ from vepm.cli.inputs import (
 )
 from vepm.cli.inputs import settings as settings_from
 from vepm.cli.tables import write_communities, write_predictions
-from vepm.data import Dataset, require_labels
+from vepm.data import Dataset, ReadOptions, require_labels
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.report import write_report
@@ -80,10 +81,10 @@ def classification(
     pairs: list[str] | None,
     seed: int,
     device: str,
-    strict: bool = False,
+    options: ReadOptions = READ_ALL,
 ) -> Job:
     """The training of a classifier, checked."""
-    data = open_data(name, data_dir, strict=strict)
+    data = open_data(name, data_dir, options)
     require_labels(data)
     parts = roles(data)
     config = settings_from(data, preset, file, pairs)
@@ -152,12 +153,13 @@ def predict(
     samples: int | None,
     device: str,
     output: Path,
-    strict: bool = False,
+    options: ReadOptions = READ_ALL,
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
     _, card = load_model(run / "model.safetensors")
     model = CLASSIFIERS[card.task].load(run, device)
-    data = open_data(name, data_dir, card.class_names, strict=strict)
+    known = {"class_names": card.class_names, "feature_names": card.feature_names}
+    data = open_data(name, data_dir, replace(options, **known))
     if data.task != card.task:
         raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
     probabilities = model.predict_proba(data, samples)
@@ -181,10 +183,10 @@ def detection(
     seed: int,
     device: str,
     sizes: tuple[int | None, int | None],
-    strict: bool = False,
+    options: ReadOptions = READ_ALL,
 ) -> Job:
     """The search for communities, checked; sizes are how many, and in how many groups."""
-    data = open_data(name, data_dir, strict=strict)
+    data = open_data(name, data_dir, options)
     if not data.single_graph:
         raise InputError(
             f"{name}: holds many graphs, and communities are found in one; `vepm train` shows "

@@ -1,5 +1,6 @@
 """Graphs in: benchmarks, bundled sets, generators and users' own, checked on the way in."""
 
+from vepm.data.build import ReadOptions
 from vepm.data.dataset import Dataset, require_labels
 from vepm.data.generate import sample_graph
 from vepm.data.planted import planted_graph, planted_relations
@@ -10,6 +11,7 @@ from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 __all__ = [
     "Dataset",
     "DatasetInfo",
+    "ReadOptions",
     "as_dataset",
     "clean",
     "datasets",

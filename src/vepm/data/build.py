@@ -30,7 +30,7 @@ MOST_GAPS = 64
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """What a user, or a fitted model, asks of a reader.
 
     Args:
@@ -102,7 +102,7 @@ class Parts:
     unused: Sequence[str] = ()
 
 
-def build(parts: Parts, options: Options = Options()) -> Dataset:  # noqa: B008 # it is frozen
+def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008 # it is frozen
     """Check what a reader found and make a dataset of it.
 
     Raises:
@@ -179,7 +179,7 @@ def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] |
     return torch.cat([x, positions(edge_index, parts.num_nodes)], dim=1), names
 
 
-def _labels(parts: Parts, options: Options) -> tuple[Tensor, tuple[str, ...]]:
+def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]]:
     if parts.class_names is not None:
         assert isinstance(parts.labels, Tensor)
         return parts.labels, tuple(parts.class_names)

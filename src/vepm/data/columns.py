@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.build import Options
+from vepm.data.build import ReadOptions
 from vepm.data.dataset import Dataset
 from vepm.data.features import DEGREE_FEATURES, is_sparse
 from vepm.errors import InputError
@@ -33,7 +33,7 @@ Features = tuple[Tensor | None, tuple[str, ...] | None, list[str]]
 def encode_columns(
     columns: Mapping[str, Sequence[Any]],
     where: Where,
-    options: Options,
+    options: ReadOptions,
     source: str = "data",
     *,
     constants: bool = False,
@@ -58,10 +58,10 @@ def encode_columns(
         InputError: if a column asked for is missing, or holds numbers in some rows only.
 
     Example:
-        >>> from vepm.data.build import Options
+        >>> from vepm.data.build import ReadOptions
         >>> from vepm.data.columns import encode_columns
         >>> table = {"age": ["31", "40", "9"], "city": ["Rome", "", "Rome"]}
-        >>> x, names, unused = encode_columns(table, lambda i, name: f"row {i}", Options())
+        >>> x, names, unused = encode_columns(table, lambda i, name: f"row {i}", ReadOptions())
         >>> names, x.tolist()
         (('age', 'city=Rome'), [[31.0, 1.0], [40.0, 0.0], [9.0, 1.0]])
     """
@@ -72,18 +72,20 @@ def encode_columns(
         if equals:
             categories.setdefault(column, []).append(value)
     found: dict[str, NDArray[Any]] = {}
+    numbers: dict[str, NDArray[Any]] = {}
     unused: list[str] = []
     for name in _chosen(columns, options, source):
         cells, values = columns[name], None
         if name in known or name not in categories:
             values = _as_numbers(name, cells, where, name in known)
         if values is not None:
+            numbers |= values
             found |= values
             continue
         encoded, reason = _one_hot(name, cells, categories.get(name), options)
         found |= encoded
         unused += [f"column '{name}' ({reason})"] if reason else []
-    for name in () if constants or options.features else _constants(found, known):
+    for name in () if constants or options.features else _constants(numbers, known):
         del found[name]
         unused.append(f"column '{name}' (constant)")
     if not found:
@@ -92,7 +94,7 @@ def encode_columns(
     return torch.from_numpy(table).float(), tuple(found), unused
 
 
-def _chosen(columns: Mapping[str, Any], options: Options, source: str) -> list[str]:
+def _chosen(columns: Mapping[str, Any], options: ReadOptions, source: str) -> list[str]:
     for name in (*(options.features or ()), *options.drop):
         if name not in columns:
             raise InputError(
@@ -145,7 +147,7 @@ def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
 
 
 def _one_hot(
-    name: str, cells: Sequence[Any], known: list[str] | None, options: Options
+    name: str, cells: Sequence[Any], known: list[str] | None, options: ReadOptions
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """A column for each value of a column of text, or why it is not used."""
     if not all(_is_blank(cell) or isinstance(cell, str | date) for cell in cells):
@@ -168,12 +170,12 @@ def _one_hot(
     return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
 
 
-def _constants(found: Mapping[str, NDArray[Any]], known: set[str]) -> list[str]:
-    """Columns with one value; none in a bag of words, which is mostly zeros."""
-    zeros = sum(int((column == 0).sum()) for column in found.values())
-    if zeros > sum(map(len, found.values())) / 2:
+def _constants(numbers: Mapping[str, NDArray[Any]], known: set[str]) -> list[str]:
+    """Columns of one number; none in a bag of words, which is mostly zeros."""
+    zeros = sum(int((column == 0).sum()) for column in numbers.values())
+    if zeros > sum(map(len, numbers.values())) / 2:
         return []
-    return [n for n, column in found.items() if n not in known and (column == column[0]).all()]
+    return [n for n, column in numbers.items() if n not in known and (column == column[0]).all()]
 
 
 def _is_blank(cell: Any) -> bool:

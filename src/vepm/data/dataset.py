@@ -122,8 +122,8 @@ def require_labels(dataset: Dataset) -> None:
     """
     if dataset.num_classes == 0:
         raise InputError(
-            f"{dataset.name}: no {dataset.task} has a label; classification needs labels "
-            "(-1 and empty cells mean unlabelled), or detect communities instead"
+            f"{dataset.name}: no {dataset.task} has a label; classification needs labels (-1 and "
+            "empty cells mean unlabelled); name their column with --label, or detect communities"
         )
     if dataset.num_classes == 1:
         raise InputError(

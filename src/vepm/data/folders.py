@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vepm.data.build import Options, Parts
+from vepm.data.build import Parts, ReadOptions
 from vepm.data.columns import encode_columns
 from vepm.data.edges import encode_kinds
 from vepm.data.labels import masks_from_text
@@ -14,7 +14,7 @@ from vepm.data.tables import ENDS, Table, read_edge_list, read_table
 from vepm.errors import InputError
 
 
-def read_folder(path: Path, options: Options) -> Parts:
+def read_folder(path: Path, options: ReadOptions) -> Parts:
     """A folder with ``edges.csv`` and perhaps ``nodes.csv`` and ``graphs.csv``."""
     name = path.resolve().name
     if (path / "graphs.csv").exists():
@@ -24,17 +24,17 @@ def read_folder(path: Path, options: Options) -> Parts:
     return _edges(read_table(path / "edges.csv", ENDS), name, options)
 
 
-def read_edges(path: Path, options: Options) -> Parts:
+def read_edges(path: Path, options: ReadOptions) -> Parts:
     """A file of edges with a header: nodes are those it names, unlabelled."""
     return _edges(read_table(path, ENDS), path.stem, options)
 
 
-def read_plain_edges(path: Path, options: Options) -> Parts:
+def read_plain_edges(path: Path, options: ReadOptions) -> Parts:
     """A file with an edge in every line, with or without a header."""
     return _edges(read_edge_list(path), path.stem, options)
 
 
-def _edges(table: Table, name: str, options: Options) -> Parts:
+def _edges(table: Table, name: str, options: ReadOptions) -> Parts:
     if options.label or options.features or options.drop:
         raise InputError(
             f"{table.source}: holds edges alone, so there are no node columns to choose; put them "
@@ -54,7 +54,7 @@ def _edges(table: Table, name: str, options: Options) -> Parts:
     )
 
 
-def _nodes(path: Path, name: str, options: Options) -> Parts:
+def _nodes(path: Path, name: str, options: ReadOptions) -> Parts:
     nodes = read_table(path / "nodes.csv", ("id",))
     edges = read_table(path / "edges.csv", ENDS)
     index = nodes.ids()
@@ -72,7 +72,7 @@ def _nodes(path: Path, name: str, options: Options) -> Parts:
     )
 
 
-def _graphs(path: Path, name: str, options: Options) -> Parts:
+def _graphs(path: Path, name: str, options: ReadOptions) -> Parts:
     graphs = read_table(path / "graphs.csv", ("id", options.label or "label"))
     nodes = read_table(path / "nodes.csv", ("id", "graph"))
     edges = read_table(path / "edges.csv", ENDS)
@@ -107,7 +107,7 @@ def _graphs(path: Path, name: str, options: Options) -> Parts:
     )
 
 
-def _label(table: Table, options: Options) -> str:
+def _label(table: Table, options: ReadOptions) -> str:
     if options.label is not None and options.label not in table.columns:
         raise InputError(
             f"{table.source}: there is no column '{options.label}' with labels (found: "
@@ -116,7 +116,7 @@ def _label(table: Table, options: Options) -> str:
     return options.label or "label"
 
 
-def _label_fields(table: Table, options: Options) -> dict[str, Any]:
+def _label_fields(table: Table, options: ReadOptions) -> dict[str, Any]:
     """Labels and masks of what a table lists."""
     label = _label(table, options)
     split = table.columns.get("split")
@@ -127,7 +127,7 @@ def _label_fields(table: Table, options: Options) -> dict[str, Any]:
     }
 
 
-def _feature_fields(nodes: Table, other: set[str], options: Options) -> dict[str, Any]:
+def _feature_fields(nodes: Table, other: set[str], options: ReadOptions) -> dict[str, Any]:
     columns = {name: cells for name, cells in nodes.columns.items() if name not in other}
     x, names, unused = encode_columns(columns, nodes.where, options, nodes.source)
     return {"x": x, "feature_names": names, "unused": unused}

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.build import Options, Parts
+from vepm.data.build import Parts, ReadOptions
 from vepm.data.columns import Features, encode_columns
 from vepm.data.features import feature_table, from_scipy
 from vepm.data.labels import Labels
@@ -23,7 +23,7 @@ def matrix_parts(
     *,
     name: str,
     source: str,
-    options: Options,
+    options: ReadOptions,
     kinds: tuple[Tensor, tuple[str, ...]] | None = None,
     **more: Any,
 ) -> Parts:
@@ -80,7 +80,7 @@ def _entries(adjacency: Any, source: str) -> Any:
     return coo
 
 
-def _features(x: Any, num_nodes: int, source: str, options: Options) -> Features:
+def _features(x: Any, num_nodes: int, source: str, options: ReadOptions) -> Features:
     if x is None:
         return None, None, []
     if hasattr(x, "columns") and any(isinstance(name, str) for name in x.columns):
@@ -88,7 +88,7 @@ def _features(x: Any, num_nodes: int, source: str, options: Options) -> Features
     return feature_table(_tensor(x, source), num_nodes, source), None, []
 
 
-def _from_frame(x: Any, num_nodes: int, source: str, options: Options) -> Features:
+def _from_frame(x: Any, num_nodes: int, source: str, options: ReadOptions) -> Features:
     """Features from a data frame of any library; its constant columns are kept."""
     names = list(x.columns)
     if not all(isinstance(name, str) for name in names):

@@ -9,7 +9,7 @@ from xml.parsers import expat
 import networkx as nx
 import torch
 
-from vepm.data.build import Options, Parts
+from vepm.data.build import Parts, ReadOptions
 from vepm.data.columns import encode_columns
 from vepm.data.edges import KIND_SEPARATOR, encode_kinds
 from vepm.data.labels import masks_from_text
@@ -20,7 +20,7 @@ _LABEL_NAMES = ("label", "y")
 _IDS = ("id", "key")
 
 
-def node_parts(graph: Any, name: str, source: str, options: Options) -> Parts:
+def node_parts(graph: Any, name: str, source: str, options: ReadOptions) -> Parts:
     """A node task: attribute ``label`` (or ``y``) is the label, ``split`` says train/val/test."""
     nodes = list(graph)
     label = options.label or next(
@@ -44,7 +44,7 @@ def node_parts(graph: Any, name: str, source: str, options: Options) -> Parts:
     )
 
 
-def graph_parts(graphs: Sequence[Any], name: str, options: Options) -> Parts:
+def graph_parts(graphs: Sequence[Any], name: str, options: ReadOptions) -> Parts:
     """A graph task: the label of a graph is ``graph.graph["label"]`` (or ``"y"``)."""
     labels = [
         next((_text(graph.graph[n]) for n in _LABEL_NAMES if n in graph.graph), "")
@@ -65,7 +65,9 @@ def graph_parts(graphs: Sequence[Any], name: str, options: Options) -> Parts:
     )
 
 
-def _union(graphs: Sequence[Any], source: str, other: set[str], options: Options) -> dict[str, Any]:
+def _union(
+    graphs: Sequence[Any], source: str, other: set[str], options: ReadOptions
+) -> dict[str, Any]:
     """Edges, features and names of the disjoint union of graphs."""
     names: list[str] = []
     rows, ends, kinds = [], [], []
@@ -99,7 +101,7 @@ def _union(graphs: Sequence[Any], source: str, other: set[str], options: Options
 
 
 def _features(
-    names: Sequence[str], rows: Sequence[Any], source: str, other: set[str], options: Options
+    names: Sequence[str], rows: Sequence[Any], source: str, other: set[str], options: ReadOptions
 ) -> Any:
     keys = dict.fromkeys(key for row in rows for key in row if key not in other)
     columns = {str(key): [row.get(key) for row in rows] for key in keys}
@@ -122,19 +124,19 @@ def _kind_text(value: Any) -> str:
     return KIND_SEPARATOR.join(map(str, value)) if several else _text(value)
 
 
-def read_graphml(path: Path, options: Options) -> Parts:
+def read_graphml(path: Path, options: ReadOptions) -> Parts:
     """A GraphML file: attribute ``label`` is the label, other attributes are features."""
     graph = _parse(path, "GraphML", nx.parse_graphml, xml=True)
     return node_parts(graph, path.stem, str(path), options)
 
 
-def read_gexf(path: Path, options: Options) -> Parts:
+def read_gexf(path: Path, options: ReadOptions) -> Parts:
     """A GEXF file; see :func:`read_gml` for its labels."""
     graph = _parse(path, "GEXF", lambda text: nx.read_gexf(io.BytesIO(text.encode())), xml=True)
     return node_parts(_named(graph), path.stem, str(path), options)
 
 
-def read_gml(path: Path, options: Options) -> Parts:
+def read_gml(path: Path, options: ReadOptions) -> Parts:
     """A GML file; ``label`` is the name of a node where all differ, as is the custom there."""
     graph = _parse(path, "GML", lambda text: nx.parse_gml(text, label="id"))
     return node_parts(_named(graph), path.stem, str(path), options)

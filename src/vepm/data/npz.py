@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from vepm.data.build import Options, Parts
+from vepm.data.build import Parts, ReadOptions
 from vepm.data.edges import decode_kinds
 from vepm.data.matrices import matrix_parts
 from vepm.errors import InputError
@@ -29,7 +29,7 @@ _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
 }
 
 
-def read_npz(path: Path, options: Options) -> Parts:
+def read_npz(path: Path, options: ReadOptions) -> Parts:
     """An archive with ``adj_data``, ``adj_indices``, ``adj_indptr`` and ``adj_shape`` (CSR).
 
     Features are ``attr_*`` likewise or a dense ``attr_matrix``; labels are ``labels`` [N]. Names

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
 
-from vepm.data.build import Options, Parts, build
+from vepm.data.build import Parts, ReadOptions, build
 from vepm.data.dataset import Dataset
 from vepm.data.features import note_scales
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
@@ -21,7 +21,7 @@ from vepm.data.raw import expanded
 from vepm.errors import InputError
 from vepm.tasks import TASKS, TaskName, task_named
 
-_READERS: dict[str, Callable[[Path, Options], Parts]] = {
+_READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
     ".csv": read_edges,
     ".edgelist": read_plain_edges,
     ".gexf": read_gexf,
@@ -85,7 +85,7 @@ def as_dataset(
         if task not in (None, obj.task):
             raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
         return obj
-    options = Options(class_names=class_names, feature_names=feature_names, strict=strict)
+    options = ReadOptions(class_names=class_names, feature_names=feature_names, strict=strict)
     if _is_matrices(obj):
         if wanted and not wanted.single_graph:
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
@@ -155,7 +155,7 @@ def read(
         >>> dataset = read("my_graph", label="team", drop=["phone"])  # doctest: +SKIP
     """
     path = expanded(path)
-    options = Options(label, features, tuple(drop), class_names, feature_names, strict)
+    options = ReadOptions(label, features, tuple(drop), class_names, feature_names, strict)
     dataset = build(_reader(path)(path, options), options)
     if dataset.feature_names is not None and not options.for_model:
         x = torch.cat([graph.x for graph in dataset.graphs])
@@ -163,7 +163,7 @@ def read(
     return dataset
 
 
-def _reader(path: Path) -> Callable[[Path, Options], Parts]:
+def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:
     try:
         if path.is_dir():
             return read_folder

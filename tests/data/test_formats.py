@@ -1,0 +1,240 @@
+"""More formats: separators, edge lists, GML, GEXF and SciPy's own archives."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from vepm.data import load, read
+from vepm.errors import InputError
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_cells_may_be_separated_by_commas_semicolons_or_tabs(
+    separator: str, tmp_path: Path
+) -> None:
+    nodes = ["id,label,size", "a,x,1", 'b,y,"2"', "c,,3"]
+    (tmp_path / "nodes.csv").write_text("\n".join(nodes).replace(",", separator))
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n".replace(",", separator))
+    dataset = read(tmp_path)
+    assert dataset.class_names == ("x", "y")
+    assert dataset.graphs[0].x.tolist() == [[1], [2], [3]]
+
+
+def test_semicolons_allow_decimal_commas(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id;size;note\na;1,5;x, y\nb;-2,25e1;x, y\nc;3;z\n")
+    (tmp_path / "edges.csv").write_text("source;target\na;b\n")
+    dataset = read(tmp_path)
+    assert dataset.feature_names == ("size", "note=x, y", "note=z")
+    assert dataset.graphs[0].x[:, 0].tolist() == [1.5, -22.5, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("g.edgelist", "# a comment\na b\nb c {'weight': 2}\n"),
+        ("g.txt", "% another\n\na\tb\nb, c, 0.5\n"),
+        ("g.tsv", "a\tb\nb\tc\n"),
+        ("g.tsv", "target\tsource\tweight\nb\ta\t1\nc\tb\t2\n"),
+    ],
+)
+def test_lists_of_edges(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    dataset = read(tmp_path / name)
+    assert dataset.name == "g"
+    assert dataset.node_names == (("a", "b", "c"),)
+    assert dataset.graphs[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a b\nc\n", "row 2: 'c' is no edge"), ("# none\n", "holds no edges"), (", a\n", "row 1")],
+)
+def test_odd_lists_of_edges_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "g.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "g.txt")
+
+
+def club(label: str) -> Any:
+    graph: nx.Graph[str] = nx.Graph()
+    for i, side in enumerate(("x", "y", "x")):
+        graph.add_node(f"n{i}", size=float(i), **{label: side})
+    graph.add_edge("n0", "n1", weight=2.0)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("suffix", "write"), [(".gml", nx.write_gml), (".gexf", nx.write_gexf)], ids=["gml", "gexf"]
+)
+def test_gml_and_gexf(suffix: str, write: Any, tmp_path: Path) -> None:
+    """Their ``label`` is a node's name; the class is in a column that the user names."""
+    path = tmp_path / f"g{suffix}"
+    write(club("side"), path)
+    dataset = read(path, label="side")
+    assert dataset.node_names == (("n0", "n1", "n2"),)
+    assert dataset.class_names == ("x", "y")
+    assert dataset.feature_names == ("size",)
+    assert dataset.graphs[0].edge_index.tolist() == [[1, 0], [0, 1]]
+    assert read(path).num_classes == 0
+
+
+def test_gexf_labels_that_repeat_are_classes(tmp_path: Path) -> None:
+    nx.write_gexf(club("label"), tmp_path / "g.gexf")
+    assert read(tmp_path / "g.gexf").class_names == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("g.gml", "graph [ node [ id 0 "),
+        ("g.gml", "graph [ node [ id 0 label 1 ] edge [ source 0 target 7 ] ]"),
+        ("g.gml", f"graph [ node [ id {'9' * 5000} ] ]"),
+        ("g.gml", "graph " + "[ a " * 5000),
+        ("g.gexf", "<gexf><graph/>"),
+        ("g.gexf", "<!DOCTYPE g><gexf><graph/></gexf>"),
+        ("g.gexf", "<gexf><graph/></gexf>"),
+    ],
+)
+def test_odd_gml_and_gexf_are_refused(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_what_scipy_saves(layout: str, tmp_path: Path) -> None:
+    matrix = sp.random_array((6, 6), density=0.4, random_state=0, format="csr")
+    sp.save_npz(tmp_path / "g.npz", matrix.asformat(layout))
+    expected = ((matrix + matrix.T).toarray() != 0) & ~np.eye(6, dtype=bool)
+    row, col = read(tmp_path / "g.npz").graphs[0].edge_index.numpy()
+    found = np.zeros((6, 6), dtype=bool)
+    found[row, col] = True
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_scipy_matrices_without_rows_are_refused(tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "g.npz", sp.dia_array(np.eye(3)))
+    with pytest.raises(InputError, match=r"a dia matrix; save it after \.tocsr"):
+        read(tmp_path / "g.npz")
+
+
+TRIANGLE = sp.csr_matrix(np.ones((3, 3)) - np.eye(3))
+ADJACENCY = {
+    "adj_data": TRIANGLE.data,
+    "adj_indices": TRIANGLE.indices,
+    "adj_indptr": TRIANGLE.indptr,
+    "adj_shape": TRIANGLE.shape,
+}
+
+
+def test_masks_of_an_npz(tmp_path: Path) -> None:
+    masks = np.array([[1, 0, 0], [0, 1, 0]], dtype=bool)
+    arrays = ADJACENCY | {"labels": np.array([0, 1, 1]), "train_masks": masks}
+    np.savez(tmp_path / "g.npz", **arrays, test_mask=np.array([0, 0, 1]))
+    dataset = read(tmp_path / "g.npz")
+    assert dataset.splits is not None
+    assert [split[0].tolist() for split in dataset.splits] == masks.tolist()
+    assert dataset.splits[1][2].tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "result"),
+    [
+        ({"adj_data": np.ones(6, np.float16)}, None),
+        ({"adj_data": np.ones(6, np.longdouble)}, None),
+        ({"attr_matrix": np.eye(3, dtype=np.float16)}, None),
+        ({"attr_matrix": np.eye(3, dtype=np.longdouble)}, None),
+        ({"labels": np.array([b"a", b"b", b"a"])}, None),
+        ({"labels": np.array(["a", "b", "a"])}, None),
+        ({"adj_data": np.array(["1"] * 6)}, "values are"),
+        ({"adj_data": np.ones(6, complex)}, "values are"),
+        ({"attr_matrix": np.array([["1"]] * 3)}, "numbers are needed"),
+        ({"labels": np.ones(3, complex)}, "integers or text"),
+        ({"labels": np.array([2**64 - 1] * 3, np.uint64)}, "too large"),
+        ({"labels": np.array(["9" * 5000] * 3)}, "not an integer of at most 19 digits"),
+        ({"labels": np.array([1e300] * 3)}, "is not an integer"),
+        ({"train_mask": np.array(["x"] * 3)}, "True and False are needed"),
+        ({"edge_kind": np.ones(6)}, "give a bit mask"),
+        ({"edge_kind": np.ones(5, np.uint8)}, "give a bit mask"),
+    ],
+)
+def test_types_of_arrays(arrays: Any, result: str | None, tmp_path: Path) -> None:
+    np.savez(tmp_path / "g.npz", **(ADJACENCY | arrays))
+    if result is None:
+        assert read(tmp_path / "g.npz").graphs[0].edge_index.size(1) == 6
+    else:
+        with pytest.raises(InputError, match=result):
+            read(tmp_path / "g.npz")
+
+
+def test_what_is_not_used_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "edges.csv").write_text("source,target,weight,since\na,b,2,2020\n")
+    with caplog.at_level(logging.WARNING, "vepm"):
+        read(tmp_path)
+    assert caplog.messages == [
+        f"{tmp_path / 'edges.csv'}: not used: edge column 'weight', edge column 'since'"
+    ]
+    caplog.clear()
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edge("a", "b", weight=2.0)
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    read(tmp_path / "g.graphml")
+    (line,) = caplog.messages
+    assert line.endswith("not used: edge attribute 'weight', the direction of edges")
+    caplog.clear()
+    np.savez(tmp_path / "g.npz", **(ADJACENCY | {"adj_data": np.full(6, 2), "when": np.ones(3)}))
+    read(tmp_path / "g.npz")
+    (line,) = caplog.messages
+    assert line.endswith("not used: edge weights, array 'when'")
+
+
+def test_pipes_and_unknown_home_folders_are_refused(tmp_path: Path) -> None:
+    for name in ("g.npz", "edges.csv", "g.graphml"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(InputError, match="no plain file"):
+            read(tmp_path / name)
+    with pytest.raises(InputError, match="no plain file"):
+        read(tmp_path)
+    for call in (read, lambda path: load("Cora", path)):
+        with pytest.raises(InputError, match="no such home folder"):
+            call("~nobody-of-this-name/x.csv")
+
+
+def test_small_archives_do_not_take_gigabytes(tmp_path: Path) -> None:
+    """What is about to be allocated is what counts, not the size of the file."""
+    wide = {"labels.data": np.ones(1), "labels.indices": np.zeros(1, int)}
+    wide |= {"labels.indptr": np.array([0, 1, 1, 1]), "labels.shape": np.array([3, 4 * 10**7])}
+    np.savez_compressed(tmp_path / "wide.npz", **(ADJACENCY | wide))
+    with pytest.raises(InputError, match="at most 100000000 entries"):
+        read(tmp_path / "wide.npz")
+    many = 2 * 10**6
+    lonely = {"adj_indptr": np.full(many + 1, 6, np.int32), "adj_shape": np.array([many, many])}
+    lonely["adj_indptr"][:3] = [0, 2, 4]
+    np.savez_compressed(tmp_path / "lonely.npz", **(ADJACENCY | lonely))
+    with pytest.raises(InputError, match="2000000 nodes and only 3 edges"):
+        read(tmp_path / "lonely.npz")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ("nodes=100000000000", "GiB"),
+        ("nodes=1000000000000000", "less than 1e15"),
+        (f"nodes={'9' * 5000}", "give a number"),
+        ("nodes=1000,features=100000000000", "GiB"),
+        (f"seed={2**64}", "less than 1e15"),
+    ],
+)
+@pytest.mark.parametrize("name", ["planted", "planted-relations"])
+def test_huge_recipes_are_refused(name: str, recipe: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        load(f"{name}:{recipe}")
+    assert len(str(caught.value)) < 400
