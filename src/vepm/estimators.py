@@ -255,7 +255,8 @@ class NodeClassifier(_Classifier):
 
     ``fit`` takes a PyG ``Data``, a NetworkX graph, ``(X, A, y)`` with a SciPy sparse A, or a
     :class:`vepm.data.Dataset`. Labels of -1 are unknown. Without a ``val_mask`` a fifth of the
-    training labels is set aside to choose the epoch.
+    training labels is set aside to choose the epoch. Feature columns that have names (NetworkX
+    attributes, files, a data frame as X) are matched by name when predicting.
 
     Example:
         >>> from vepm import NodeClassifier
