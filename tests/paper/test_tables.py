@@ -62,11 +62,11 @@ def test_rounding_marks_nothing() -> None:
 
 
 def test_verdicts() -> None:
-    agreed = value(1.05, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=(1.0, 1.1))
+    agreed = value(1.05, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=[1.0, 1.1])
     assert (agreed.verdict, agreed.mark) == ("YES", "")
-    wrong = value(1.5, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=(1.0, 1.1))
+    wrong = value(1.5, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=[1.0, 1.1])
     assert (wrong.verdict, wrong.mark) == ("NO", "≠")
-    open_question = value(1.5, metric=METRICS["overlap"], printed=Printed("N/A"), yes=(1.0, 1.1))
+    open_question = value(1.5, metric=METRICS["overlap"], printed=Printed("N/A"), yes=[1.0, 1.1])
     assert (open_question.verdict, open_question.mark) == ("", "")
 
 

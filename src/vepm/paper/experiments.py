@@ -1,11 +1,14 @@
 """Experiments: rows, columns, how each square is measured, and what the paper printed."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import reduce
-from typing import Any, Self
+from dataclasses import dataclass, field, fields
+from typing import Any
 
+from vepm.schema import checked
+
+FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
+MOST_RUNS = 10_000
+"""Seeds or splits of one square; more is a mistake in the file."""
 QUOTED = "quoted"
 """Method of rows that only quote the paper."""
 
@@ -79,20 +82,20 @@ class Choice:
 
     dataset: str | None = None
     method: str | None = None
-    metric: str | None = None
+    metric: str | None = checked(None, choices=METRICS)
     protocol: str | None = None
-    keep: float | None = None
-    seeds: int | None = None
-    splits: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    keep: float | None = checked(None, above=0, high=1)
+    seeds: int | None = checked(None, low=1, high=MOST_RUNS)
+    splits: int | None = checked(None, low=1, high=MOST_RUNS)
+    settings: dict[str, Any] = field(default_factory=dict)
 
-    def over(self, weaker: Self) -> Self:
-        """This choice where it has an opinion, the other elsewhere; settings are joined."""
-        own = {k: v for k, v in vars(self).items() if v is not None and k != "settings"}
-        return replace(weaker, **own, settings={**weaker.settings, **self.settings})
+    def decided(self) -> dict[str, Any]:
+        """What it has an opinion on, other than settings."""
+        values = {name: getattr(self, name) for name in CHOICES}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-CHOICES = frozenset(item.name for item in fields(Choice))
+CHOICES = tuple(item.name for item in fields(Choice) if item.name != "settings")
 
 
 @dataclass(frozen=True)
@@ -103,26 +106,24 @@ class Printed:
     spread: float | None = None
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row or a column.
+@dataclass(frozen=True, kw_only=True)
+class Line(Choice):
+    """A row or a column, and what it decides.
 
     Args:
         name: as in the paper.
-        choice: what it decides.
         paper: what the paper prints, by column; rows only.
-        yes: values that bear out a YES of the paper; rows only.
+        yes: the least and the most that bear out a YES of the paper; rows only.
     """
 
     name: str
-    choice: Choice = Choice()
-    paper: Mapping[str, Printed] = field(default_factory=dict)
-    yes: tuple[float, float] | None = None
+    paper: dict[str, Any] = field(default_factory=dict)
+    yes: list[float] | None = None
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """A table or figure of the paper.
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Choice):
+    """A table or figure of the paper, and what all its squares share unless a line differs.
 
     Args:
         name: what to ask for, for example ``"table-2"``.
@@ -130,8 +131,7 @@ class Experiment:
         description: what it shows, in a line.
         rows: top to bottom.
         columns: left to right.
-        choice: what holds for all squares unless a row or column says otherwise.
-        figure: kind of figure to draw; none for tables.
+        figure: kind of figure to draw; None for tables.
         notes: what a reader of the numbers should know.
     """
 
@@ -140,18 +140,19 @@ class Experiment:
     description: str
     rows: tuple[Line, ...]
     columns: tuple[Line, ...]
-    choice: Choice = Choice()
-    figure: str | None = None
-    notes: tuple[str, ...] = ()
+    figure: str | None = checked(None, choices=FIGURES)
+    notes: list[str] = field(default_factory=list)
 
     def choose(self, row: Line, column: Line) -> Choice:
         """Everything that is decided about one square."""
-        layers = (self.choice, row.choice, column.choice)
-        return reduce(lambda weaker, stronger: stronger.over(weaker), layers)
+        settings = {**self.settings, **row.settings, **column.settings}
+        decided = {**self.decided(), **row.decided(), **column.decided()}
+        return Choice(**decided, settings=settings)
 
     def printed(self, row: Line, column: Line) -> Printed:
         """What the paper has in a square."""
-        return row.paper.get(column.name, Printed())
+        found: Printed = row.paper.get(column.name, Printed())
+        return found
 
 
 def slug(name: str) -> str:

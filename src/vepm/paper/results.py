@@ -52,7 +52,7 @@ class Value:
     dataset: str = ""
     seeds: int = 0
     splits: int = 0
-    yes: tuple[float, float] | None = None
+    yes: list[float] | None = None
     pretraining: str = ""
 
     @property

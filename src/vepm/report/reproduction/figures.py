@@ -172,7 +172,7 @@ def _reduced_labels(results: Results) -> Drawn:
 
 
 def _draw_curves(axes: Axes, results: Results, own: list[Value], colours: dict[str, str]) -> None:
-    rates = {column.name: column.choice.keep for column in results.experiment.columns}
+    rates = {column.name: column.keep for column in results.experiment.columns}
     for method in dict.fromkeys(_method(v) for v in own):
         values = [v for v in own if _method(v) == method]
         means = [v.metric.scale * v.main.mean for v in values if v.main]
