@@ -1,22 +1,29 @@
-# Every target sets up .venv by itself, and only when pyproject.toml or constraints.txt changed.
+# Every target sets up .venv by itself, and again only if pyproject.toml or constraints.txt changed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOAK_SECONDS ?= 7200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage soak mutants audit lint format docs screenshots results clean
+.PHONY: help demo test coverage soak mutants wheel audit lint format docs screenshots results clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# The package and what it needs to run; tests and documentation need more.
+$(VENV)/.package: pyproject.toml constraints.txt
+	@echo "Installing PyTorch and the package into $(VENV); this takes about a minute."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	$(PIP) torch
+	$(PIP) -e .
 	@touch $@
 
-demo: $(VENV)/.installed  ## Train on bundled real data and write a page of figures
+$(VENV)/.installed: $(VENV)/.package
+	$(PIP) -e '.[dev,docs]'
+	@touch $@
+
+demo: $(VENV)/.package  ## Train on bundled real data and write a page of figures
 	$(BIN)/vepm train digits --output runs/demo --overwrite --baselines gcn,label-propagation
 	$(BIN)/vepm communities KarateClub -c 4 -k 4 --output runs/demo-karate --overwrite
 	@echo "Open runs/demo/report.html and runs/demo-karate/report.html in a browser."
@@ -27,13 +34,16 @@ test: $(VENV)/.installed  ## Run all tests
 coverage: $(VENV)/.installed  ## Run all tests and refuse to have less than 92 % of lines run
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term
 
-soak: $(VENV)/.installed  ## Spoiled files, kills and two hours of runs (SOAK_SECONDS=7200)
+soak: $(VENV)/.installed  ## Damaged files, killed runs and two hours of training (SOAK_SECONDS=7200)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.fuzz --inputs 100000 --output results/soak/fuzz.json
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.kills --kills 50 --output results/soak/kills.json
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
 
 mutants: $(VENV)/.installed  ## Change the code a little and see whether tests notice
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 300 --output results/soak/mutants.json
+
+wheel: $(VENV)/.installed  ## Build sdist and wheel, and try the wheel in an empty environment
+	$(BIN)/python -m tools.wheel
 
 audit: $(VENV)/.installed  ## Look for unsafe code and for packages with known vulnerabilities
 	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src
@@ -60,4 +70,4 @@ results: $(VENV)/.installed  ## Put the tables of results/ into the README
 	$(BIN)/python docs/tools/soak.py
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) runs site
+	rm -rf $(VENV) runs site dist
