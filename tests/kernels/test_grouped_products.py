@@ -33,8 +33,8 @@ def test_gradients_by_finite_differences(monkeypatch: pytest.MonkeyPatch, block:
     monkeypatch.setattr(aggregation, "GROUPED_NUMBERS", block)
     graph = random_graph(6)
 
-    def products(*leaves: torch.Tensor) -> torch.Tensor:
-        return grouped_edge_dot(*leaves, graph.edge_index)
+    def products(near: torch.Tensor, far: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+        return grouped_edge_dot(near, far, groups, graph.edge_index)
 
     assert torch.autograd.gradcheck(products, inputs(graph, 5, 2))
 
