@@ -3,8 +3,9 @@
 import contextlib
 import json
 import logging
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from vepm.files import FULL
 
 if TYPE_CHECKING:
     from vepm.evaluation import RunResult
-    from vepm.evaluation.methods import Progress as RunProgress
     from vepm.training import Progress as EpochProgress
 
 out = Console()
@@ -76,17 +76,23 @@ def epoch_bar() -> Iterator["EpochProgress | None"]:
 
 
 @contextlib.contextmanager
-def run_bar(what: str) -> Iterator["RunProgress | None"]:
-    """A bar over runs on a terminal; nothing elsewhere."""
-    if not err.file.isatty():
+def run_bar(what: str) -> Iterator[Callable[[int, int, object], None] | None]:
+    """A bar over runs on a terminal, told how many are done, of how many, and a note.
+
+    None elsewhere, and in all but the first process of torchrun.
+    """
+    if not err.file.isatty() or os.environ.get("RANK", "0") != "0":
         yield None
         return
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    with Progress(*columns, TimeRemainingColumn(), console=err) as bars:
-        task = bars.add_task(what, total=None)
+    described = TextColumn("{task.description}", markup=False)
+    noted = TextColumn("{task.fields[note]}", markup=False)
+    columns = (described, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), noted)
+    with Progress(*columns, console=err) as bars:
+        task = bars.add_task(on_one_line(what), total=None, note="")
 
-        def show(done: int, total: int, result: "RunResult") -> None:
-            bars.update(task, completed=done, total=total)
+        def show(done: int, total: int, last: object) -> None:
+            note = on_one_line(last) if isinstance(last, str) else ""
+            bars.update(task, completed=done, total=total, note=note)
 
         yield show
 

@@ -87,10 +87,9 @@ def test_every_community_finder_is_measured(name: str) -> None:
     numbers = STUDIES[name](setting()).numbers
     assert numbers["size_imbalance"] >= 1
     assert numbers["density_ratio"] > 0
-    assert 0 <= numbers["overlap"] <= 1
-    assert 0 <= numbers["task_dependence"] <= 1
-    if name not in ("mmsb", "communities"):
-        assert numbers["overlap"] == 0
+    if name != "communities":
+        assert (numbers["overlap"] > 0) == (name == "mmsb")
+        assert numbers["task_dependence"] == 0
 
 
 def test_communities_before_and_after() -> None:
@@ -117,7 +116,9 @@ def test_confusion_counts_every_node_once_per_community() -> None:
     found = STUDIES["confusion"](given)
     y = given.graph.y
     assert found.arrays["confusion"].sum(dim=2).tolist() == [y.bincount().tolist()] * 4
-    assert 0 < found.numbers["svm_accuracy"] <= 1
+    right = found.arrays["confusion"].diagonal(dim1=1, dim2=2).sum() / (4 * y.numel())
+    assert found.numbers["svm_accuracy"] == pytest.approx(right.item())
+    assert right > 1 / given.dataset.num_classes
 
 
 def test_statistics_and_timing() -> None:
@@ -138,11 +139,10 @@ def test_each_prediction_is_fitted_on_its_own(study: str, fitted: str) -> None:
     found = STUDIES[study](setting())
     assert found.result is not None
     assert set(found.numbers) == {"calibration_error", fitted}
-    assert all(0 <= error <= 1 for error in found.numbers.values())
     assert found.numbers["calibration_error"] != found.numbers[fitted]
 
 
-def test_fitting_mends_a_gcn_that_is_not_sure_enough() -> None:
+def test_fitting_corrects_an_underconfident_gcn() -> None:
     found = STUDIES["gcn_calibration"](replace(setting(), quick=False)).numbers
     assert found["fitted_calibration_error"] < found["calibration_error"]
 
@@ -181,8 +181,9 @@ def test_the_use_of_a_partition_of_graphs() -> None:
     numbers = STUDIES["partition_use"](
         Setting(dataset, split, config, seed=0, device="cpu")
     ).numbers
-    assert 0 < numbers["partition_entropy"] <= 1
-    assert 0 <= numbers["shuffled_accuracy"] <= 1
+    assert 0 < numbers["partition_entropy"] < 1
+    # A fold tests one graph of each kind.
+    assert numbers["shuffled_accuracy"] in (0.0, 0.5, 1.0)
 
 
 def test_entropy_of_a_share_of_everything() -> None:

@@ -156,10 +156,15 @@ def test_bad_input_takes_one_line(words: tuple[str, ...], said: str, tmp_path: P
     assert not (tmp_path / "out" / "trials.jsonl").exists()
 
 
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def test_terminal_shows_a_bar(
     tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen = io.StringIO()
+    screen = Screen()
     monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=100))
     succeed("tune", "planted", "--device", "cpu", "--trials", "1", *files, "-o", tmp_path / "out")
     assert "trials on planted" in screen.getvalue()

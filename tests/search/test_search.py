@@ -114,7 +114,7 @@ def test_stopped_search_goes_on_as_if_it_had_not_been(
 def test_more_trials_can_be_asked_for(whole: list[Trial], tmp_path: Path) -> None:
     search(small_problem(), tmp_path, trials=2)
     seen: list[int] = []
-    more = search(small_problem(), tmp_path, trials=4, told=lambda found: seen.append(len(found)))
+    more = search(small_problem(), tmp_path, trials=4, told=lambda done, *_: seen.append(done))
     assert without_times(more.trials) == without_times(whole[:4])
     assert seen == [2, 3, 4]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from vepm import console
@@ -17,7 +16,6 @@ from vepm.errors import InputError, LostProcessError
 
 if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
-    from vepm.paper import Progress as CellProgress
 
 EXPERIMENT = Kind("experiment", (), (("cells",),))
 
@@ -83,7 +81,7 @@ def reproduce(
     planned = [s for e in chosen for s in select(squares(e, quick, seeds), selection)]
     elsewhere = [s for e in known.values() for s in squares(e, quick, seeds)]
     with _only_writer(folder, chosen if compute.leads else []), _how_to_continue():
-        with _cell_bar(compute.leads) as progress:
+        with console.run_bar("runs") as progress:
             ended = run(planned, folder, data_dir, compute, elsewhere, progress)
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
@@ -182,19 +180,3 @@ def _how_to_continue() -> Iterator[None]:
         raise
     except LostProcessError as error:
         raise LostProcessError(f"{error}; finished cells are kept") from error
-
-
-@contextlib.contextmanager
-def _cell_bar(leads: bool) -> Iterator["CellProgress | None"]:
-    """A bar over cells on a terminal; None elsewhere."""
-    if not console.err.is_terminal or not leads:
-        yield None
-        return
-    columns = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, TextColumn("{task.description}"), console=console.err) as bars:
-        task = bars.add_task("", total=None)
-
-        def show(done: int, total: int, last: str) -> None:
-            bars.update(task, completed=done, total=total, description=last)
-
-        yield show

@@ -1,8 +1,6 @@
 """The command that searches settings of any method over datasets: sweep."""
 
-import contextlib
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,6 @@ from vepm.cli.options import MACHINE_PANEL, DataDir, Device, RunsAtOnce
 
 if TYPE_CHECKING:
     from vepm.search import Trial
-    from vepm.search.sweeps import Progress
 
 SHOWN = 10
 
@@ -53,7 +50,7 @@ def sweep(
 
     chosen = Sweep.read(file)
     path = output or file.with_suffix(".jsonl")
-    with _bar() as progress:
+    with console.run_bar("runs") as progress:
         rows = run_sweep(
             chosen,
             path,
@@ -79,16 +76,3 @@ def _show(found: "list[Trial]", datasets: list[str]) -> None:
         mean = f"{100 * one.val_accuracy:.1f}{spread}"
         table.add_row(str(one.number), mean, *scores, changes or "the settings to improve on")
     console.out.print(table, highlight=False)
-
-
-@contextlib.contextmanager
-def _bar() -> "Iterator[Progress | None]":
-    """A bar over runs on a terminal; None elsewhere."""
-    if not console.err.is_terminal:
-        yield None
-        return
-    from rich.progress import Progress as Bars
-
-    with Bars(console=console.err) as bars:
-        task = bars.add_task("runs", total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)

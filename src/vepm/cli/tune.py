@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from vepm import console
@@ -29,8 +28,7 @@ from vepm.cli.options import (
 from vepm.files import refuse_link
 
 if TYPE_CHECKING:
-    from vepm.search import Findings, Trial
-    from vepm.search.tuning import Told
+    from vepm.search import Findings
 
 
 _WARNING = (
@@ -110,14 +108,14 @@ def tune(
             clear(folder, _kind())
         for name in _kind().files:
             refuse_link(folder / name)
-        with _trial_bar(data.name, trials) as told:
+        with console.run_bar(f"trials on {data.name}") as progress:
             found = search(
                 problem,
                 folder,
                 trials=trials,
                 timeout=timeout,
                 device=device,
-                told=told,
+                told=progress,
                 command=command_line(),
             )
     if as_json:
@@ -143,25 +141,6 @@ def _how_to_continue(folder: Path) -> Iterator[None]:
         again = shlex.join(["vepm", *typed])
         console.print_note(f"stopped; finished trials are in {folder}, to continue: {again}")
         raise
-
-
-@contextlib.contextmanager
-def _trial_bar(name: str, trials: int) -> Iterator["Told | None"]:
-    """A bar over trials on a terminal; None elsewhere."""
-    if not console.err.is_terminal:
-        yield None
-        return
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
-    note = TextColumn("{task.fields[note]}")
-    with Progress(*columns, MofNCompleteColumn(), note, console=console.err) as bars:
-        task = bars.add_task(f"trials on {name}", total=trials, note="")
-
-        def show(found: "list[Trial]") -> None:
-            best = max((t.val_accuracy for t in found if t.state == "complete"), default=None)
-            text = f"best validation {best:.4f}" if best is not None else ""
-            bars.update(task, completed=len(found), note=text)
-
-        yield show
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:

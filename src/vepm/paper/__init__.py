@@ -22,7 +22,7 @@ from vepm.paper.plan import (
     task_of,
 )
 from vepm.paper.results import NO_DATA, Results, Value, gather, records
-from vepm.paper.runner import Ended, Progress, missing_datasets, open_dataset, perform, run
+from vepm.paper.runner import Ended, missing_datasets, open_dataset, perform, run
 from vepm.paper.studies import STUDIES
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "Line",
     "Metric",
     "Printed",
-    "Progress",
     "Results",
     "Selection",
     "Square",

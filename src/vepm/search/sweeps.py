@@ -41,7 +41,7 @@ EPOCHS = {
 """Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
 so the more a setting's accuracy fluctuates; the mean over splits has less of that."""
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def run_sweep(
         root: PyG root of the data.
         compute: where, and how many settings at a time.
         minutes: no run begins after so long.
-        progress: told how many runs are done and how many there are.
+        progress: told how many runs are done, how many there are, and the last dataset.
 
     Raises:
         InputError: if the file holds another sweep, or another process writes to it.
@@ -223,7 +223,8 @@ def run_sweep(
         def keep(_: int, rows: list[Row]) -> None:
             log.add(rows)
             if progress is not None:
-                progress(len(log.rows), sweep.count)
+                last = rows[0]["dataset"] if rows else ""
+                progress(len(log.rows), sweep.count, last)
 
         while time.time() < end and (left := sweep.left(log.rows)):
             parts = groupby(left, key=lambda run: (run.number, run.dataset, run.keep))

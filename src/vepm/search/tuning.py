@@ -17,7 +17,7 @@ from vepm.data.features import is_sparse
 from vepm.errors import InputError
 from vepm.evaluation import HERE, run_jobs
 from vepm.search.findings import RULE, Findings
-from vepm.search.log import Row, Trial, open_log, trials_of
+from vepm.search.log import Row, open_log, trials_of
 from vepm.search.samplers import EPOCHS_BETWEEN_REPORTS, TPE
 from vepm.search.space import Space, flat
 from vepm.tasks import UNLABELLED
@@ -27,7 +27,8 @@ TRIALS_FILE = "trials.jsonl"
 FORMER_FILE = "trials.db"
 """What an earlier version kept its trials in."""
 
-Told = Callable[[list[Trial]], None]
+Told = Callable[[int, int, str], None]
+"""Told how many trials are done, how many were asked for, and the best accuracy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,7 @@ def tune(
         timeout: seconds after which no further trial begins.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: told of every epoch.
-        told: given the finished trials, at the start and after each one.
+        told: told how far it is, at the start and after each trial.
         command: how to do this again, for the summary.
 
     Raises:
@@ -150,7 +151,8 @@ def tune(
             if found:
                 findings.write(folder)
             if told is not None:
-                told(found)
+                best = f"best validation {findings.best.val_accuracy:.4f}" if found else ""
+                told(len(found), trials, best)
             if len(found) >= trials or (found and time.monotonic() >= end):
                 return findings
             changes = sampler.suggest(found)
