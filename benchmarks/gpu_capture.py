@@ -9,8 +9,7 @@ import torch
 
 from vepm.data import load
 from vepm.evaluation import PROTOCOLS
-from vepm.training import Fitted, preset, recording
-from vepm.training.together import Run, fit_together
+from vepm.training import Fitted, Run, fit_many, preset, recording
 
 CASES = (("digits", "public", 1), ("digits", "public", 4), ("digits-graphs", "gin", 4))
 EPOCHS = {"pretrain_epochs": 6, "epochs": 6, "batch_size": 64}
@@ -39,7 +38,7 @@ def _train(name: str, protocol: str, count: int) -> list[Fitted]:
         Run(split.train, split.val, split.test, seed)
         for split, seed in zip(splits, range(count), strict=True)
     ]
-    return fit_together(dataset, config, runs, device="cuda")
+    return fit_many(dataset, config, runs, device="cuda")
 
 
 @contextmanager

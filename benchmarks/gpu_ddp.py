@@ -9,15 +9,16 @@ import torch.distributed as dist
 
 from vepm.data import load
 from vepm.nn import VEPM
+from vepm.objective import Terms
+from vepm.scale.ddp import DataParallel
+from vepm.scale.processes import ProcessGroup
 from vepm.training import preset, single_graph
-from vepm.training.losses import Terms, bound_loss, pretraining_loss
-from vepm.training.ranks import Team
-from vepm.training.replicas import Replicas
+from vepm.training.losses import bound_loss, pretraining_loss
 
 LARGEST_ERROR = 1e-10
 
 
-class _GroupOfOne(Team):
+class _GroupOfOne(ProcessGroup):
     """A process group of one that communicates all the same."""
 
     @property
@@ -61,10 +62,10 @@ def _difference(model: VEPM, loss: Callable[[VEPM], Terms]) -> float:
     loss(plain).loss.backward()
     moving = [p for p, own in zip(shared.parameters(), plain.parameters(), strict=True)
               if own.grad is not None]  # fmt: skip
-    team = Replicas(shared, _GroupOfOne())
+    parallel = DataParallel(shared, _GroupOfOne())
     torch.manual_seed(1)
-    team.differentiate(moving, loss)
-    team.close()
+    parallel.differentiate(moving, loss)
+    parallel.close()
     return max(
         float((a.grad - b.grad).abs().max())
         for a, b in zip(shared.parameters(), plain.parameters(), strict=True)

@@ -14,7 +14,7 @@ from vepm.bench import PeakMemory, machine, time_call
 from vepm.data import Dataset, load
 from vepm.evaluation import gin_folds, public_split
 from vepm.files import write_text
-from vepm.training import Config, Fitted, Run, fit_together, pick_device, preset
+from vepm.training import Config, Fitted, Run, fit_many, pick_device, preset
 
 WARMUP = {"pretrain_epochs": 2, "epochs": 2, "encoder_interval": 1}
 CASES = ("Cora", "MUTAG")
@@ -33,8 +33,8 @@ def measure(
 ) -> dict[str, Any]:
     """Seconds of all runs at once over the median of some alone, all after a warm-up."""
     brief = config.replace(**WARMUP)
-    fit_together(dataset, brief, runs[:1], device)
-    fit_together(dataset, brief, runs, device)
+    fit_many(dataset, brief, runs[:1], device)
+    fit_many(dataset, brief, runs, device)
     singles = [_timed(dataset, config, [run], device) for run in runs[:alone]]
     together = _timed(dataset, config, runs, device)
     one = statistics.median(row["seconds"] for row in singles)
@@ -52,7 +52,7 @@ def _timed(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -
     fitted: list[Fitted] = []
     memory = PeakMemory(device)
     seconds, _ = time_call(
-        lambda: fitted.extend(fit_together(dataset, config, runs, device)), device, repeats=1
+        lambda: fitted.extend(fit_many(dataset, config, runs, device)), device, repeats=1
     )
     return {
         "seconds": seconds[0],

@@ -10,7 +10,7 @@ from vepm.bench.steps import STEPS, build_model
 from vepm.data import planted_graph
 from vepm.nn import VEPM
 from vepm.objective import edge_log_likelihood
-from vepm.training.batches import single_graph
+from vepm.scale.batches import single_graph
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, pretraining_loss
 

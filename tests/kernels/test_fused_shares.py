@@ -14,10 +14,10 @@ from vepm.kernels.shares import Shares
 from vepm.nn import VEPM, Adjacency, EdgePartitioner, aggregate
 from vepm.nn.bank import CommunityBank
 from vepm.nn.convolution import NORMALIZATIONS
-from vepm.training.batches import GraphBatch
+from vepm.scale.batches import GraphBatch
+from vepm.scale.many.edges import SharedEdges
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss
-from vepm.training.together.edges import SharedEdges
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":

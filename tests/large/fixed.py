@@ -10,9 +10,9 @@ from torch_geometric.data import Data
 from strategies import random_graph
 from vepm.nn.distributions import Posterior
 from vepm.nn.model import Prediction
-from vepm.training import Config
-from vepm.training.large import Clusters, LargeGraph
-from vepm.training.ranks import Team
+from vepm.scale.clusters import Clusters
+from vepm.scale.large import LargeGraph
+from vepm.scale.processes import ProcessGroup
 
 NODES, COMMUNITIES, CLASSES = 23, 3, 4
 TRAIN = torch.tensor([0, 3, 4, 9, 15, 21])
@@ -56,11 +56,14 @@ def numbered_graph() -> Data:
     )
 
 
-def cut(graph: Data, count: int, team: Team | None = None) -> Clusters:
-    """The graph in five clusters, ``count`` of which would be joined."""
-    config = Config().replace(
+def cut(graph: Data, count: int, group: ProcessGroup | None = None) -> Clusters:
+    """The graph in five clusters, ``count`` of which are joined."""
+    return Clusters(
+        LargeGraph(graph),
+        TRAIN,
         num_communities=COMMUNITIES,
-        num_metacommunities=1,
         batch_size=-(-NODES * count // 5),
+        group=group or ProcessGroup(),
+        seed=0,
+        joined=count,
     )
-    return Clusters(LargeGraph(graph), config, TRAIN, team or Team(), seed=0, joined=count)

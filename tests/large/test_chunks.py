@@ -10,9 +10,9 @@ from strategies import no_edges
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.nn import VEPM
+from vepm.scale.chunks import Chunk, chunks
+from vepm.scale.large import LargeGraph
 from vepm.training import Config, ModelCard, explain, fit, probabilities, scores, single_graph
-from vepm.training.chunks import Chunk, chunks
-from vepm.training.large import LargeGraph
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -30,7 +30,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.training.chunks.EDGES_AT_ONCE", 200)
+    monkeypatch.setattr("vepm.scale.chunks.EDGES_AT_ONCE", 200)
 
 
 def graph() -> Data:
@@ -107,7 +107,7 @@ def test_chunks_hold_every_node_once_and_few_edges() -> None:
 def test_a_node_with_more_neighbours_than_fit_is_a_chunk_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vepm.training.chunks.EDGES_AT_ONCE", 1)
+    monkeypatch.setattr("vepm.scale.chunks.EDGES_AT_ONCE", 1)
     large = LargeGraph(graph())
     assert [chunk.count for chunk in chunks(large)] == [1] * 150
 

@@ -13,13 +13,14 @@ from torch.multiprocessing.spawn import spawn
 from training.toys import SMALL, roles, toy
 from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
+from vepm.objective import Terms
+from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.clusters import ClusterBatch, Clusters, RunningTotals
+from vepm.scale.ddp import DataParallel
+from vepm.scale.large import LargeGraph
+from vepm.scale.processes import ProcessGroup
 from vepm.training import Config, ModelCard
-from vepm.training.batches import GraphBatch, GraphStore
-from vepm.training.large import Clusters, LargeGraph
-from vepm.training.losses import Terms, bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.ranks import Team
-from vepm.training.replicas import Replicas
-from vepm.training.totals import Part, RunningTotals
+from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
 
 RANKS = 2
 STEPS = ("pretrain", "predictor", "encoder", "both")
@@ -63,55 +64,60 @@ def store() -> GraphStore:
     return found
 
 
-def graphs(chosen: list[int]) -> Callable[[Config, Team], Case]:
+def graphs(chosen: list[int]) -> Callable[[Config, ProcessGroup], Case]:
     """A share of these graphs; alone, all of them."""
 
-    def share(config: Config, team: Team) -> Case:
-        batch = store().share(torch.tensor(chosen), team.rank, team.size)
+    def share(config: Config, group: ProcessGroup) -> Case:
+        batch = store().share(torch.tensor(chosen), group.rank, group.size)
         return batch, torch.arange(batch.num_graphs)
 
     return share
 
 
-def clusters(config: Config, team: Team) -> Case:
+def clusters(config: Config, group: ProcessGroup) -> Case:
     """A group of clusters for each of two processes; alone, both side by side."""
     graph = toy("node").graphs[0].clone()
     graph.x = graph.x.double()
-    cut = Clusters(LargeGraph(graph), config, roles("node")[0], Team(0, RANKS), seed=0, joined=2)
-    groups = torch.arange(cut.count).tensor_split(cut.steps * RANKS)
-    cut.totals = RunningTotals(cut.sizes, config.model.num_communities, team)
-    if not team.alone:
-        return cut.join(groups[team.rank], 1.7)
-    return _side_by_side([cut.join(group, 1.7) for group in groups[:RANKS]])
+    cut = Clusters(
+        LargeGraph(graph),
+        roles("node")[0],
+        num_communities=config.model.num_communities,
+        batch_size=config.training.batch_size,
+        group=ProcessGroup(0, RANKS),
+        seed=0,
+        joined=2,
+    )
+    parts = torch.arange(cut.count).tensor_split(cut.steps * RANKS)
+    cut.totals = RunningTotals(cut.sizes, config.model.num_communities, group)
+    if not group.alone:
+        return cut.join(parts[group.rank], 1.7)
+    return _side_by_side([cut.join(part, 1.7) for part in parts[:RANKS]])
 
 
 def _side_by_side(cases: list[Case]) -> Case:
     batches = [batch for batch, _ in cases]
-    parts = [batch.part for batch in batches if batch.part is not None]
+    parts = [batch for batch in batches if isinstance(batch, ClusterBatch)]
     nodes = [dense(batch.x).size(0) for batch in batches]
     starts = [sum(nodes[:i]) for i in range(RANKS)]
     counts = [part.clusters.numel() for part in parts]
     edges = [b.edges.edge_index + start for b, start in zip(batches, starts, strict=True)]
-    part = Part(
-        parts[0].totals,
-        torch.cat([part.clusters for part in parts]),
-        torch.cat([part.member + sum(counts[:i]) for i, part in enumerate(parts)]),
-        torch.cat([part.edge_weight for part in parts]),
-        parts[0].num_nodes,
-        parts[0].num_edges,
-    )
-    joined = GraphBatch(
+    joined = ClusterBatch(
         torch.cat([dense(batch.x) for batch in batches]),
         Adjacency(torch.cat(edges, dim=1), sum(nodes)),
         torch.cat([batch.y for batch in batches]),
-        whole=batches[0].whole,
-        part=part,
+        counts=batches[0].counts,
+        totals=parts[0].totals,
+        clusters=torch.cat([part.clusters for part in parts]),
+        member=torch.cat([part.member + sum(counts[:i]) for i, part in enumerate(parts)]),
+        edge_weight=torch.cat([part.edge_weight for part in parts]),
+        num_nodes=parts[0].num_nodes,
+        num_edges=parts[0].num_edges,
     )
     rows = [rows + start for (_, rows), start in zip(cases, starts, strict=True)]
     return joined, torch.cat(rows)
 
 
-CASES: dict[str, tuple[str, Callable[[Config, Team], Case], dict[str, Any]]] = {
+CASES: dict[str, tuple[str, Callable[[Config, ProcessGroup], Case], dict[str, Any]]] = {
     "graphs": ("graph", graphs([4, 0, 6, 9, 1, 3, 11]), {"composer_layers": 2}),
     "sums": ("graph", graphs([4, 0, 6, 9, 1, 3, 11]), {"likelihood": "summed"}),
     "fewer graphs than processes": ("graph", graphs([2]), {}),
@@ -134,7 +140,7 @@ def of_one(name: str, step: str) -> tuple[dict[str, Tensor], dict[str, Tensor], 
     task, share, changes = CASES[name]
     config = settings(task, **changes)
     model = build(task, config)
-    batch, rows = share(config, Team())
+    batch, rows = share(config, ProcessGroup())
     terms = loss_of(step, config)(model, batch, rows)
     parameters = moving(model, step)
     found = torch.autograd.grad(terms.loss, parameters, allow_unused=True)
@@ -146,19 +152,19 @@ def of_one(name: str, step: str) -> tuple[dict[str, Tensor], dict[str, Tensor], 
 def one_of_two(rank: int, folder: str) -> None:
     """A process that shares every case with another and compares with one that holds all."""
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=RANKS)
-    team = Team(rank, RANKS)
+    group = ProcessGroup(rank, RANKS)
     for name, (task, share, changes) in CASES.items():
         for step in STEPS:
             config = settings(task, **changes)
             model = build(task, config)
-            batch, rows = share(config, team)
-            replicas = Replicas(model, team)
+            batch, rows = share(config, group)
+            replicas = DataParallel(model, group)
             compute = loss_of(step, config)
             terms = replicas.differentiate(moving(model, step), compute, batch, rows)
             expected, statistics, whole = of_one(name, step)
             _same(gradients(model), expected, f"{name}, {step}")
             _same(dict(model.named_buffers()), statistics, f"{name}, {step}")
-            loss = team.sum(terms.loss.detach().clone())
+            loss = group.sum(terms.loss.detach().clone())
             torch.testing.assert_close(loss, whole.loss.detach(), rtol=1e-10, atol=1e-10)
             replicas.close()
     Path(folder, f"done-{rank}").touch()

@@ -9,11 +9,11 @@ import torch
 from training.toys import SCHEMES, SMALL, roles, run, same_run, toy
 from vepm.data import planted_graph
 from vepm.errors import InputError
+from vepm.scale.batches import GraphBatch
+from vepm.scale.large import LargeGraph
+from vepm.scale.processes import ProcessGroup
 from vepm.training import Config, fit, fitting, probabilities
-from vepm.training.batches import GraphBatch
-from vepm.training.large import LargeGraph
 from vepm.training.metrics import accuracy
-from vepm.training.ranks import Team
 
 
 def settings(**changes: Any) -> Config:
@@ -99,12 +99,12 @@ def test_settings_that_need_the_whole_graph_are_refused(change: dict[str, Any], 
 
 def test_one_graph_at_once_cannot_be_shared() -> None:
     with pytest.raises(InputError, match="--batch-nodes"):
-        run("node", team=Team(0, 2))
+        run("node", group=ProcessGroup(0, 2))
 
 
 def test_too_many_processes_for_the_clusters_are_refused() -> None:
     with pytest.raises(InputError, match="cannot keep 61 processes busy"):
-        run("node", settings(), team=Team(0, 61))
+        run("node", settings(), group=ProcessGroup(0, 61))
 
 
 def test_no_labels_are_needed() -> None:

@@ -11,11 +11,12 @@ from torch.autograd import grad
 
 from large.fixed import COMMUNITIES, NODES, TRAIN, Tabled, cut, numbered_graph
 from vepm.kernels.features import dense
+from vepm.objective import Terms
+from vepm.scale.batches import GraphBatch, single_graph
+from vepm.scale.clusters import ClusterBatch, Clusters, _weight_of_cut_edges
+from vepm.scale.processes import ProcessGroup
 from vepm.training import Config
-from vepm.training.batches import GraphBatch, single_graph
-from vepm.training.large import Clusters, _weight_of_cut_edges
-from vepm.training.losses import Held, Terms, bound_loss, predictor_loss, pretraining_loss
-from vepm.training.ranks import Team
+from vepm.training.losses import Held, bound_loss, predictor_loss, pretraining_loss
 
 Loss = Callable[[Any, GraphBatch, Tensor], Terms]
 
@@ -50,12 +51,17 @@ def epochs(clusters: Clusters) -> Iterator[list[tuple[GraphBatch, Tensor]]]:
         yield [clusters.join(group, weight) for group in groups]
 
 
+def renewed(batch: GraphBatch, mean: Tensor) -> Tensor:
+    """The total over all nodes, with the means of a batch brought up to date."""
+    assert isinstance(batch, ClusterBatch)
+    return batch.totals.renew(batch.clusters, batch.member, mean)
+
+
 def mean_over_epochs(loss: Loss, model: Tabled, clusters: Clusters) -> tuple[Tensor, list[Tensor]]:
     """Mean of the loss and of its gradients over all epochs there can be."""
     for batch, _ in next(epochs(clusters)):
         # The first epoch does not know the clusters still to come.
-        assert batch.part is not None
-        batch.part.total(model.encode(dense(batch.x), batch.edges).mean.detach())
+        renewed(batch, model.encode(dense(batch.x), batch.edges).mean.detach())
     found = [loss(model, batch, rows).loss for epoch in epochs(clusters) for batch, rows in epoch]
     value = torch.stack(found).mean()
     return value, differentiate(value, model)
@@ -109,16 +115,14 @@ def test_totals_hold_the_last_of_every_cluster() -> None:
     mean = torch.rand(NODES, COMMUNITIES, dtype=torch.double)
     (first, _), *others = next(epochs(clusters))
     rows = numbers(first)
-    assert first.part is not None
-    guess = first.part.total(mean[rows])
+    guess = renewed(first, mean[rows])
     # Of what is not known yet, as much per node as of what is.
     torch.testing.assert_close(guess, mean[rows].sum(0) * (NODES / rows.numel()))
     for batch, _ in others:
-        assert batch.part is not None
-        total = batch.part.total(mean[numbers(batch)])
+        total = renewed(batch, mean[numbers(batch)])
     torch.testing.assert_close(total, mean.sum(0), rtol=1e-12, atol=0)
     mean[rows] += 1
-    total = first.part.total(mean[rows])
+    total = renewed(first, mean[rows])
     torch.testing.assert_close(total, mean.sum(0), rtol=1e-12, atol=0)
 
 
@@ -135,7 +139,7 @@ def test_an_epoch_has_every_node_and_label_once() -> None:
 def test_processes_share_an_epoch_without_overlap() -> None:
     seen = []
     for rank in range(2):
-        clusters = cut(numbered_graph(), 2, Team(rank, 2))
+        clusters = cut(numbered_graph(), 2, ProcessGroup(rank, 2))
         torch.manual_seed(0)
         batches = list(clusters.epoch())
         assert len(batches) == clusters.steps

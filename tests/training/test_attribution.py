@@ -9,9 +9,9 @@ from torch import Tensor
 
 from training.toys import SMALL, toy
 from vepm.nn import VEPM
+from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.training import ModelCard, source_of
 from vepm.training.attribution import attribute
-from vepm.training.batches import GraphBatch, GraphStore
 
 
 def trained(task: str, **changes: Any) -> tuple[VEPM, GraphBatch | GraphStore, Tensor]:
@@ -81,7 +81,7 @@ def test_graphs_in_pieces_keep_their_own_labels(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(source, GraphStore)
     whole = attribute(model, source, labels)
     del source.pieces
-    monkeypatch.setattr("vepm.training.batches.GRAPHS_AT_ONCE", 3)
+    monkeypatch.setattr("vepm.scale.batches.GRAPHS_AT_ONCE", 3)
     parts = attribute(model, source, labels)
     torch.testing.assert_close(parts.log_odds, whole.log_odds)
     assert parts.log_odds_without.shape == whole.log_odds_without.shape

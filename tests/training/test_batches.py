@@ -7,8 +7,8 @@ from torch_geometric.data import Batch, Data
 
 from strategies import Graph, complete, no_edges, path, quick, simple_graphs
 from vepm.kernels.features import SparseFeatures, dense
+from vepm.scale.batches import ragged
 from vepm.training import GraphStore, single_graph
-from vepm.training.batches import ragged
 
 
 def as_data(graph: Graph, label: int) -> Data:

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from training.toys import SMALL, examples_for, roles, run
+from vepm.scale.large import LargeGraph
 from vepm.training import calibration, probabilities
 from vepm.training.calibration import best_sharpness, calibrate
-from vepm.training.large import LargeGraph
 from vepm.training.prediction import drawn_scores
 
 

@@ -9,9 +9,11 @@ import torch
 
 from training.toys import SMALL, TASKS, run
 from vepm.errors import DivergedError
+from vepm.objective import Terms
+from vepm.scale import executor
 from vepm.training import TrainingState, fitting, loop
 from vepm.training.checkpoint import load_state
-from vepm.training.losses import Terms, bound_loss, predictor_loss, pretraining_loss
+from vepm.training.losses import bound_loss, predictor_loss, pretraining_loss
 
 LOSSES: dict[str, Any] = {
     "pretraining_loss": pretraining_loss,
@@ -80,7 +82,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", 0.0)
     config = SMALL[task].replace(scheme="joint")
     path, epochs = tmp_path / "checkpoint.safetensors", config.training.epochs
-    step = loop.descend  # type: ignore[attr-defined]
+    step = executor.descend  # type: ignore[attr-defined]
 
     def spoiled(loss: Any, *optimizers: Any) -> None:
         step(loss, *optimizers)
@@ -88,14 +90,14 @@ def test_weights_that_are_not_finite_are_never_saved(
             optimizers[0].param_groups[0]["params"][0].data.fill_(math.nan)
 
     state_of: dict[str, int] = {}
-    finetune = loop._finetune_epoch
+    finetune = loop._finetune
 
-    def watched(state: TrainingState, *rest: Any) -> Any:
-        state_of["epoch"] = state.epoch
-        return finetune(state, *rest)
+    def watched(state: TrainingState, tally: Any, epoch: int, config: Any) -> None:
+        state_of["epoch"] = epoch
+        finetune(state, tally, epoch, config)
 
-    monkeypatch.setattr(loop, "descend", spoiled)
-    monkeypatch.setattr(loop, "_finetune_epoch", watched)
+    monkeypatch.setattr(executor, "descend", spoiled)
+    monkeypatch.setattr(loop, "_finetune", watched)
     with pytest.raises(DivergedError, match="a gradient is not finite in the last step"):
         run(task, config, checkpoint=path)
     saved: dict[str, TrainingState] = {}
@@ -108,5 +110,6 @@ def test_weights_that_are_not_finite_are_never_saved(
     monkeypatch.setattr(fitting, "load_state", keep)
     with pytest.raises(KeyboardInterrupt):
         run(task, config, checkpoint=path)
-    assert saved["state"].epoch == epochs - 1
-    assert all(bool(weight.isfinite().all()) for weight in saved["state"].model.parameters())
+    state = saved["state"]
+    assert state.courses[0].epoch == epochs - 1
+    assert bool(state.executor.weight_sums().isfinite())

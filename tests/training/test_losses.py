@@ -8,17 +8,22 @@ from torch import Tensor
 from torch.distributions import Gamma, kl_divergence
 
 from training.toys import SMALL, TASKS, examples_for, roles, run
-from vepm.nn import VEPM
-from vepm.objective import edge_log_likelihood
+from vepm.nn import VEPM, Adjacency
+from vepm.objective import disagreement, edge_log_likelihood
+from vepm.scale.many.padding import PaddedGraphs
 from vepm.training import Config, GraphBatch, GraphStore, loop
 from vepm.training.losses import (
     Held,
-    _disagreement,
     bound_loss,
     hold,
     predictor_loss,
     pretraining_loss,
 )
+
+NOTHING = torch.empty(0)
+NO_EDGES = Adjacency(torch.empty(2, 0, dtype=torch.long), 0)
+ROWS = GraphBatch(NOTHING, NO_EDGES, NOTHING)
+"""A batch without padding, of which only that matters."""
 
 WEIGHTS: dict[str, Any] = {
     "edge_term_weight": 0.7,
@@ -124,8 +129,8 @@ def test_disagreement_by_hand() -> None:
     # The mean (0.6, 0.4), squared and made to sum to one, is (9, 4) / 13.
     target = torch.tensor([9 / 13, 4 / 13])
     expected = sum(float((p.exp()[0] - target).square().sum()) for p in logits) / 2
-    assert float(_disagreement(logits, 0.5)) == pytest.approx(expected, rel=1e-5)
-    assert float(_disagreement(logits[:1], 0.5)) == 0
+    assert float(disagreement(logits, ROWS, 0.5)) == pytest.approx(expected, rel=1e-5)
+    assert float(disagreement(logits[:1], ROWS, 0.5)) == 0
 
 
 def test_classes_that_most_rows_favour_are_held_back() -> None:
@@ -135,12 +140,13 @@ def test_classes_that_most_rows_favour_are_held_back() -> None:
     aligned = rows / torch.tensor([0.7, 0.3])
     target = aligned / aligned.sum(1, keepdim=True)
     expected = float((rows - target).square().sum())
-    assert float(_disagreement(passes, 1.0, pull=1.0)) == pytest.approx(expected, rel=1e-5)
+    assert float(disagreement(passes, ROWS, 1.0, 1.0)) == pytest.approx(expected, rel=1e-5)
     assert float(target[1, 0]) == pytest.approx(0.5)
-    assert float(_disagreement(passes, 1.0, pull=0.0)) == pytest.approx(0, abs=1e-12)
-    present = torch.tensor([True, True, False])
-    alone = float(_disagreement([p[:2] for p in passes], 0.5, pull=0.5))
-    assert float(_disagreement(passes, 0.5, present, 0.5)) == pytest.approx(alone, rel=1e-5)
+    assert float(disagreement(passes, ROWS, 1.0, 0.0)) == pytest.approx(0, abs=1e-12)
+    mask = torch.tensor([True, True, False])
+    padded = PaddedGraphs(NOTHING, NO_EDGES, NOTHING, node_mask=mask, graph_mask=mask)
+    alone = float(disagreement([p[:2] for p in passes], ROWS, 0.5, 0.5))
+    assert float(disagreement(passes, padded, 0.5, 0.5)) == pytest.approx(alone, rel=1e-5)
 
 
 def test_class_balance_counts_labels_per_class() -> None:
@@ -150,7 +156,7 @@ def test_class_balance_counts_labels_per_class() -> None:
     batch = examples.source
     assert isinstance(batch, GraphBatch)
 
-    def disagreement(weight: float, rows: torch.Tensor) -> float:
+    def spread(weight: float, rows: torch.Tensor) -> float:
         training = config.replace(class_balance_weight=weight).training
         found = bound_loss(model, batch, rows, training).disagreement
         assert found is not None
@@ -158,8 +164,8 @@ def test_class_balance_counts_labels_per_class() -> None:
 
     half = rows[: rows.numel() // 2]
     whole = 2 * half.numel() / rows.numel()
-    assert disagreement(1.0, half) != pytest.approx(disagreement(1.0, rows), rel=1e-3)
-    assert disagreement(whole / 2, half) == pytest.approx(disagreement(1.0, rows), rel=1e-4)
+    assert spread(1.0, half) != pytest.approx(spread(1.0, rows), rel=1e-3)
+    assert spread(whole / 2, half) == pytest.approx(spread(1.0, rows), rel=1e-4)
 
 
 def test_several_passes_count_as_one_set_of_labels() -> None:

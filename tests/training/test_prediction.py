@@ -15,10 +15,10 @@ from vepm.training import (
     Source,
     batches,
     explain,
-    fitting,
     probabilities,
     scores,
     set_aside,
+    sources,
 )
 from vepm.training.metrics import accuracy, agreement, calibration_error
 
@@ -74,7 +74,7 @@ def test_numbers_that_are_not_finite_are_an_error(batch_nodes: int) -> None:
     graph = toy("node").graphs[0].clone()
     graph.x = graph.x * 1e38
     far = dataclasses.replace(toy("node"), graphs=[graph])
-    source = fitting.in_batches(far, torch.device("cpu"), batch_nodes)
+    source = sources.in_batches(far, torch.device("cpu"), batch_nodes)
     for ask in (
         lambda: probabilities(fitted.model, source),
         lambda: probabilities(fitted.model, source, 2),
@@ -160,7 +160,7 @@ def test_two_labels_of_many_classes_can_still_be_split() -> None:
     y = torch.arange(30) % 15
     kept, aside = set_aside(torch.arange(30), y, seed=0)
     assert sorted(y[kept].tolist()) == sorted(y[aside].tolist()) == list(range(15))
-    assert len(y) >= fitting.FEWEST_TO_SPLIT
+    assert len(y) >= sources.FEWEST_TO_SPLIT
 
 
 def test_accuracy_by_hand() -> None:

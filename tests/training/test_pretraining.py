@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from training.toys import SMALL, TASKS, run
+from training.toys import SMALL, TASKS, run, started
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
 from vepm.training import fit, state
-from vepm.training.state import Course, TrainingState
+from vepm.training.state import Course
 
 NONE = torch.empty(0, dtype=torch.long)
 
@@ -56,11 +56,12 @@ def test_a_better_negative_loss_counts_too() -> None:
 
 
 def test_finetuning_starts_with_patience_and_momentum_anew() -> None:
-    fresh = TrainingState.start(run("node").model, SMALL["node"].training)
-    fresh.stale, fresh.epoch = 7, 9
+    fresh, _ = started(run("node").model, SMALL["node"])
+    course = fresh.courses[0]
+    course.stale, course.epoch = 7, 9
     fresh.encoder_optimizer.state[torch.ones(1)] = {"step": torch.ones(1)}
     fresh.enter("finetune")
-    assert (fresh.phase, fresh.epoch, fresh.stale) == ("finetune", 0, 0)
+    assert (fresh.phase, course.epoch, course.stale) == ("finetune", 0, 0)
     assert not fresh.encoder_optimizer.state
 
 

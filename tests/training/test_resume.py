@@ -11,9 +11,10 @@ from torch import Tensor
 
 from training.toys import SCHEMES, SMALL, TASKS, roles, run, same_run, toy
 from vepm.errors import InputError
-from vepm.training import Config, Fitted, fitting, loop
+from vepm.scale import executor
+from vepm.scale.optimizing import descend
+from vepm.training import Config, Fitted, fitting
 from vepm.training.checkpoint import _open
-from vepm.training.schedule import descend
 
 
 class StopError(Exception):
@@ -145,7 +146,7 @@ def test_ctrl_c_in_mid_epoch_leaves_a_file_that_resumes_exactly(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "descend", interrupted)
+        patch.setattr(executor, "descend", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(task, settings(task, "joint"), checkpoint=path)
     assert path.is_file()

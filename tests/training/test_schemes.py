@@ -15,26 +15,30 @@ from training.toys import (
     roles,
     run,
     same_weights,
+    started,
     timeless,
     toy,
     weights,
 )
 from vepm.errors import InputError
+from vepm.nn import VEPM
 from vepm.training import Config, Examples, ModelCard, TrainingState, scores, train
 from vepm.training.calibration import calibrate
 from vepm.training.schedule import schedule_factor, scheme_steps
 
 
-def start(task: str, config: Config) -> TrainingState:
+def start(
+    task: str, config: Config, examples: Examples | None = None
+) -> tuple[TrainingState, VEPM]:
     dataset = toy(task)
     torch.manual_seed(0)
     model = ModelCard(task, dataset.num_features, config, dataset.class_names).build()
-    return TrainingState.start(model, config.training)
+    return started(model, config, task, examples)[0], model
 
 
-def parts(state: TrainingState) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def parts(model: VEPM) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Copies of what the encoder owns and of what the predictor owns, statistics included."""
-    copies = {name: value.clone() for name, value in state.model.state_dict().items()}
+    copies = {name: value.clone() for name, value in model.state_dict().items()}
     ours = {name for name in copies if name.startswith(("encoder", "activation"))}
     encoder = {name: value for name, value in copies.items() if name in ours}
     return encoder, {name: value for name, value in copies.items() if name not in ours}
@@ -44,17 +48,17 @@ def movements(
     task: str, config: Config, examples: Examples | None = None
 ) -> list[tuple[str, bool, bool]]:
     """After every epoch: its phase, whether the encoder moved, whether the predictor did."""
-    state = start(task, config)
-    before, moved = parts(state), []
+    state, model = start(task, config, examples)
+    before, moved = parts(model), []
 
     def watch(now: TrainingState) -> None:
         nonlocal before
-        after = parts(now)
+        after = parts(model)
         changes = [not same_weights(a, b) for a, b in zip(before, after, strict=True)]
         moved.append((now.phase, changes[0], changes[1]))
         before = after
 
-    train(state, examples or examples_for(task), config.training, on_epoch=watch)
+    train(state, config.training, on_epoch=watch)
     return moved
 
 
@@ -171,10 +175,10 @@ def test_without_validation_the_last_epoch_is_kept() -> None:
     fitted = run("node", validate_on=none, watch=None)
     assert fitted.best_epoch == 4
     assert "val_accuracy" not in fitted.best
-    state = start("node", SMALL["node"])
     examples = dataclasses.replace(examples_for("node"), val=none, test=None)
-    train(state, examples, SMALL["node"].training)
-    assert same_weights(state.model.state_dict(), weights(fitted))
+    state, model = start("node", SMALL["node"], examples)
+    train(state, SMALL["node"].training)
+    assert same_weights(model.state_dict(), weights(fitted))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -183,23 +187,24 @@ def test_labels_of_watched_nodes_and_graphs_choose_nothing(task: str) -> None:
     first, examples = run(task, config), examples_for(task)
     y, test = examples.source.y.clone(), roles(task)[2]
     y[test] = (y[test] + 1) % toy(task).num_classes
-    state = start(task, config)
     if task == "node":
         source: Any = dataclasses.replace(examples.source, y=y)  # type: ignore[type-var]
     else:
         source, source.y = examples.source, y
-    train(state, dataclasses.replace(examples, source=source), config.training)
-    calibrate(state.model, source, roles(task)[1], config.training.num_samples, seed=0)
-    assert same_weights(state.model.state_dict(), weights(first))
-    assert state.best_epoch == first.best_epoch
+    state, model = start(task, config, dataclasses.replace(examples, source=source))
+    train(state, config.training)
+    calibrate(model, source, roles(task)[1], config.training.num_samples, seed=0)
+    assert same_weights(model.state_dict(), weights(first))
+    course = state.courses[0]
+    assert course.best_epoch == first.best_epoch
     kept = [
         [{k: v for k, v in row.items() if "test" not in k} for row in timeless(history)]
-        for history in (state.history, first.history)
+        for history in (course.history, first.history)
     ]
     assert kept[0] == kept[1]
     assert any(
         a.get("test_loss") != b.get("test_loss")
-        for a, b in zip(state.history, first.history, strict=True)
+        for a, b in zip(course.history, first.history, strict=True)
     )
 
 

@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from training.forging import Bomb, Forge, Tensors, forge, put
-from training.toys import SMALL, run, same_run, same_weights
+from training.toys import SMALL, run, same_run, same_weights, started
 from vepm.errors import InputError
+from vepm.scale.executor import Row
 from vepm.training import ModelCard, TrainingState, fitting, load_model, save_model
 from vepm.training.checkpoint import load_state, save_state
-from vepm.training.state import Row
+from vepm.training.legacy import recorded
 
 
 def _state() -> TrainingState:
-    return TrainingState.start(run("node").model, SMALL["node"].training)
+    return started(run("node").model, SMALL["node"])[0]
 
 
 @pytest.fixture
@@ -44,15 +45,26 @@ def test_a_state_and_a_model_are_not_taken_for_each_other(state_file: Path) -> N
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     state, path = _state(), tmp_path / "state.safetensors"
-    state.epoch, state.history = 2, [{"phase": "pretrain", "epoch": 1, "loss": 0.1 + 0.2}]
-    save_state(path, state, {"seed": 1, "names": ("a", "b")})
+    course = state.courses[0]
+    course.epoch, course.history = 2, [{"phase": "pretrain", "epoch": 1, "loss": 0.1 + 0.2}]
+    fingerprint = {"seed": 1, "names": ("a", "b"), "config": SMALL["node"].to_dict()}
+    save_state(path, state, fingerprint)
     card = ModelCard("node", 6, SMALL["node"], ("0", "1", "2"))
-    fresh = TrainingState.start(card.build(), SMALL["node"].training)
-    load_state(path, fresh, {"seed": 1, "names": ("a", "b")})
-    assert same_weights(fresh.model.state_dict(), state.model.state_dict())
-    for name in ("phase", "epoch", "history", "converging", "smoothed", "stale", "best_score"):
-        assert getattr(fresh, name) == getattr(state, name)
-    assert fresh.best_weights is None
+    model = card.build()
+    fresh, executor = started(model, SMALL["node"])
+    load_state(path, fresh, fingerprint)
+    assert same_weights(model.state_dict(), run("node").model.state_dict())
+    assert fresh.courses[0] == course
+    assert executor.best_weights is None
+
+
+def test_a_state_of_earlier_settings_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    config = SMALL["node"]
+    save_state(path, _state(), {"seed": 1, "config": recorded(config)})
+    load_state(path, _state(), {"seed": 1, "config": config.to_dict()})
+    with pytest.raises(InputError, match="other settings"):
+        load_state(path, _state(), {"seed": 1, "config": config.replace(dropout=0.1).to_dict()})
 
 
 def _without(prefix: str) -> Forge:

@@ -11,7 +11,18 @@ from torch_geometric.data import Data
 
 from strategies import complete, no_edges, path, random_graph
 from vepm.data import Dataset, as_dataset, planted_graph
-from vepm.training import Config, Examples, Fitted, fit, probabilities, source_of
+from vepm.nn import VEPM
+from vepm.scale.executor import OneRun
+from vepm.training import (
+    Config,
+    Examples,
+    Fitted,
+    TrainingState,
+    fit,
+    probabilities,
+    scores,
+    source_of,
+)
 
 TASKS = ("node", "graph")
 SCHEMES = ("alternating", "joint", "predictor", "scratch")
@@ -63,6 +74,16 @@ def roles(task: str) -> tuple[Tensor, Tensor, Tensor]:
 def examples_for(task: str) -> Examples:
     train, val, test = roles(task)
     return Examples(source_of(toy(task), torch.device("cpu")), train, val, test)
+
+
+def started(
+    model: VEPM, config: Config, task: str = "node", examples: Examples | None = None
+) -> tuple[TrainingState, OneRun]:
+    """The state in which the training of a model begins."""
+    examples = examples or examples_for(task)
+    size = config.training.batch_size
+    executor = OneRun(model, examples, 0, scores=scores, batch_size=size)
+    return TrainingState.start(executor, config.training), executor
 
 
 def run(task: str, config: Config | None = None, **options: Any) -> Fitted:

@@ -16,14 +16,14 @@ import numpy as np
 from cli.writing import write_graphs, write_nodes
 from paper.toys import NODES
 from tools.soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json, spoil_tensors
-from training.toys import SMALL, run, toy
+from training.toys import SMALL, run, started, toy
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read
 from vepm.paper import read_experiment, squares
 from vepm.report.run import read_run
+from vepm.scale.batches import single_graph
 from vepm.search import default_space, read_space
-from vepm.training import ModelCard, TrainingState, load_model, probabilities
-from vepm.training.batches import single_graph
+from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.checkpoint import load_state, save_model, save_state
 from vepm.training.runs import write_run
 
@@ -43,6 +43,9 @@ class Target:
         """One of the files, no longer in order."""
         name = draw.choice(self.spoiled)
         return name, draw.choice(self.ways)(self.files[name], draw)
+
+
+FINGERPRINT = {"seed": 0, "config": SMALL["node"].to_dict()}
 
 
 @functools.cache
@@ -129,14 +132,14 @@ def _predict(path: Path) -> None:
 
 
 def _checkpoint() -> bytes:
-    state = TrainingState.start(run("node").model, SMALL["node"].training)
-    state.history = [{"phase": "pretrain", "epoch": 0, "loss": 0.5}]
-    return _written("state.safetensors", lambda path: save_state(path, state, {"seed": 0}))
+    state, _ = started(run("node").model, SMALL["node"])
+    state.courses[0].history = [{"phase": "pretrain", "epoch": 0, "loss": 0.5}]
+    return _written("state.safetensors", lambda path: save_state(path, state, FINGERPRINT))
 
 
 def _resume(path: Path) -> None:
     card = ModelCard("node", toy("node").num_features, SMALL["node"], toy("node").class_names)
-    load_state(path, TrainingState.start(card.build(), SMALL["node"].training), {"seed": 0})
+    load_state(path, started(card.build(), SMALL["node"])[0], FINGERPRINT)
 
 
 def _run_folder() -> Target:

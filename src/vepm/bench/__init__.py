@@ -25,8 +25,8 @@ from torch_geometric.data import Data
 from vepm.bench.steps import METHODS, MOST_EDGES, STEPS, Builder, Method, Step
 from vepm.data import load
 from vepm.errors import InputError
+from vepm.scale.allocator import keep_freed_memory
 from vepm.training.machine import describe_machine, peak_memory
-from vepm.training.pages import kept_pages
 
 DEGREE, FEATURES, CLASSES = 20, 100, 8
 """Average degree, features and communities of generated graphs."""
@@ -113,7 +113,7 @@ def _build(build: Builder, keeps_memory: bool, step: str, graph: Path, plan: Pla
     if plan.threads:
         torch.set_num_threads(plan.threads)
     if keeps_memory:
-        kept_pages().__enter__()
+        keep_freed_memory().__enter__()
     _peak = PeakMemory(plan.device)
     _step = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
     for _ in range(WARMUP):

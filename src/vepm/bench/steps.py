@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv
 
 from vepm.nn import VEPM
-from vepm.training.batches import single_graph
-from vepm.training.config import ModelConfig, TrainingConfig
+from vepm.scale.batches import single_graph
+from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
+from vepm.scale.optimizing import capturable_adam, set_rate
+from vepm.scale.ordering import good_order, in_order, worth_ordering
+from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.ordering import good_order, in_order, worth_ordering
-from vepm.training.recording import Recorder, recordable_adam, worth_recording
-from vepm.training.schedule import set_rate
 
 STEPS = {
     "pretrain": "edge term and KL divergence, one step of the encoder",
@@ -78,15 +78,15 @@ def build_model(
 
 def ours(step: str, graph: Data, device: str) -> Step:
     """VEPM as it is trained: a large graph reordered on a CPU, CUDA graphs for a small one."""
-    if worth_ordering(graph, ModelConfig(), device):
+    if worth_ordering(graph, device):
         graph = in_order(graph, good_order(graph))
     model, moved = build_model(graph)
     loss, others = _our_loss(step, model.to(device), graph, device)
-    optimizer = recordable_adam(moved[step])
+    optimizer = capturable_adam(moved[step])
     set_rate(optimizer, RATE)
-    recorder = Recorder(on=worth_recording(graph.edge_index, device))
+    graphs = CUDAGraphs(on=worth_capturing(graph.edge_index, device))
     plain = trainer(loss, optimizer, others)
-    return lambda: recorder.run(step, lambda: {"loss": plain()})["loss"]
+    return lambda: graphs.run(step, lambda: {"loss": plain()})["loss"]
 
 
 def _our_loss(step: str, model: VEPM, graph: Data, device: str) -> tuple[Step, list[Tensor]]:

@@ -28,9 +28,9 @@ from vepm.errors import InputError
 from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.report import write_report
 from vepm.report.files import read_json
+from vepm.scale.processes import ProcessGroup, process_group
 from vepm.training import Config, Fitted, Progress, fit, load_model
 from vepm.training.fitting import NONE
-from vepm.training.ranks import Team, training_team
 from vepm.training.runs import write_run
 from vepm.training.tracking import both, check_log, logging_to
 
@@ -55,7 +55,7 @@ class Job:
     """The user's own files, which must stay as they are."""
 
     def fit(
-        self, checkpoint: Path, board: Progress | None = None, team: Team | None = None
+        self, checkpoint: Path, board: Progress | None = None, group: ProcessGroup | None = None
     ) -> Fitted:
         """Train, or go on from the checkpoint, perhaps with other processes."""
         with console.epoch_bar() as progress:
@@ -68,7 +68,7 @@ class Job:
                 device=self.device,
                 progress=both(progress, board),
                 checkpoint=checkpoint,
-                team=team,
+                group=group,
                 check_memory=self.check_memory,
             )
 
@@ -110,19 +110,24 @@ def train(
     say.
     """
     check_log(log)
-    with training_team(job.device) as team:
-        if team.leads:
-            return _train_and_write(job, folder, overwrite, peers, log, team)
+    with process_group(job.device) as group:
+        if group.leads:
+            return _train_and_write(job, folder, overwrite, peers, log, group)
         with saying_how_to_go_on(folder):
-            job.fit(folder / CHECKPOINT, team=team)
+            job.fit(folder / CHECKPOINT, group=group)
     return None
 
 
 def _train_and_write(
-    job: Job, folder: Path, overwrite: bool, peers: list[Baseline], log: str | None, team: Team
+    job: Job,
+    folder: Path,
+    overwrite: bool,
+    peers: list[Baseline],
+    log: str | None,
+    group: ProcessGroup,
 ) -> tuple[dict[str, Any], Path]:
     with run_folder(folder, overwrite, job.inputs) as checkpoint, logging_to(log, folder) as board:
-        fitted = job.fit(checkpoint, board, team)
+        fitted = job.fit(checkpoint, board, group)
         known = read_json(folder / METRICS, required=False).get("baselines", {})
         extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)

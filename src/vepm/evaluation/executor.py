@@ -15,8 +15,8 @@ import torch
 from joblib import Parallel, delayed
 
 from vepm.errors import LostProcessError
+from vepm.scale.processes import all_ranks, from_all_ranks, own_device, rank_and_world
 from vepm.training import pick_device
-from vepm.training.ranks import all_ranks, from_all_ranks, own_device, rank_and_world
 
 SECONDS_BETWEEN_LOOKS = 0.5
 

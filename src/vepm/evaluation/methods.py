@@ -11,7 +11,7 @@ from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
 from vepm.evaluation.results import Curve, RunResult
 from vepm.evaluation.splits import Split
-from vepm.training import Config, Run, bundles, fit_together, most_together
+from vepm.training import Config, Run, fit_many, group_runs, most_runs_at_once
 
 CURVES = {
     "val_accuracy": "val_accuracy",
@@ -66,14 +66,14 @@ class VEPMMethod:
 
     def batches(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
         """Indices of the runs of each batch; ``most`` of 0 takes as many as pays."""
-        most = most or most_together(dataset, self.config, self.device)
-        return bundles(dataset, self.config, _runs(cells), most)
+        most = most or most_runs_at_once(dataset, self.config, self.device)
+        return group_runs(dataset, self.config, _runs(cells), most)
 
     def train_batch(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
         """Train the runs of one batch; each takes an equal share of the time."""
         started = time.perf_counter()
         runs = _runs(cells)
-        fitted = fit_together(dataset, self.config, runs, self.device, calibrated=False)
+        fitted = fit_many(dataset, self.config, runs, self.device, calibrated=False)
         seconds = (time.perf_counter() - started) / len(cells)
         return [
             RunResult.from_curve(

@@ -9,9 +9,9 @@ from torch import Tensor
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.paper.findings import Finding, Setting, finetune
+from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.large import LargeGraph
 from vepm.training import explain
-from vepm.training.batches import GraphBatch, GraphStore
-from vepm.training.large import LargeGraph
 from vepm.training.losses import bound_loss
 from vepm.training.metrics import accuracy
 from vepm.training.prediction import pieces, seeded

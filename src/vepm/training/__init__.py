@@ -1,16 +1,18 @@
-"""Training: one loop; schemes say which parameters step when."""
+"""Training: settings, one loop over one or many runs, checkpoints and prediction."""
 
+from vepm.scale.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.executor import Examples, Source
 from vepm.training.attribution import Attribution, attribute
-from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.card import ModelCard
 from vepm.training.checkpoint import load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
-from vepm.training.fitting import Fitted, fit, in_batches, pick_device, set_aside, source_of
+from vepm.training.fitting import Fitted, fit, fit_many
 from vepm.training.loop import train
-from vepm.training.prediction import Explanation, Source, explain, probabilities, scores
+from vepm.training.prediction import Explanation, explain, probabilities, scores
 from vepm.training.presets import PRESETS, preset
-from vepm.training.state import Examples, Progress, TrainingState
-from vepm.training.together import Run, bundles, fit_together, most_together
+from vepm.training.runs_at_once import Run, group_runs, most_runs_at_once
+from vepm.training.sources import in_batches, pick_device, set_aside, source_of
+from vepm.training.state import Progress, TrainingState
 
 __all__ = [
     "PRESETS",
@@ -29,13 +31,13 @@ __all__ = [
     "TrainingConfig",
     "TrainingState",
     "attribute",
-    "bundles",
     "explain",
     "fit",
-    "fit_together",
+    "fit_many",
+    "group_runs",
     "in_batches",
     "load_model",
-    "most_together",
+    "most_runs_at_once",
     "pick_device",
     "preset",
     "probabilities",

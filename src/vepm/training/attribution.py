@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vepm.nn import VEPM
-from vepm.training.batches import GraphBatch, GraphStore
+from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.training.prediction import pieces, seeded
 
 

@@ -7,8 +7,9 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from vepm.nn import VEPM
-from vepm.training.large import LargeGraph
-from vepm.training.prediction import Source, drawn_scores
+from vepm.scale.executor import Source
+from vepm.scale.large import LargeGraph
+from vepm.training.prediction import drawn_scores
 
 LARGEST_LOGARITHM = 4.0
 

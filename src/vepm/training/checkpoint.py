@@ -18,7 +18,9 @@ from vepm.data.anchors import Anchors
 from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.nn import VEPM
+from vepm.scale.executor import OneRun
 from vepm.training.card import ModelCard
+from vepm.training.config import Config
 from vepm.training.divergence import require_usable
 from vepm.training.state import PHASES, TrainingState
 
@@ -84,22 +86,22 @@ def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
         state: The run.
         fingerprint: What must be the same to resume: settings, seed, data.
     """
-    tensors = {f"model.{k}": v for k, v in state.model.state_dict().items()}
-    tensors |= {f"best.{k}": v for k, v in (state.best_weights or {}).items()}
+    run = _one_run(state)
+    tensors = {f"model.{k}": v for k, v in run.model.state_dict().items()}
+    tensors |= {f"best.{k}": v for k, v in (run.best_weights or {}).items()}
     for name, optimizer in _optimizers(state).items():
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{index}.{key}": value for key, value in moments.items()}
-    if state.totals is not None:
-        tensors["totals.table"] = state.totals.table
-    description = {name: getattr(state, name) for name in STATE_FIELDS}
+    if (clusters := run.examples[0].clusters) is not None:
+        tensors["totals.table"] = clusters.totals.table
+    description = {name: getattr(state.courses[0], name) for name in STATE_FIELDS}
     _write(path, "training state", tensors, description | {"fingerprint": fingerprint})
 
 
 def load_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:
     """Bring a fresh state to where :func:`save_state` left off."""
-    device = state.model.activation.device
-    with _open(path, "training state", device) as (file, description):
-        if description.get("fingerprint") != json.loads(json.dumps(fingerprint)):
+    with _open(path, "training state", state.executor.device) as (file, description):
+        if not _same_run(description.get("fingerprint"), fingerprint):
             raise InputError(
                 f"{path}: this run was started with other settings, seed or data; "
                 "give the same ones to resume, or another folder to start anew"
@@ -116,28 +118,45 @@ def load_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
         raise InputError(f"{path}: not a usable training state ({reason})") from None
 
 
+def _same_run(saved: Any, fingerprint: Mapping[str, Any]) -> bool:
+    """Whether a state is of the same settings, by present or earlier names, seed and data."""
+    try:
+        settings = Config.from_dict(saved["config"]).to_dict()
+    except (InputError, KeyError, TypeError):
+        return False
+    same: bool = saved | {"config": settings} == json.loads(json.dumps(fingerprint))
+    return same
+
+
+def _one_run(state: TrainingState) -> OneRun:
+    """The executor of a state that can be saved: that of a single run."""
+    assert isinstance(state.executor, OneRun)
+    return state.executor
+
+
 def _restore(
     state: TrainingState, description: dict[str, Any], parts: dict[str, dict[str, Tensor]]
 ) -> None:
+    run, course = _one_run(state), state.courses[0]
     for name, kind in STATE_FIELDS.items():
         if type(description[name]) is not kind:
             raise ValueError(f"{name} is {description[name]!r}")
-        setattr(state, name, description[name])
-    if state.phase not in PHASES:
-        raise ValueError(f"unknown phase {state.phase!r}")
+        setattr(course, name, description[name])
+    if course.phase not in PHASES:
+        raise ValueError(f"unknown phase {course.phase!r}")
     accuracy, minus_loss = description["best_score"]
-    state.best_score = (accuracy, minus_loss)
-    state.best_weights = parts.get("best")
-    if (state.best_weights is None) != math.isinf(accuracy):
+    course.best_score = (accuracy, minus_loss)
+    run.best_weights = parts.get("best")
+    if (run.best_weights is None) != math.isinf(accuracy):
         raise ValueError("weights of the best epoch are missing")
-    # The best first: it is the model of now that must end up in place.
-    for weights in (state.best_weights, parts["model"]):
+    # The present weights last, so that they are the ones in place.
+    for weights in (run.best_weights, parts["model"]):
         if weights is not None:
-            state.model.load_state_dict(weights)
+            run.model.load_state_dict(weights)
     for name, optimizer in _optimizers(state).items():
         _restore_moments(optimizer, parts.get(name, {}))
-    if state.totals is not None:
-        state.totals.table.copy_(parts["totals"]["table"])
+    if (clusters := run.examples[0].clusters) is not None:
+        clusters.totals.table.copy_(parts["totals"]["table"])
 
 
 def _optimizers(state: TrainingState) -> dict[str, torch.optim.Adam]:

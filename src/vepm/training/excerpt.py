@@ -5,8 +5,8 @@ from torch import Tensor
 
 from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
-from vepm.training.chunks import affiliations, classify, posterior_table
-from vepm.training.large import LargeGraph
+from vepm.scale.chunks import affiliations, classify, posterior_table
+from vepm.scale.large import LargeGraph
 from vepm.training.prediction import probabilities, seeded
 
 LARGEST_FEATURES = 10_000_000

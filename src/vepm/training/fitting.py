@@ -3,43 +3,42 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
-from vepm.training.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.clusters import Clusters
+from vepm.scale.executor import Examples, OneRun, Row, Source
+from vepm.scale.large import LargeGraph, check_partition
+from vepm.scale.many import ManyRuns
+from vepm.scale.memory import Widths, require_memory
+from vepm.scale.ordering import good_order, in_order, places, worth_ordering
+from vepm.scale.processes import ProcessGroup, own_device
 from vepm.training.calibration import calibrate
 from vepm.training.card import ModelCard
 from vepm.training.checkpoint import load_state, save_state
 from vepm.training.config import Config
-from vepm.training.large import Clusters, LargeGraph
 from vepm.training.loop import train
-from vepm.training.memory import require_memory
-from vepm.training.ordering import examples_in_order, worth_ordering
-from vepm.training.prediction import Source
-from vepm.training.ranks import Team, own_device
-from vepm.training.state import PHASES, Examples, Progress, Row, TrainingState
+from vepm.training.prediction import scores
+from vepm.training.runs_at_once import Run
+from vepm.training.sources import in_batches, pick_device
+from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
 
 
-FEWEST_TO_SPLIT = 10
-"""With fewer labels, none is set aside."""
-
-
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained model and how it got there."""
+    """A trained model and its history."""
 
     model: VEPM
     card: ModelCard
@@ -54,53 +53,8 @@ class Fitted:
         return rows[self.best_epoch] if rows else {}
 
 
-def pick_device(name: str) -> torch.device:
-    """``"auto"`` takes a GPU if there is one; ``"cpu"`` and ``"cuda"`` insist."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError("device cuda was asked for, but no GPU is available; use auto or cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError:
-        raise InputError(f"there is no device {name!r}; use auto, cpu or cuda") from None
-
-
-def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Split labelled nodes or graphs into four fifths and one, each class in proportion.
-
-    Nothing is set aside where labels are too few to spare any.
-
-    Args:
-        rows: Their numbers.
-        y: All labels.
-        seed: Seed of the draw.
-    """
-    labels = y[rows].numpy()
-    _, counts = np.unique(labels, return_counts=True)
-    if len(labels) < FEWEST_TO_SPLIT or counts.min() < 2:
-        return rows, rows[:0]
-    size = max(len(labels) // 5, len(counts))
-    kept, aside = train_test_split(rows.numpy(), test_size=size, stratify=labels, random_state=seed)
-    return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(aside))
-
-
-def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:
-    """The dataset's graphs as the training loop wants them, on the device."""
-    if dataset.task == "node":
-        return single_graph(dataset.graphs[0], device)
-    return GraphStore(dataset.graphs, device)
-
-
-def in_batches(dataset: Dataset, device: torch.device, batch_size: int) -> Source:
-    """The same, but one graph of more nodes than go into a batch stays in main memory."""
-    if dataset.task == "node" and 0 < batch_size < (dataset.graphs[0].num_nodes or 0):
-        return LargeGraph(dataset.graphs[0], device)
-    return source_of(dataset, device)
-
-
 def new_model(card: ModelCard, device: torch.device) -> VEPM:
-    """A model with the starting weights of its seed, the caller's random numbers untouched."""
+    """A model initialised from its seed; the caller's random state is left as it was."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(card.seed)
         return card.build().to(device)
@@ -117,7 +71,7 @@ def fit(
     device: str = "auto",
     progress: Progress | None = None,
     checkpoint: Path | None = None,
-    team: Team | None = None,
+    group: ProcessGroup | None = None,
     check_memory: bool = True,
     calibrated: bool = True,
 ) -> Fitted:
@@ -126,83 +80,199 @@ def fit(
     Args:
         dataset: The graphs.
         config: The settings.
-        train_on: Numbers of the labelled nodes or graphs to learn from; with none, the
+        train_on: Indices of the labelled nodes or graphs to learn from; with none, the
             communities are learned from the edges alone.
-        validate_on: Numbers of those that choose the epoch.
-        watch: Numbers of those whose accuracy is recorded and decides nothing.
-        seed: Seed of weights and all draws.
+        validate_on: Indices of those that choose the epoch.
+        watch: Indices of those whose accuracy is recorded and decides nothing.
+        seed: Seed of the weights and of all that is sampled.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        progress: Told of every epoch.
-        checkpoint: File to save to now and then; if it exists, training goes on from it.
-        team: The processes that train the model together, each of which calls this.
-        check_memory: Refuse, before anything large is made, what will not fit in memory.
-        calibrated: Fit how sharp the probabilities are; accuracies do not depend on it.
+        progress: Called after every epoch.
+        checkpoint: File to save to every few seconds; if it exists, training resumes from it.
+        group: The processes that train the model; each of them calls this.
+        check_memory: Refuse what will not fit in memory before anything large is allocated.
+        calibrated: Fit the inverse temperature of the probabilities; accuracies do not change.
     """
-    team = team or Team()
-    where = pick_device(device if team.alone else own_device(device))
+    group = group or ProcessGroup()
+    where = pick_device(device if group.alone else own_device(device))
     if check_memory:
-        require_memory(dataset, config, where)
+        require_memory(dataset, _widths(config), config.training.batch_size, where)
     card = ModelCard.of(dataset, config, seed)
     model = new_model(card, where)
     source = in_batches(dataset, where, config.training.batch_size)
-    if isinstance(source, GraphBatch) and not team.alone:
+    if isinstance(source, GraphBatch) and not group.alone:
         raise InputError(
             f"{dataset.name}: one graph that is taken at once cannot be shared between "
-            f"{team.size} processes; cut it into clusters with --batch-nodes"
+            f"{group.size} processes; divide it into clusters with --batch-nodes"
         )
-    clusters = None
+    examples = Examples(source, train_on, validate_on, watch)
     if isinstance(source, LargeGraph):
-        clusters = Clusters(source, config, train_on, team, seed)
-    examples = Examples(
-        source,
-        train_on,
-        validate_on,
-        watch,
-        clusters=clusters,
+        examples = _by_clusters(examples, source, config, group, seed)
+    elif isinstance(source, GraphBatch) and _order_is_free(config):
+        examples = _in_order(examples, dataset, where)
+    executor = OneRun(
+        model,
+        examples,
+        seed,
+        scores=scores,
+        batch_size=config.training.batch_size,
+        group=group,
+        capture=config.training.likelihood != "subsampled",
     )
-    if isinstance(source, GraphBatch) and worth_ordering(dataset.graphs[0], config.model, where):
-        examples = examples_in_order(examples, dataset.graphs[0])
-    state = TrainingState.start(model, config.training, team)
-    state.totals = clusters.totals if clusters else None
-    on_epoch = None
-    if checkpoint is not None:
-        fingerprint = _fingerprint(card, examples)
-        # The first has made the folder ready by now; what it finds there is what counts.
-        if team.from_first(checkpoint.exists):
-            load_state(checkpoint, state, fingerprint)
-        _check_together(state, checkpoint)
-        on_epoch = _saver(checkpoint, fingerprint) if team.leads else None
-    left_to_do = state.phase != PHASES[-1]
+    state = TrainingState.start(executor, config.training)
     try:
-        train(state, examples, config.training, seed=seed, progress=progress, on_epoch=on_epoch)
+        _train_saving(state, executor, card, config, progress, checkpoint)
+    finally:
+        executor.close()
+    run = Run(train_on, validate_on, watch, card.seed)
+    return _finished(model, card, source, state.courses[0], run, calibrated)
+
+
+def fit_many(
+    dataset: Dataset,
+    config: Config,
+    runs: Sequence[Run],
+    device: str = "auto",
+    *,
+    calibrated: bool = True,
+) -> list[Fitted]:
+    """Train many runs at once.
+
+    Each starts from the weights that :func:`fit` would start it from, takes the same batches in
+    the same order, and stops and keeps its best epoch on its own. Only what is sampled while
+    training differs, with the same distribution. A single run is trained by :func:`fit`.
+
+    Args:
+        dataset: The graphs.
+        config: The settings.
+        runs: What differs between the runs; they must be of one group of :func:`group_runs`.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        calibrated: Fit the inverse temperature of the probabilities; accuracies do not change.
+    """
+    if len(runs) == 1:
+        only = runs[0]._asdict()
+        return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
+    where = pick_device(device)
+    cards = [ModelCard.of(dataset, config, run.seed) for run in runs]
+    models = [new_model(card, where) for card in cards]
+    source = in_batches(dataset, where, config.training.batch_size)
+    examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
+    seeds = [run.seed for run in runs]
+    executor = ManyRuns(models, examples, seeds, config.training.batch_size)
+    state = train(TrainingState.start(executor, config.training), config.training)
+    return [
+        _finished(model, card, source, course, run, calibrated)
+        for model, card, course, run in zip(models, cards, state.courses, runs, strict=True)
+    ]
+
+
+def _finished(
+    model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
+) -> Fitted:
+    if calibrated and run.train_on.numel():
+        calibrate(model, source, run.validate_on, card.config.training.num_samples, card.seed)
+    return Fitted(model, card, source, course.history, course.best_epoch)
+
+
+def _train_saving(
+    state: TrainingState,
+    executor: OneRun,
+    card: ModelCard,
+    config: Config,
+    progress: Progress | None,
+    checkpoint: Path | None,
+) -> None:
+    """Train from the checkpoint, if there is one, and save to it."""
+    if checkpoint is None:
+        train(state, config.training, progress=progress)
+        return
+    group = executor.group
+    fingerprint = _fingerprint(card, executor.examples[0])
+    # The first process has prepared the folder; what it finds there counts for all.
+    if group.from_first(checkpoint.exists):
+        load_state(checkpoint, state, fingerprint)
+    _check_same_state(state, group, checkpoint)
+    on_epoch = _saver(checkpoint, fingerprint) if group.leads else None
+    unfinished = state.phase != PHASES[-1]
+    try:
+        train(state, config.training, progress=progress, on_epoch=on_epoch)
     except DivergedError as error:
-        if checkpoint is None or not checkpoint.exists():
+        if not checkpoint.exists():
             raise
         raise DivergedError(f"{error}; the last good state is kept in {checkpoint}") from None
-    finally:
-        if state.replicas is not None:
-            state.replicas.close()
-    if checkpoint is not None and team.leads and left_to_do:
+    if group.leads and unfinished:
         # Whatever stops the work that follows, nothing is trained again.
         save_state(checkpoint, state, fingerprint)
-    if calibrated and train_on.numel():
-        calibrate(model, source, validate_on, config.training.num_samples, card.seed)
-    return Fitted(model, card, source, state.history, state.best_epoch)
 
 
-def _check_together(state: TrainingState, checkpoint: Path) -> None:
-    """All processes must go on from the same epoch."""
-    here = (state.phase, state.epoch)
-    if here != state.team.from_first(lambda: here):
+def _widths(config: Config) -> Widths:
+    model = config.model
+    return Widths(
+        hidden=model.hidden_channels,
+        layers=model.bank_layers + model.composer_layers,
+        encoder=model.encoder_channels,
+        communities=model.num_communities,
+        metacommunities=model.num_metacommunities,
+        passes=config.training.passes,
+    )
+
+
+def _by_clusters(
+    examples: Examples, graph: LargeGraph, config: Config, group: ProcessGroup, seed: int
+) -> Examples:
+    """The examples with the clusters of their graph."""
+    if config.training.likelihood == "subsampled":
         raise InputError(
-            f"{checkpoint}: process {state.team.rank} reads another state than the first; keep "
+            "settings: training by clusters needs the exact likelihood; use balanced or summed"
+        )
+    if config.model.inputs == "random":
+        raise InputError(
+            "settings: random inputs belong to the nodes of a whole graph, and this one is trained "
+            "by clusters; use other inputs"
+        )
+    check_partition(config.model.partition)
+    clusters = Clusters(
+        graph,
+        examples.train,
+        num_communities=config.model.num_communities,
+        batch_size=config.training.batch_size,
+        group=group,
+        seed=seed,
+    )
+    return Examples(graph, examples.train, examples.val, examples.test, clusters)
+
+
+def _order_is_free(config: Config) -> bool:
+    return "random" not in (config.model.partition, config.model.inputs)
+
+
+def _in_order(examples: Examples, dataset: Dataset, device: torch.device) -> Examples:
+    """The examples with the nodes of a large graph in an order that suits a CPU's cache."""
+    graph = dataset.graphs[0]
+    if not worth_ordering(graph, device):
+        return examples
+    order = good_order(graph)
+    place = places(order)
+    return Examples(
+        single_graph(in_order(graph, order)),
+        place[examples.train],
+        place[examples.val],
+        None if examples.test is None else place[examples.test],
+    )
+
+
+def _check_same_state(state: TrainingState, group: ProcessGroup, checkpoint: Path) -> None:
+    """All processes must resume from the same epoch."""
+    here = (state.phase, state.courses[0].epoch)
+    if here != group.from_first(lambda: here):
+        raise InputError(
+            f"{checkpoint}: process {group.rank} reads another state than the first; keep "
             "the run folder where all machines see it"
         )
 
 
 def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState], None]:
-    # Saved between epochs only, the first included: an interrupt may come halfway through a
-    # step, and what it leaves behind is no state to go on from.
+    # Saved only between epochs: an interrupt may come in the middle of a step, and what that
+    # leaves behind is not a state to resume from.
     last = -math.inf
 
     def save_now_and_then(state: TrainingState) -> None:
@@ -229,7 +299,7 @@ def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
     else:
         features = (x.indices(), x.values()) if x.layout == torch.sparse_coo else (x,)
     for tensor in (*features, sizes, edges, source.y, examples.train, examples.val):
-        # Shapes too: the same bytes could be cut into other pieces.
+        # Shapes too: the same bytes can be split in several ways.
         digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy())
     # Names do not change what is learned, and checkpoints of earlier versions have none.

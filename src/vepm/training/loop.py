@@ -1,233 +1,162 @@
-"""One loop for every phase and scheme: pretrain on edges, finetune on labels, keep the best."""
+"""The training loop: pretrain on the edges, finetune on the labels, keep the best epoch.
 
-import copy
-import functools
+It trains R >= 1 runs that are in the same phase. Each run has its own course: its history, when it
+stops and which epoch it keeps. How steps are carried out is up to the executor.
+"""
+
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vepm.nn import VEPM
-from vepm.training.batches import GraphBatch, GraphStore
+from vepm.objective import Terms
+from vepm.scale.allocator import keep_freed_memory
+from vepm.scale.batches import GraphBatch
+from vepm.scale.optimizing import set_rate
+from vepm.scale.seeding import seed_draws
 from vepm.training.config import TrainingConfig
-from vepm.training.divergence import check_weights
-from vepm.training.losses import Held, Terms, bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.pages import kept_pages
-from vepm.training.prediction import scores
-from vepm.training.ranks import Team
-from vepm.training.recording import Recorder, worth_recording
-from vepm.training.schedule import (
-    consistency_weight,
-    descend,
-    schedule_factor,
-    scheme_steps,
-    seed_draws,
-    set_rate,
-)
-from vepm.training.state import (
-    PHASES,
-    PRETRAIN_LEARNING_RATE,
-    Examples,
-    Progress,
-    Row,
-    TrainingState,
-)
+from vepm.training.losses import Held, bound_loss, hold, predictor_loss, pretraining_loss
+from vepm.training.schedule import consistency_weight, schedule_factor, scheme_steps
+from vepm.training.state import PHASES, PRETRAIN_LEARNING_RATE, Progress, TrainingState
 from vepm.training.tally import Tally
 
 
 def train(
     state: TrainingState,
-    examples: Examples,
     config: TrainingConfig,
     *,
-    seed: int = 0,
     progress: Progress | None = None,
     on_epoch: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
-    """Run the phases that are left, then restore the weights of the best validation epoch.
+    """Run the remaining phases, then restore the weights of each run's best validation epoch.
 
-    Every epoch draws its random numbers from the seed, its phase and its number alone, so a
-    run resumed from the state after any epoch gives the numbers of one never interrupted.
+    Every epoch draws its random numbers from the seeds, its phase and its index alone, so a run
+    resumed from the state after any epoch equals one that was never interrupted.
 
     Args:
         state: Where to start from; changed in place.
-        examples: Graphs and the roles of their labels.
         config: How to train.
-        seed: Seed of all randomness.
-        progress: Told of every epoch.
-        on_epoch: Given the state after every epoch, to save it.
+        progress: Called after every epoch of a single run.
+        on_epoch: Called with the state after every epoch, to save it.
     """
-    devices = [state.model.activation.device] if state.model.activation.is_cuda else []
-    # Steps on one graph are alike; batches of graphs, and draws of its nodes, have many sizes.
-    alike = isinstance(examples.source, GraphBatch) and worth_recording(
-        examples.source.edges.edge_index
-    )
-    alone = state.replicas is None and config.likelihood != "subsampled"
-    state.recorder = Recorder(on=alike and alone)
-    with torch.random.fork_rng(devices=devices), kept_pages():
-        for phase, run, epochs in [
-            ("pretrain", _pretrain_epoch, config.pretrain_epochs),
-            ("finetune", _finetune_epoch, config.epochs if examples.train.numel() else 0),
-        ]:
-            while state.phase == phase and state.epoch < epochs and not state.stopped(config):
-                started = time.perf_counter()
-                row = {"phase": phase, "epoch": state.epoch}
-                row |= run(state, examples, config, seed)
-                check_weights(state)
-                row["seconds"] = time.perf_counter() - started
-                state.history.append(row)
-                state.epoch += 1
-                if progress is not None:
-                    progress(phase, state.epoch, epochs, row)
-                if on_epoch is not None:
-                    on_epoch(state)
+    executor = state.executor
+    devices = [executor.device] if executor.device.type == "cuda" else []
+    labelled = any(own.train.numel() for own in executor.examples)
+    with torch.random.fork_rng(devices=devices), keep_freed_memory():
+        for phase, epochs in (
+            ("pretrain", config.pretrain_epochs),
+            ("finetune", config.epochs if labelled else 0),
+        ):
             if state.phase == phase:
+                executor.begin(phase, epochs)
+                while active := state.active(epochs, config):
+                    _run_epoch(state, active, epochs, config, progress)
+                    if on_epoch is not None:
+                        on_epoch(state)
+                if phase == "pretrain":
+                    executor.restore()
                 state.enter(PHASES[PHASES.index(phase) + 1])
-    if state.best_weights is not None:
-        state.model.load_state_dict(state.best_weights)
-    state.model.eval()
+    executor.restore()
     return state
 
 
-def _pretrain_epoch(
-    state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
-) -> Row:
-    seed_draws(seed, "pretrain", state.epoch)
-    set_rate(state.encoder_optimizer, PRETRAIN_LEARNING_RATE)
-    state.model.train()
+def _run_epoch(
+    state: TrainingState,
+    active: Sequence[int],
+    epochs: int,
+    config: TrainingConfig,
+    progress: Progress | None,
+) -> None:
+    """One epoch of all runs; only the active ones take note of it."""
+    started = time.perf_counter()
+    course = state.courses[active[0]]
+    phase, epoch = course.phase, course.epoch
     tally = Tally()
-    for batch, _ in _batches(examples, None, config.batch_size, state.team)[1]:
-        tally.add(_pretrain_step(state, batch, config))
-    row = tally.row(state, state.team)
-    state.watch_convergence(row["loss"])
-    return row | {"learning_rate": PRETRAIN_LEARNING_RATE}
+    if phase == "pretrain":
+        rate = PRETRAIN_LEARNING_RATE
+        _pretrain(state, tally, epoch, config)
+        rows = tally.rows(state, active)
+    else:
+        rate = schedule_factor(config.schedule, epoch, config.epochs) * config.learning_rate
+        _finetune(state, tally, epoch, config)
+        watched = state.executor.watch()
+        rows = tally.rows(state, active)
+        rows = [row | found for row, found in zip(rows, watched(), strict=True)]
+    seconds = (time.perf_counter() - started) / len(active)
+    head = {"phase": phase, "epoch": epoch}
+    for run in active:
+        row = head | rows[run] | {"learning_rate": rate, "seconds": seconds}
+        state.courses[run].note(row)
+        if progress is not None:
+            progress(phase, epoch + 1, epochs, row)
+    _keep(state, active, epochs, config)
 
 
-def _pretrain_step(state: TrainingState, batch: GraphBatch, config: TrainingConfig) -> Terms:
-    def loss(model: VEPM) -> Terms:
+def _keep(state: TrainingState, active: Sequence[int], epochs: int, config: TrainingConfig) -> None:
+    """Remember weights that later steps must not change: best epochs, and runs that stopped."""
+    courses = state.courses
+    if courses[active[0]].phase == "finetune":
+        state.executor.keep([run for run in active if courses[run].improved])
+    elif state.active(epochs, config):
+        state.executor.keep([run for run in active if courses[run].stopped(config)])
+
+
+def _pretrain(state: TrainingState, tally: Tally, epoch: int, config: TrainingConfig) -> None:
+    def loss(model: VEPM, batch: GraphBatch, rows: Tensor) -> Terms:
         return pretraining_loss(model, batch, config)
 
-    return _move(state, [state.encoder_optimizer], "pretrain", loss)
+    set_rate(state.encoder_optimizer, PRETRAIN_LEARNING_RATE)
+    _, batches = state.executor.batches("pretrain", epoch)
+    for batch in batches:
+        tally.add(state.executor.step("pretrain", loss, batch, [state.encoder_optimizer]))
 
 
-def _finetune_epoch(
-    state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
-) -> Row:
-    model = state.model
-    # A recorded step reads it where it is.
-    state.consistency_weight.fill_(consistency_weight(config, state.epoch))
-    factor = schedule_factor(config.schedule, state.epoch, config.epochs)
+def _finetune(state: TrainingState, tally: Tally, epoch: int, config: TrainingConfig) -> None:
+    # In place: a captured step reads it from there.
+    state.consistency_weight.fill_(consistency_weight(config, epoch))
+    factor = schedule_factor(config.schedule, epoch, config.epochs)
     set_rate(state.predictor_optimizer, factor * config.learning_rate)
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)
-    model.train()
-    held = _held_for_cycle(state, examples, config, seed)
-    seed_draws(seed, "finetune", state.epoch)
-    tally = Tally()
-    count, batches = _batches(examples, examples.train, config.batch_size, state.team)
-    for i, (batch, rows) in enumerate(batches):
-        step = state.epoch * count + i
+    held = _held_for_cycle(state, epoch, config)
+    count, batches = state.executor.batches("finetune", epoch)
+    for i, batch in enumerate(batches):
+        step = epoch * count + i
         for kind in scheme_steps(config.scheme, config.encoder_interval, step):
-            terms = _finetune_step(kind, state, batch, rows, held, config)
-        tally.add(terms, rows.numel())
-    row = tally.row(state, state.team)
-    row |= _watch_validation(state, examples)
-    return row | {"learning_rate": factor * config.learning_rate}
-
-
-def _held_for_cycle(
-    state: TrainingState, examples: Examples, config: TrainingConfig, seed: int
-) -> Held | None:
-    """Affiliations of the one graph, the same until the encoder steps again."""
-    if not isinstance(examples.source, GraphBatch) or config.scheme in ("joint", "scratch"):
-        return None
-    cycle = state.epoch // config.encoder_interval
-    if state.held is None or state.held[0] != cycle:
-        seed_draws(seed, "hold", cycle)
-        work = functools.partial(hold, state.model, examples.source, config)
-        state.held = cycle, state.recorder.run("hold", work)
-    return state.held[1]
+            terms = _finetune_step(kind, state, batch, held, config)
+        tally.add(terms, batch.labels)
 
 
 def _finetune_step(
-    kind: str,
-    state: TrainingState,
-    batch: GraphBatch,
-    rows: Tensor,
-    held: Held | None,
-    config: TrainingConfig,
+    kind: str, state: TrainingState, batch: Any, held: Held | None, config: TrainingConfig
 ) -> Terms:
+    weight = state.consistency_weight
     if kind == "predictor":
-        held = hold(state.model, batch, config) if held is None else held
 
-        def loss(model: VEPM, held: Held) -> Terms:
-            return predictor_loss(model, batch, rows, held, config, state.consistency_weight)
+        def predict(model: VEPM, batch: GraphBatch, rows: Tensor, *given: Held) -> Terms:
+            held = given[0] if given else hold(model, batch, config)
+            return predictor_loss(model, batch, rows, held, config, weight)
 
-        return _move(state, [state.predictor_optimizer], kind, loss, held)
+        given = () if held is None else (held,)
+        return state.executor.step(kind, predict, batch, [state.predictor_optimizer], *given)
+
+    def bound(model: VEPM, batch: GraphBatch, rows: Tensor) -> Terms:
+        return bound_loss(model, batch, rows, config, weight)
+
     moving = [state.encoder_optimizer]
     if kind == "both":
         moving.append(state.predictor_optimizer)
-    weight = state.consistency_weight
-    return _move(state, moving, kind, lambda m: bound_loss(m, batch, rows, config, weight))
+    return state.executor.step(kind, bound, batch, moving)
 
 
-def _move(
-    state: TrainingState,
-    optimizers: list[torch.optim.Adam],
-    name: str,
-    loss: Callable[..., Terms],
-    *held: Held,
-) -> Terms:
-    """Let some parameters take a step down a loss; all processes do so together."""
-    if state.replicas is not None:
-        return state.replicas.descend(optimizers, loss, *held)
-
-    def step(*held: Held) -> Terms:
-        terms = loss(state.model, *held)
-        descend(terms.loss, *optimizers)
-        return terms.detached()
-
-    return state.recorder.run(name, step, *held)
-
-
-def _watch_validation(state: TrainingState, examples: Examples) -> Row:
-    # One process judges: were each to judge by its own arithmetic, they might part ways.
-    row = state.team.from_first(lambda: _validate(state, examples))
-    if state.judge(row):
-        state.best_weights = copy.deepcopy(state.model.state_dict())
-    return row
-
-
-def _validate(state: TrainingState, examples: Examples) -> Row:
-    row: Row = {}
-    logits = scores(state.model, examples.source)
-    y = examples.source.y
-    for name, rows in [("val", examples.val), ("test", examples.test)]:
-        if rows is None or rows.numel() == 0:
-            continue
-        rows = rows.to(y.device)
-        row[f"{name}_accuracy"] = float((logits[rows].argmax(1) == y[rows]).double().mean())
-        row[f"{name}_loss"] = float(torch.nn.functional.cross_entropy(logits[rows], y[rows]))
-    return row
-
-
-def _batches(
-    examples: Examples, chosen: Tensor | None, size: int, team: Team
-) -> tuple[int, Iterator[tuple[GraphBatch, Tensor]]]:
-    """How many batches an epoch has, and this process's share of each with its labelled rows."""
-    source = examples.source
-    if isinstance(source, GraphBatch):
-        return 1, iter([(source, examples.train.to(source.x.device))])
-    if examples.clusters is not None:
-        return examples.clusters.steps, examples.clusters.epoch()
-    assert isinstance(source, GraphStore)
-    chosen = torch.arange(len(source)) if chosen is None else chosen
-    order = chosen[torch.randperm(chosen.numel())]
-    parts = order.split(size or max(order.numel(), 1))
-    team.part_ways()
-    return len(parts), (_graphs(source, part, team) for part in parts)
-
-
-def _graphs(source: GraphStore, part: Tensor, team: Team) -> tuple[GraphBatch, Tensor]:
-    batch = source.share(part, team.rank, team.size)
-    return batch, torch.arange(batch.num_graphs, device=batch.x.device)
+def _held_for_cycle(state: TrainingState, epoch: int, config: TrainingConfig) -> Held | None:
+    """Affiliations of the one graph, the same until the encoder steps again."""
+    if config.scheme in ("joint", "scratch"):
+        return None
+    cycle = epoch // config.encoder_interval
+    if state.held is None or state.held[0] != cycle:
+        seed_draws(*state.executor.seeds, "hold", cycle)
+        state.held = cycle, state.executor.hold(lambda m, batch: hold(m, batch, config))
+    return state.held[1]

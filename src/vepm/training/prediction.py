@@ -9,24 +9,22 @@ from torch import Tensor
 
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training.batches import GraphBatch, GraphStore
-from vepm.training.chunks import affiliations, classify, posterior_table, split_edges
-from vepm.training.large import LargeGraph
-
-Source = GraphBatch | GraphStore | LargeGraph
-"""What a model can be asked about: a graph at once, many graphs, or a graph in chunks."""
+from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.chunks import affiliations, classify, posterior_table, split_edges
+from vepm.scale.executor import Source
+from vepm.scale.large import LargeGraph
 
 
 def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
-    """The source as it fits through a model: a graph at once, graphs some at a time."""
+    """The source in batches for the model: a graph at once, graphs some at a time."""
     return [source] if isinstance(source, GraphBatch) else source.pieces
 
 
 @contextmanager
 def seeded(model: VEPM, seed: int = 0) -> Iterator[None]:
-    """Random numbers of our own, the caller's left as they were.
+    """Seed torch inside the block, and restore the caller's random state after it.
 
-    Even a prediction at the posterior mean draws some where the features are random.
+    Even a prediction at the posterior mean draws random numbers if the inputs are random.
     """
     devices = [model.activation.device] if model.activation.is_cuda else []
     with torch.random.fork_rng(devices=devices):
@@ -40,7 +38,7 @@ class Explanation(NamedTuple):
     memberships: Tensor
     """Mean affiliation of each node to each community [N, C]."""
     edge_index: Tensor
-    """Edges [2, E], nodes numbered through all graphs."""
+    """Edges [2, E], with nodes indexed over all graphs."""
     edge_weight: Tensor
     """Share of each edge in each metacommunity [E, K]."""
     community_embeddings: Tensor
@@ -51,7 +49,7 @@ class Explanation(NamedTuple):
 
 @torch.no_grad()
 def explain(model: VEPM, source: Source) -> Explanation:
-    """Everything a user may want to look at."""
+    """Memberships, the split of the edges and embeddings of every node or graph."""
     model.eval()
     if isinstance(source, LargeGraph):
         with seeded(model):

@@ -13,12 +13,12 @@ from vepm.data import Dataset
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.kernels.features import dense
 from vepm.nn import interactions
+from vepm.scale.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.large import LargeGraph
 from vepm.training.attribution import attribute
-from vepm.training.batches import GraphBatch, GraphStore, single_graph
 from vepm.training.checkpoint import save_model
 from vepm.training.excerpt import LARGEST, LARGEST_FEATURES, large_outputs
 from vepm.training.fitting import Fitted
-from vepm.training.large import LargeGraph
 from vepm.training.machine import describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
 from vepm.training.prediction import explain, probabilities

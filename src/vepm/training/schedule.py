@@ -1,16 +1,12 @@
-"""What moves when, how far, and by which random numbers."""
+"""Which parameters step when, and how far."""
 
-import hashlib
 import math
-
-import torch
-from torch import Tensor
 
 from vepm.training.config import TrainingConfig
 
 
 def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
-    """What moves in a step of finetuning: the predictor, the encoder, or both at once.
+    """Which parameters a step of finetuning updates: the predictor's, the encoder's or both.
 
     Example:
         >>> [scheme_steps("alternating", 2, step) for step in range(2)]
@@ -38,7 +34,8 @@ def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
 def consistency_weight(config: TrainingConfig, epoch: int) -> float:
     """Weight of the disagreement of noisy passes in an epoch of finetuning.
 
-    Before labels have taught anything, the easiest way to agree is on one class for all.
+    It grows slowly: before the labels have been learned, the easiest way to agree is to predict
+    one class for all.
 
     Example:
         >>> config = TrainingConfig(consistency_weight=2.0, consistency_warmup=4)
@@ -47,38 +44,3 @@ def consistency_weight(config: TrainingConfig, epoch: int) -> float:
     """
     warm = epoch >= config.consistency_warmup
     return config.consistency_weight * (1.0 if warm else epoch / config.consistency_warmup)
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give an optimizer its learning rate."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            # A recorded step reads it where it is.
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def descend(loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
-    """Step down the gradient of a loss with the parameters of the optimizers, and no others."""
-    for optimizer in optimizers:
-        optimizer.zero_grad(set_to_none=True)
-    parameters = [p for o in optimizers for group in o.param_groups for p in group["params"]]
-    # Only what is to move needs a gradient: the rest of the backward pass is left out.
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-    for optimizer in optimizers:
-        optimizer.step()
-
-
-def seed_of(*purpose: str | int) -> int:
-    """A seed that belongs to a purpose, unrelated to any other's."""
-    text = "/".join(map(str, purpose))
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-def seed_draws(*purpose: str | int) -> None:
-    """Draw from here on what belongs to a purpose, whatever was drawn before."""
-    torch.manual_seed(seed_of(*purpose))

@@ -1,22 +1,16 @@
-"""What training works on and what it carries from epoch to epoch."""
+"""What training carries from epoch to epoch."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from vepm.nn import VEPM
-from vepm.training.batches import GraphBatch, GraphStore
+from vepm.scale.executor import Executor, Row
+from vepm.scale.optimizing import capturable_adam
 from vepm.training.config import TrainingConfig
-from vepm.training.large import Clusters, LargeGraph
 from vepm.training.losses import Held
-from vepm.training.ranks import Team
-from vepm.training.recording import Recorder, recordable_adam
-from vepm.training.replicas import Replicas
-from vepm.training.totals import RunningTotals
 
 PHASES = ("pretrain", "finetune", "done")
 PRETRAIN_LEARNING_RATE = 0.01
@@ -25,30 +19,13 @@ PRETRAIN_PATIENCE = 100
 PRETRAIN_TOLERANCE = 1e-4
 """The least improvement of the pretraining loss that counts, relative to it."""
 
-Row = dict[str, Any]
 Progress = Callable[[str, int, int, Row], None]
-"""Called after every epoch with the phase, the epoch, the most epochs and the history row."""
+"""Called after every epoch with the phase, the epoch, the maximum of epochs and the history row."""
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """What to learn from: graphs, and which nodes or graphs of them serve what."""
-
-    source: GraphBatch | GraphStore | LargeGraph
-    """One graph whose nodes are labelled, or a store of labelled graphs."""
-    train: Tensor
-    """Numbers of the labelled nodes or graphs to learn from; none to pretrain only."""
-    val: Tensor
-    """Numbers of those that choose the epoch; none to keep the last."""
-    test: Tensor | None = None
-    """Numbers of those to watch; they choose nothing."""
-    clusters: Clusters | None = None
-    """How a large graph is cut into batches; nothing for other sources."""
-
-
-@dataclass(kw_only=True)
+@dataclass
 class Course:
-    """How far a run has come, in numbers: what decides when it stops and which epoch it keeps."""
+    """How far a run has come: its history, when it stops and which epoch it keeps."""
 
     phase: str = "pretrain"
     epoch: int = 0
@@ -58,23 +35,34 @@ class Course:
     """Best smoothed loss of pretraining."""
     smoothed: float = math.inf
     stale: int = 0
-    """Epochs since the phase last got better."""
+    """Epochs since the phase last improved."""
     best_epoch: int = -1
     best_score: tuple[float, float] = (-math.inf, -math.inf)
     """Validation accuracy and minus validation loss of the best epoch."""
+    improved: bool = False
+    """Whether the last epoch of finetuning was the best so far on validation."""
 
     def enter(self, phase: str) -> None:
         """Begin the next phase."""
         self.phase, self.epoch, self.stale = phase, 0, 0
 
     def stopped(self, config: TrainingConfig) -> bool:
-        """Whether patience with the phase has run out."""
+        """Whether the phase has not improved for too long."""
         patience = PRETRAIN_PATIENCE if self.phase == "pretrain" else config.patience
         return patience > 0 and self.stale >= patience
 
+    def note(self, row: Row) -> None:
+        """Take note of an epoch."""
+        if self.phase == "pretrain":
+            self.watch_convergence(row["loss"])
+        else:
+            self.improved = self.judge(row)
+        self.history.append(row)
+        self.epoch += 1
+
     def watch_convergence(self, loss: float) -> None:
         """Take note of an epoch's pretraining loss."""
-        # Affiliations are drawn anew in every epoch: the smoothed loss tells progress from luck.
+        # Affiliations are sampled anew in every epoch, so the loss is smoothed.
         first = math.isinf(self.smoothed)
         self.smoothed = loss if first else 0.9 * self.smoothed + 0.1 * loss
         margin = PRETRAIN_TOLERANCE * abs(self.converging)
@@ -97,51 +85,50 @@ class Course:
 
 
 @dataclass
-class TrainingState(Course):
-    """All that is needed, beside the data, to go on as if never stopped."""
+class TrainingState:
+    """All that is needed, beside the data, to continue as if never stopped."""
 
-    model: VEPM
+    executor: Executor
+    """Has the weights and carries out the steps."""
+    courses: list[Course]
+    """How far each run has come; all are in the same phase."""
     predictor_optimizer: torch.optim.Adam
     encoder_optimizer: torch.optim.Adam
     consistency_weight: Tensor
-    """Of the epoch at hand."""
-    best_weights: dict[str, Tensor] | None = None
+    """Of the present epoch."""
     held: tuple[int, Held] | None = None
-    """Affiliations of the cycle they were drawn for; a resumed run draws the same again."""
-    team: Team = field(default_factory=Team)
-    """The processes that train this model together."""
-    replicas: Replicas | None = None
-    """How they do; nothing for one alone."""
-    totals: RunningTotals | None = None
-    """What is known of a large graph as a whole; nothing for others."""
-    recorder: Recorder = field(default_factory=lambda: Recorder(on=False))
-    """Does the steps; it may replay those it knows."""
+    """Affiliations and the cycle they were sampled for; a resumed run samples the same again."""
 
     @classmethod
-    def start(
-        cls, model: VEPM, config: TrainingConfig, team: Team | None = None
-    ) -> "TrainingState":
-        """A fresh state for a model, which several processes may train together."""
-        team = team or Team()
+    def start(cls, executor: Executor, config: TrainingConfig) -> "TrainingState":
+        """A fresh state of all runs of an executor."""
+        predictor = executor.predictor_parameters()
         state = cls(
-            model,
-            recordable_adam(model.predictor_parameters(), config.weight_decay),
-            recordable_adam(model.encoder_parameters()),
-            model.activation.new_zeros(()),
-            team=team,
-            replicas=None if team.alone else Replicas(model, team),
+            executor,
+            [Course() for _ in executor.seeds],
+            capturable_adam(predictor, config.weight_decay),
+            capturable_adam(executor.encoder_parameters()),
+            predictor[0].new_zeros(()),
         )
-        if not pretrains(config):
+        if config.scheme == "scratch" or config.pretrain_epochs == 0:
             state.enter("finetune")
         return state
 
+    @property
+    def phase(self) -> str:
+        """The phase that all runs are in."""
+        return self.courses[0].phase
+
+    def active(self, epochs: int, config: TrainingConfig) -> list[int]:
+        """Indices of the runs that have not finished the phase."""
+        return [
+            run
+            for run, course in enumerate(self.courses)
+            if course.epoch < epochs and not course.stopped(config)
+        ]
+
     def enter(self, phase: str) -> None:
-        """Begin the next phase, forgetting the encoder's momentum of the last."""
-        super().enter(phase)
+        """Begin the next phase, without the encoder's momentum of the last."""
+        for course in self.courses:
+            course.enter(phase)
         self.encoder_optimizer.state.clear()
-        self.recorder.forget()
-
-
-def pretrains(config: TrainingConfig) -> bool:
-    """Whether there is a phase of pretraining."""
-    return config.scheme != "scratch" and config.pretrain_epochs > 0

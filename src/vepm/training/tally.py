@@ -1,54 +1,80 @@
-"""Means of an epoch's terms, left on the device until it has ended."""
+"""Means of an epoch's terms, and what is said when they are not finite."""
 
 import math
+from collections.abc import Sequence
 
 from torch import Tensor, stack
 
-from vepm.training.divergence import diverged, diverged_term
-from vepm.training.losses import Terms
-from vepm.training.ranks import Team
-from vepm.training.state import Course, Row
+from vepm.errors import DivergedError
+from vepm.objective import Terms
+from vepm.scale.executor import Row
+from vepm.training.state import Course, TrainingState
 
 
 class Tally:
-    """Collects the terms of an epoch's steps."""
+    """Collects the terms of an epoch's steps, left on the device until it has ended."""
 
     def __init__(self) -> None:
         self.steps: list[Terms] = []
-        self.labels = 0
+        self.labels: list[Sequence[int]] = []
 
-    def add(self, terms: Terms, labels: int = 0) -> None:
-        """Count a step that saw so many labels."""
+    def add(self, terms: Terms, labels: Sequence[int] = ()) -> None:
+        """Count a step that saw so many labels of each run."""
         self.steps.append(terms.detached())
-        self.labels += labels
+        self.labels.append(labels)
 
     def means(self) -> dict[str, Tensor]:
         """Mean of each term over the steps that had it."""
         columns = zip(Terms._fields, zip(*self.steps, strict=True), strict=True)
-        present = {name: [v for v in column if v is not None] for name, column in columns}
-        return {name: stack(values).double().mean(0) for name, values in present.items() if values}
+        given = {name: [v for v in column if v is not None] for name, column in columns}
+        return {name: stack(values).double().mean(0) for name, values in given.items() if values}
 
-    def row(self, course: Course, team: Team) -> Row:
-        """The epoch's entries of the history, the shares of all processes together."""
-        names, values = zip(*self.means().items(), strict=True)
-        labels = values[0].new_tensor(self.labels)
-        *found, labelled = team.sum(stack([*values, labels])).tolist()
-        row = dict(zip(names, found, strict=True))
-        if not all(map(math.isfinite, row.values())):
-            raise diverged_term(self.steps, course)
-        return count_correct(row, len(self.steps), int(labelled))
+    def rows(self, state: TrainingState, active: Sequence[int]) -> list[Row]:
+        """The epoch's entries in the history of every run.
+
+        Raises:
+            DivergedError: if a term or the weights of an active run are not finite.
+        """
+        runs, means = len(state.courses), self.means()
+        labels = [sum(counts) for counts in zip(*self.labels, strict=True)] or [0] * runs
+        first = next(iter(means.values()))
+        means["labels"] = first.new_tensor(labels)
+        means["weights"] = state.executor.weight_sums().double()
+        values = stack([value.reshape(runs) for value in means.values()])
+        columns = state.executor.sum(values).tolist()
+        rows = [dict(zip(means, row, strict=True)) for row in zip(*columns, strict=True)]
+        for run in active:
+            self._check(rows[run], run, state.courses[run])
+        return [self._finished(row) for row in rows]
+
+    def _finished(self, row: Row) -> Row:
+        labels = row.pop("labels")
+        del row["weights"]
+        if "correct" in row:
+            row["train_accuracy"] = row.pop("correct") * len(self.steps) / max(labels, 1)
+        return row
+
+    def _check(self, row: Row, run: int, course: Course) -> None:
+        """Stop where values are no longer finite, and name the first that was not."""
+        weights = row["weights"]
+        if not all(math.isfinite(row[name]) for name in row if name != "weights"):
+            raise self._diverged_term(run, course)
+        if not math.isfinite(weights):
+            raise diverged("a gradient is not finite", "the last step", course)
+
+    def _diverged_term(self, run: int, course: Course) -> DivergedError:
+        for step, terms in enumerate(self.steps):
+            # The loss comes first, but the term that made it so says more about the cause.
+            for name, values in reversed(list(terms._asdict().items())):
+                value = None if values is None else float(values.reshape(-1)[run])
+                if value is not None and not math.isfinite(value):
+                    return diverged(f"{name} is {value}", f"step {step}", course)
+        return diverged("the sum of a term overflows", "the steps", course)
 
 
-def check_finite(row: Row, course: Course) -> None:
-    """Refuse to go on with numbers that have left all bounds."""
-    # The loss stands first, but a term it is made of says more about the cause.
-    for name in reversed(row):
-        if not math.isfinite(row[name]):
-            raise diverged(f"{name} is {row[name]}", "a step", course)
-
-
-def count_correct(row: Row, steps: int, labels: int) -> Row:
-    """Turn the mean number of correct labels per step into the share of all labels."""
-    if "correct" in row:
-        row["train_accuracy"] = row.pop("correct") * steps / max(labels, 1)
-    return row
+def diverged(what: str, where: str, course: Course) -> DivergedError:
+    """The error for values that are no longer finite."""
+    return DivergedError(
+        f"training diverged: {what} in {where} of epoch {course.epoch} of {course.phase}; "
+        "lower the learning rate or check the features' scale"
+    )

@@ -1,0 +1,264 @@
+"""Log-likelihood of the edges: exact, of a batch of nodes, and as estimated in the paper."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import coalesce, remove_self_loops, subgraph
+
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, edge_dot
+
+
+def edge_log_likelihood(
+    z: Tensor,
+    activation: Tensor,
+    edge_index: EdgeIndex,
+    batch: Tensor | None = None,
+    *,
+    balanced: bool = False,
+    mean: Tensor | None = None,
+    num_graphs: int | None = None,
+) -> Tensor:
+    r"""Exact Bernoulli-Poisson log-likelihood of the edges of each graph, in O(N C + E C).
+
+    .. math:: \sum_{i<j} A_{ij} \log(1 - e^{-r_{ij}}) - (1 - A_{ij}) r_{ij}, \quad
+              r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
+
+    Non-edges enter linearly, so their sum follows from the sum of z over the nodes, less the
+    same over the edges.
+
+    Args:
+        z: Affiliations [N, C].
+        activation: Community activations [C].
+        edge_index: Edges [2, E] in both directions; loops and repeats are ignored. An
+            ``Adjacency`` is trusted to have none.
+        batch: Graph of each node [N]; one graph if not given.
+        balanced: Average over edges and over non-edges, then halve, instead of summing.
+        mean: Posterior means [N, C] for the non-edge part, whose expectation they give
+            exactly; z if not given.
+        num_graphs: Number of graphs, counted if not given.
+
+    Returns:
+        One value per graph [G]; every unordered pair of nodes counts once.
+
+    Example:
+        >>> z, edges = torch.ones(3, 1), torch.tensor([[0, 1], [1, 0]])
+        >>> edge_log_likelihood(z, torch.ones(1), edges)  # log(1 - 1/e) - 1 - 1
+        tensor([-2.4587])
+    """
+    adjacency = _simple(edge_index, z.size(0))
+    if batch is not None and num_graphs is None:
+        num_graphs = int(batch.max()) + 1 if batch.numel() else 0
+    groups, mean = _Groups(batch, num_graphs or 0), z if mean is None else mean
+    edge_groups = _Groups(None if batch is None else batch[adjacency.source], groups.number)
+
+    rate = _edge_rates(z, activation, adjacency)
+    # edge_index holds each pair twice.
+    on_edges = edge_groups.sum(torch.log(-torch.expm1(-rate))) / 2
+    if mean is z:
+        rates_on_edges = edge_groups.sum(rate) / 2
+    else:
+        # Only their sum is needed, which takes no rate of any single edge.
+        near = aggregate(mean.detach()[:, None], adjacency, None).squeeze(1)
+        rates_on_edges = groups.sum((_as_both_ends(mean) * near) @ activation) / 2
+    off_edges = _pair_rates(mean, activation, groups) - rates_on_edges
+    if not balanced:
+        return on_edges - off_edges
+
+    nodes, edges = groups.sizes(z), edge_groups.sizes(rate) / 2
+    non_edges = nodes * (nodes - 1) / 2 - edges
+    return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
+
+
+def partial_edge_log_likelihood(
+    z: Tensor,
+    activation: Tensor,
+    edges: Adjacency,
+    *,
+    mean: Tensor,
+    edge_weight: Tensor,
+    total: Tensor,
+    num_nodes: int,
+    num_edges: int,
+    balanced: bool = False,
+) -> Tensor:
+    r"""Share of a batch of nodes in :func:`edge_log_likelihood`, given a total over all nodes.
+
+    .. math:: \sum_{\{i,j\} \in B} w_{ij} \big( \log(1 - e^{-r_{ij}}) + \bar r_{ij} \big)
+              - \tfrac{1}{2} \sum_{i \in B} \sum_c \gamma_c \bar z_{ic} (s_c - \bar z_{ic}),
+              \quad s = \sum_i \bar z_i
+
+    Summed over batches that hold every node once, the rates of all pairs are exact. Edges between
+    batches are missing; weighted by one over the probability that both ends are in one batch,
+    every edge counts once in expectation. The total is held constant, yet the gradient of every
+    node is that of the whole sum, in which it is one end of each of its pairs.
+
+    Args:
+        z: Affiliations of the batch [n, C].
+        activation: Community activations [C].
+        edges: Edges within the batch, both directions.
+        mean: Posterior means [n, C] for the non-edge part.
+        edge_weight: Weight w of each edge [e], the same in both directions.
+        total: Sum of the posterior means of all nodes [C].
+        num_nodes: Nodes of the whole graph.
+        num_edges: Undirected edges of the whole graph.
+        balanced: As in :func:`edge_log_likelihood`.
+
+    Returns:
+        One value.
+    """
+    rate = _edge_rates(z, activation, edges)
+    # The edges hold each pair twice.
+    on_edges = edge_weight @ torch.log(-torch.expm1(-rate)) / 2
+    near = aggregate(mean.detach()[:, None], edges, edge_weight[:, None]).squeeze(1)
+    rates_on_edges = ((_as_both_ends(mean) * near) @ activation).sum() / 2
+    own = (mean * (total - mean).detach()).sum(0)
+    pairs = activation @ own.detach() / 2 + activation.detach() @ (own - own.detach())
+    off_edges = pairs - rates_on_edges
+    if not balanced:
+        return on_edges - off_edges
+    non_edges = num_nodes * (num_nodes - 1) / 2 - num_edges
+    return (on_edges / max(num_edges, 1) - off_edges / max(non_edges, 1)) / 2
+
+
+def subsampled_edge_log_likelihood(
+    z: Tensor,
+    activation: Tensor,
+    edge_index: EdgeIndex,
+    batch: Tensor | None = None,
+    *,
+    num_nodes: int = 200,
+    importance: float = 0.9,
+    exponent: float = 1.0,
+    balanced: bool = False,
+    num_graphs: int | None = None,
+) -> Tensor:
+    r"""The paper's estimate from the subgraph on randomly drawn, mostly well-connected nodes.
+
+    .. math:: p_i = k q_i + (1 - k) \frac{1 - q_i}{N - 1}, \quad
+              q_i = \frac{d_i^\alpha}{\sum_j d_j^\alpha}
+
+    The exact likelihood costs no more than O(N C + E C), so this exists to reproduce the
+    paper's table of scalable training.
+
+    Args:
+        z: Affiliations [N, C].
+        activation: Community activations [C].
+        edge_index: Edges [2, E] in both directions.
+        batch: Graph of each node [N], graph after graph; one graph if not given.
+        num_nodes: Nodes drawn with replacement, of each graph.
+        importance: Balance k between nodes of high and of low degree.
+        exponent: Exponent :math:`\alpha` of the degrees.
+        balanced: As in :func:`edge_log_likelihood`.
+        num_graphs: Number of graphs, counted if not given.
+
+    Returns:
+        One value per graph [G]: its subgraph's likelihood, scaled to the number of pairs in the
+        graph unless balanced.
+    """
+    adjacency = _simple(edge_index, z.size(0))
+    batch = adjacency.source.new_zeros(z.size(0)) if batch is None else batch
+    num_graphs = int(batch.max()) + 1 if num_graphs is None else num_graphs
+    degree = torch.bincount(adjacency.target, minlength=z.size(0)).to(z.dtype)
+    sizes = torch.bincount(batch, minlength=num_graphs)
+    p = _importance(degree.pow(exponent), batch, sizes, importance)
+    nodes = _draw_nodes(p, batch, sizes, num_nodes)
+    kept, _ = subgraph(nodes, adjacency.edge_index, relabel_nodes=True, num_nodes=z.size(0))
+    value = edge_log_likelihood(
+        z[nodes],
+        activation,
+        Adjacency(kept, nodes.numel()),
+        batch[nodes],
+        balanced=balanced,
+        num_graphs=num_graphs,
+    )
+    if balanced:
+        return value
+    drawn = torch.bincount(batch[nodes], minlength=num_graphs)
+    return value * sizes * (sizes - 1) / (drawn * (drawn - 1)).clamp_min(1)
+
+
+def _importance(weight: Tensor, batch: Tensor, sizes: Tensor, importance: float) -> Tensor:
+    """Probability of each node within its graph [N]."""
+    total = _Groups(batch, sizes.numel()).sum(weight)[batch]
+    size = sizes[batch].to(weight.dtype)
+    q = torch.where(total > 0, weight / total, 1 / size)
+    return importance * q + (1 - importance) * (1 - q) / (size - 1).clamp_min(1)
+
+
+def _draw_nodes(p: Tensor, batch: Tensor, sizes: Tensor, count: int) -> Tensor:
+    """Nodes drawn ``count`` times from each graph, without repeats and in order."""
+    first = sizes.cumsum(0) - sizes
+    place = torch.arange(batch.numel(), device=batch.device) - first[batch]
+    table = p.new_zeros(sizes.numel(), int(sizes.max()))
+    table[batch, place] = p.detach()
+    drawn = torch.multinomial(table, count, replacement=True)
+    return (drawn + first[:, None]).unique()
+
+
+def _simple(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
+    if isinstance(edge_index, Adjacency):
+        return edge_index
+    edge_index, _ = remove_self_loops(edge_index)
+    return Adjacency(coalesce(edge_index, num_nodes=num_nodes), num_nodes)
+
+
+def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
+    ends = (_as_both_ends(z) * activation)[:, None], z.detach()[:, None]
+    return edge_dot(*ends, edges).squeeze(1)
+
+
+def _as_both_ends(z: Tensor) -> Tensor:
+    """Affiliations of one end of each edge, with the gradient of both ends.
+
+    Edges are given in both directions, so the two gradients are equal and one sum over the edges
+    gives both.
+    """
+    both: Tensor = _BothEnds.apply(z)  # type: ignore[no-untyped-call]
+    return both
+
+
+class _BothEnds(torch.autograd.Function):
+    """The same values, their gradient doubled."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor) -> Tensor:
+        return z.view_as(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 2 * grad
+
+
+class _Groups(NamedTuple):
+    """Which graph each row belongs to; None for one graph."""
+
+    group: Tensor | None
+    number: int
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sums of the rows of each graph [G, ...]."""
+        if self.group is None:
+            return values.sum(0, keepdim=True)
+        group = self.group.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+        # Unlike index_add, scatter_add has a batching rule that keeps vmap fast.
+        return values.new_zeros(self.number, *values.shape[1:]).scatter_add(0, group, values)
+
+    def sizes(self, rows: Tensor) -> Tensor:
+        """Number of rows of each graph [G]."""
+        if self.group is None:
+            return rows.new_full((1,), rows.size(0))
+        return self.sum(rows.new_ones(rows.size(0)))
+
+
+def _pair_rates(z: Tensor, activation: Tensor, groups: _Groups) -> Tensor:
+    """Sum of r_ij over all unordered pairs of nodes of each graph [G]."""
+    total = groups.sum(z).square() @ activation
+    own = groups.sum(z.square() @ activation)
+    return (total - own) / 2

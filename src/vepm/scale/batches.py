@@ -1,0 +1,159 @@
+"""Graphs on a device, joined into batches, with their edges sorted once."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.kernels.features import Features
+from vepm.nn import Adjacency, compact
+from vepm.objective import Counts, edge_log_likelihood, subsampled_edge_log_likelihood
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBatch:
+    """One graph, or several joined into one; all that a step reads.
+
+    Batches that are padded, or that are part of a large graph, are subclasses.
+    """
+
+    x: Features
+    """Node features [N, F]."""
+    edges: Adjacency
+    """Edges in both directions."""
+    y: Tensor
+    """Labels of the nodes [N] or graphs [G]; -1 where unknown."""
+    batch: Tensor | None = None
+    """Graph of each node [N]; None for a single graph."""
+    num_graphs: int = 1
+    counts: Counts | None = None
+    """Counts of the whole step if this is one of its shares."""
+
+    def count(self, rows: Tensor) -> Counts:
+        """What to divide sums by, given the labelled rows."""
+        return self.counts or Counts(self.x.size(0), rows.numel(), self.num_graphs)
+
+    def keep_nodes(self, values: Tensor) -> Tensor:
+        """Values of nodes [N, ...], zero for padding; there is none here."""
+        return values
+
+    def keep_outputs(self, values: Tensor) -> Tensor:
+        """Values of what is labelled [n, ...], zero for padding; there is none here."""
+        return values
+
+    def edge_log_likelihood(
+        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str
+    ) -> Tensor:
+        """Log-likelihood of the edges, summed over the graphs.
+
+        Args:
+            z: Affiliations [N, C].
+            mean: Their posterior means [N, C].
+            activation: Community activations [C].
+            likelihood: ``"balanced"``, ``"summed"`` or ``"subsampled"``.
+        """
+        if likelihood == "subsampled":
+            return subsampled_edge_log_likelihood(
+                z, activation, self.edges, self.batch, balanced=True, num_graphs=self.num_graphs
+            ).sum()
+        return self._sum_graphs(
+            edge_log_likelihood(
+                z,
+                activation,
+                self.edges,
+                self.batch,
+                balanced=likelihood == "balanced",
+                mean=mean,
+                num_graphs=self.num_graphs,
+            )
+        )
+
+    def _sum_graphs(self, values: Tensor) -> Tensor:
+        return values.sum()
+
+
+GRAPHS_AT_ONCE = 512
+
+
+class GraphStore:
+    """All graphs of a dataset concatenated on a device, from which batches are selected by index.
+
+    Args:
+        graphs: PyG graphs with ``x``, ``edge_index`` and ``y``.
+        device: Where to keep them.
+
+    Example:
+        >>> graph = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]),
+        ...              y=torch.tensor([1]))
+        >>> GraphStore([graph, graph, graph]).select(torch.tensor([2, 0])).num_graphs
+        2
+    """
+
+    def __init__(self, graphs: Sequence[Data], device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.x = torch.cat([g.x for g in graphs]).to(device)
+        self.edge_index = torch.cat([g.edge_index for g in graphs], dim=1).to(device)
+        self.y = torch.cat([g.y for g in graphs]).to(device)
+        # Sizes stay on the CPU, which plans the batches: reading them from a GPU would synchronise.
+        self.nodes = torch.tensor([g.num_nodes for g in graphs])
+        self.edges = torch.tensor([g.edge_index.size(1) for g in graphs])
+
+    def __len__(self) -> int:
+        return self.nodes.numel()
+
+    def select(self, graphs: Tensor, counts: Counts | None = None) -> GraphBatch:
+        """Join the graphs with the given indices [G], in that order.
+
+        Args:
+            graphs: The indices.
+            counts: Counts of the whole step if these are a share of it.
+        """
+        graphs = graphs.cpu()
+        nodes, edges = self.nodes[graphs], self.edges[graphs]
+        node = ragged(self.nodes, graphs).to(self.device)
+        edge = ragged(self.edges, graphs).to(self.device)
+        offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
+        return GraphBatch(
+            x=self.x[node],
+            edges=Adjacency(self.edge_index[:, edge] + offset, node.numel()),
+            y=self.y[graphs.to(self.device)],
+            batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
+            num_graphs=graphs.numel(),
+            counts=counts,
+        )
+
+    @functools.cached_property
+    def pieces(self) -> list[GraphBatch]:
+        """All graphs in order, in batches that are joined once."""
+        found, first = [], 0
+        for part in torch.arange(len(self)).split(GRAPHS_AT_ONCE):
+            last = first + int(self.nodes[part].sum())
+            # The features are in this order already.
+            found.append(replace(self.select(part), x=self.x[first:last]))
+            first = last
+        return found
+
+    def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
+        """The share of one of ``size`` processes in the graphs with the given indices."""
+        if size == 1:
+            return self.select(graphs)
+        nodes, count = int(self.nodes[graphs].sum()), graphs.numel()
+        return self.select(graphs.tensor_split(size)[rank], Counts(nodes, count, count))
+
+
+def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
+    """A graph whose nodes are labelled, as one batch."""
+    edges = Adjacency(graph.edge_index.to(device), graph.num_nodes)
+    return GraphBatch(x=compact(graph.x.to(device)), edges=edges, y=graph.y.to(device))
+
+
+def ragged(sizes: Tensor, chosen: Tensor) -> Tensor:
+    """Positions of the members of the chosen groups, group after group."""
+    begin = sizes.cumsum(0) - sizes
+    size = sizes[chosen]
+    shift = begin[chosen] - (size.cumsum(0) - size)
+    total = torch.arange(int(size.sum()))
+    return total + shift.repeat_interleave(size)

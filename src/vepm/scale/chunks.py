@@ -1,0 +1,191 @@
+"""Exact inference on a large graph: layer by layer, a chunk of nodes at a time.
+
+A layer is computed for every node, with all of its neighbours, before the next layer begins. So
+nothing is sampled or left out, and memory is a few values per node plus what one chunk needs.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vepm.kernels.features import Features, normalize_rows
+from vepm.nn import VEPM, Adjacency, draw
+from vepm.nn.composer import NodeComposer
+from vepm.nn.convolution import Propagation, over_degrees, propagation
+from vepm.scale.large import LargeGraph, check_partition
+
+EDGES_AT_ONCE = 2**20
+"""Edges and nodes of a chunk, unless a single node has more."""
+
+
+class Inferred(NamedTuple):
+    """Results of a forward pass, on the CPU."""
+
+    logits: Tensor
+    """Class scores [N, classes]."""
+    community_embeddings: Tensor
+    """What each metacommunity knows of each node [N, K, H/K]."""
+
+
+class Chunk:
+    """Some consecutive nodes with all edges into them.
+
+    Args:
+        graph: The graph.
+        start: The first node.
+        end: The one after the last.
+    """
+
+    def __init__(self, graph: LargeGraph, start: int, end: int) -> None:
+        self.graph, self.rows = graph, slice(start, end)
+        self.count = end - start
+        self.everyone, edges = graph.around(torch.arange(start, end))
+        """The nodes, followed by their other neighbours."""
+        self.edges = Adjacency(edges.to(graph.device), self.everyone.numel())
+
+    def take(self, table: Tensor) -> Tensor:
+        """Rows of a table over all nodes, on the device."""
+        return table[self.everyone].to(self.graph.device)
+
+    def features(self, norm: str) -> Features:
+        """Node features, normalised."""
+        return normalize_rows(self.graph.features(self.everyone), norm)
+
+    def plain(self, conv: str, dtype: torch.dtype) -> Propagation:
+        """Weights of message passing over the graph as it stands."""
+        degree = self.take(self.graph.degree).to(dtype)[:, None]
+        if conv == "gin":
+            return Propagation(None)
+        scale = (degree + 1).rsqrt()
+        edge = scale.index_select(0, self.edges.source) * scale.index_select(0, self.edges.target)
+        return Propagation(edge, scale.square())
+
+    def shared(self, shares: Tensor, degree: Tensor | None, normalize: str) -> Propagation:
+        """Weights of message passing over shares of the edges [e, K]."""
+        if degree is None:
+            return propagation(self.edges, shares, normalize)
+        # The degree of a neighbour includes edges of other chunks.
+        return over_degrees(self.take(degree).to(shares.dtype), shares)
+
+
+def chunks(graph: LargeGraph) -> Iterator[Chunk]:
+    """The graph's nodes in order, with a limited number of edges at a time."""
+    cost = graph.pointer + torch.arange(graph.num_nodes + 1)
+    start = 0
+    while start < graph.num_nodes:
+        limit = cost[start] + EDGES_AT_ONCE
+        end = int(torch.searchsorted(cost, limit, right=True)) - 1
+        end = max(end, start + 1)
+        yield Chunk(graph, start, end)
+        start = end
+
+
+def _sweep(graph: LargeGraph, compute: Callable[[Chunk], Tensor]) -> Tensor:
+    """The rows of all nodes, computed chunk by chunk."""
+    table: Tensor | None = None
+    for chunk in chunks(graph):
+        rows = compute(chunk)[: chunk.count]
+        if table is None:
+            table = torch.empty(graph.num_nodes, *rows.shape[1:], dtype=rows.dtype)
+        table[chunk.rows] = rows.cpu()
+    assert table is not None
+    return table
+
+
+def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
+    """Output of the encoder for every node [N, 1, width], which parametrises the posterior."""
+    check_partition(model.partitioner.scheme)
+    h: Tensor | None = None
+    for layer, norm in zip(model.encoder.layers, [*model.encoder.norms, None], strict=True):
+        h = _sweep(graph, partial(_encode, model, layer, norm, h))
+    assert h is not None
+    return h
+
+
+def _encode(
+    model: VEPM, layer: nn.Module, norm: nn.Module | None, h: Tensor | None, chunk: Chunk
+) -> Tensor:
+    """A layer of the encoder, the first of which reads features."""
+    x = chunk.features(model.feature_norm) if h is None else chunk.take(h)
+    out: Tensor = layer(x, chunk.edges, chunk.plain(model.encoder.conv, chunk.graph.x.dtype))
+    return out if norm is None else torch.relu(norm(out))
+
+
+def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
+    """Affiliations of every node [N, C]: a sample, or the mean, from :func:`posterior_table`."""
+    device = model.activation.device
+    parts = table.split(EDGES_AT_ONCE)
+    return torch.cat([draw(model.encoder.posterior(p.to(device)), sample).cpu() for p in parts])
+
+
+def split_edges(model: VEPM, graph: LargeGraph, z: Tensor) -> Iterator[tuple[Chunk, Tensor]]:
+    """The chunks with the share of each of their edges in each metacommunity [e, K]."""
+    for chunk in chunks(graph):
+        yield chunk, model.split_edges(chunk.take(z), chunk.edges)
+
+
+def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
+    """Class scores of every node, given the affiliations [N, C]."""
+    degree = _degrees(model, graph, z)
+    states: Tensor | None = None
+    for layer, norm in zip(model.bank.layers, model.bank.norms, strict=True):
+        states = _sweep(graph, partial(_embed, model, layer, norm, states, z, degree))
+    assert states is not None
+    return Inferred(_compose(model, graph, states.flatten(1)), states)
+
+
+def _embed(
+    model: VEPM,
+    layer: nn.Module,
+    norm: nn.Module,
+    states: Tensor | None,
+    z: Tensor,
+    degree: Tensor | None,
+    chunk: Chunk,
+) -> Tensor:
+    """A layer of the bank, the first of which reads features and affiliations."""
+    own = chunk.take(z)
+    weights = chunk.shared(model.split_edges(own, chunk.edges), degree, model.bank.normalize)
+    if states is not None:
+        return torch.relu(norm(layer(chunk.take(states), chunk.edges, weights)))
+    x = model.fuse(chunk.features(model.feature_norm), own, chunk.edges)
+    return torch.relu(norm(layer(x, chunk.edges, weights)))
+
+
+def _degrees(model: VEPM, graph: LargeGraph, z: Tensor) -> Tensor | None:
+    """Degrees that message passing is normalised by, where it uses degrees."""
+    if model.bank.normalize == "graph":
+        return graph.degree[:, None]
+    if model.bank.normalize != "community":
+        return None
+    return _sweep(
+        graph,
+        lambda chunk: chunk.edges.sum_at_target(model.split_edges(chunk.take(z), chunk.edges)),
+    )
+
+
+def _compose(model: VEPM, graph: LargeGraph, h: Tensor) -> Tensor:
+    composer = model.composer
+    assert isinstance(composer, NodeComposer)
+    if composer.dense is not None:
+        dense, parts = composer.dense, h.split(EDGES_AT_ONCE)
+        h = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
+    for i, layer in enumerate(composer.layers):
+        h = _sweep(graph, partial(_compose_layer, composer, layer, torch.relu_(h) if i else h))
+    start = h
+    for _ in range(composer.hops):
+        h = _sweep(graph, partial(_walk, composer, h, start))
+    return h
+
+
+def _compose_layer(composer: NodeComposer, layer: nn.Module, h: Tensor, chunk: Chunk) -> Tensor:
+    out: Tensor = layer(chunk.take(h), chunk.edges, chunk.plain(composer.conv, h.dtype))
+    return out.squeeze(1)
+
+
+def _walk(composer: NodeComposer, h: Tensor, start: Tensor, chunk: Chunk) -> Tensor:
+    walk = chunk.plain("gcn", h.dtype)
+    return composer.walk(chunk.take(h), chunk.take(start), chunk.edges, walk)

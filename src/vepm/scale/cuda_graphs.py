@@ -1,0 +1,140 @@
+"""Steps captured as CUDA graphs and replayed with a single launch.
+
+A step of a small model is hundreds of small kernels, each of which takes longer to launch than to
+run.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+MOST_GRAPHS = 32
+"""The most CUDA graphs kept at once, since each keeps its tensors; other steps run eagerly."""
+MOST_EDGES = 2**21
+"""Edges up to which a step is captured; larger ones keep a GPU busy without it, and a CUDA graph
+holds on to the memory of its step."""
+WARMUP = 2
+"""Times that a step runs eagerly before it is captured, so that whatever is cached exists."""
+
+
+class Inputs(Protocol):
+    """What a step reads beside the weights."""
+
+    def tensors(self) -> Sequence[Tensor | None]:
+        """The tensors that differ from step to step, always in the same order."""
+
+
+@dataclass
+class _Captured:
+    """A step on inputs of certain shapes, always in the same memory."""
+
+    function: Callable[..., Any]
+    inputs: tuple[Inputs, ...]
+    times: int = 1
+    replay: Callable[[], Any] | None = None
+
+    def load(self, tensors: Sequence[Tensor | None]) -> None:
+        """Copy the values of other tensors of these shapes."""
+        for mine, other in zip(_tensors(self.inputs), tensors, strict=True):
+            if mine is not None and other is not None and mine is not other:
+                mine.copy_(other)
+
+    def run(self) -> Any:
+        """The step, run eagerly."""
+        return self.function(*self.inputs)
+
+
+class CUDAGraphs:
+    """Runs steps and, on a GPU, captures those that repeat as CUDA graphs.
+
+    A step returns a mapping or a named tuple of tensors, some of which may be None.
+
+    Args:
+        on: Whether to capture; only steps on a GPU can be captured.
+    """
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+        self._steps: dict[Hashable, _Captured] = {}
+        self._pool: Any = None
+
+    def forget(self) -> None:
+        """Drop all CUDA graphs, because the memory they write to is gone."""
+        self._steps.clear()
+        self._pool = None
+
+    def run(self, name: Hashable, function: Callable[..., T], *inputs: Inputs) -> T:
+        """Call a function with inputs.
+
+        Args:
+            name: Name of the function; functions of one name are interchangeable.
+            function: Reads its inputs and may change weights in place. It must not synchronise
+                with the GPU, and what it returns must be detached: an autograd graph from before
+                the capture would lead out of it.
+            inputs: What it reads. Their tensors may later be overwritten with those of others.
+        """
+        if not self.on:
+            return function(*inputs)
+        tensors = _tensors(inputs)
+        key = name, tuple(t if t is None else (t.shape, t.dtype) for t in tensors)
+        step = self._steps.get(key)
+        if step is None:
+            self._evict()
+            if len(self._steps) < MOST_GRAPHS:
+                self._steps[key] = _Captured(function, inputs)
+            return function(*inputs)
+        step.load(tensors)
+        step.times += 1
+        if step.replay is None and step.times > WARMUP:
+            step.replay = self._capture(step)
+        found: T = step.run() if step.replay is None else step.replay()
+        return found
+
+    def _evict(self) -> None:
+        """Drop the oldest of the steps that ran only once, if there is no space."""
+        once = [key for key, step in self._steps.items() if step.times == 1]
+        if len(self._steps) >= MOST_GRAPHS and once:
+            del self._steps[once[0]]
+
+    def _capture(self, step: _Captured) -> Callable[[], Any]:
+        graph = torch.cuda.CUDAGraph()
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self._pool):
+            out = step.run()
+
+        def replay() -> Any:
+            graph.replay()
+            # The next replay writes to the same memory.
+            return _copied(out)
+
+        return replay
+
+
+def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
+    """Whether launching the kernels of a step takes long compared with running them.
+
+    Args:
+        edge_index: The edges [2, E].
+        device: Where the step runs, by default where they are.
+
+    Example:
+        >>> edges = torch.tensor([[0], [1]])
+        >>> worth_capturing(edges), worth_capturing(edges, "cuda")
+        (False, True)
+    """
+    return (device or edge_index.device.type) == "cuda" and edge_index.size(1) <= MOST_EDGES
+
+
+def _tensors(inputs: Sequence[Inputs]) -> list[Tensor | None]:
+    return [tensor for one in inputs for tensor in one.tensors()]
+
+
+def _copied(out: Any) -> Any:
+    if isinstance(out, dict):
+        return {name: value.clone() for name, value in out.items()}
+    return type(out)._make(value if value is None else value.clone() for value in out)

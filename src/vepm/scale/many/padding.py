@@ -1,0 +1,214 @@
+"""Batches of many runs, each of its own graphs, padded to one size."""
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vepm.nn import Adjacency
+from vepm.objective import Counts
+from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.many.edges import OwnEdges
+
+SPARE_NODES = 2
+"""The least number of padding nodes of each run. Padding edges run from one node of a pair to the
+other, so that no sum over them feeds another and nothing grows from layer to layer."""
+
+
+class Parts(NamedTuple):
+    """What differs between runs, stacked [R, ...]."""
+
+    x: Tensor
+    edge_index: Tensor
+    in_degree: Tensor
+    y: Tensor
+    batch: Tensor
+    node_mask: Tensor
+    graph_mask: Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PaddedGraphs(GraphBatch):
+    """Labelled graphs, the last of which is padding that counts nowhere."""
+
+    node_mask: Tensor
+    """True for nodes that are not padding [N]."""
+    graph_mask: Tensor
+    """True for graphs that are not padding [G]."""
+
+    def count(self, rows: Tensor) -> Counts:
+        """What to divide sums by."""
+        mask = self.graph_mask
+        return Counts(self.node_mask.sum(), mask[rows].sum(), mask.sum())
+
+    def keep_nodes(self, values: Tensor) -> Tensor:
+        """Values of nodes [N, ...], zero for padding."""
+        return _masked(values, self.node_mask)
+
+    def keep_outputs(self, values: Tensor) -> Tensor:
+        """Values of graphs [G, ...], zero for padding."""
+        return _masked(values, self.graph_mask)
+
+    def _sum_graphs(self, values: Tensor) -> Tensor:
+        return self.keep_outputs(values).sum()
+
+
+def _masked(values: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatch:
+    """One batch per run, all of one size; the last graph of each holds the padding."""
+
+    parts: Parts
+    union: Adjacency
+    """The graphs of all runs joined into one."""
+    labels: list[int]
+    """Number of labelled graphs of each run."""
+
+    def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
+        """One run's batch and the rows of its labels, under ``vmap``."""
+        graphs = self.parts.y.size(1)
+        edges = OwnEdges(
+            parts.edge_index,
+            self.parts.x.size(1),
+            union=self.union,
+            in_degree=parts.in_degree,
+        )
+        batch = PaddedGraphs(
+            parts.x,
+            edges,
+            parts.y,
+            parts.batch,
+            graphs,
+            node_mask=parts.node_mask,
+            graph_mask=parts.graph_mask,
+        )
+        return batch, torch.arange(graphs, device=self.parts.y.device)
+
+
+class Size(NamedTuple):
+    """What the batch of each run is padded to."""
+
+    nodes: int = 0
+    edges: int = 0
+
+    def including(self, store: GraphStore, graphs: Tensor) -> "Size":
+        """The least size that holds the graphs of these indices too."""
+        nodes, edges = int(store.nodes[graphs].sum()), int(store.edges[graphs].sum())
+        return Size(max(self.nodes, nodes), max(self.edges, edges))
+
+
+class Plan(NamedTuple):
+    """Where the graphs of one batch per run go: small, so that a GPU gets it in one copy."""
+
+    store: GraphStore
+    form: Tensor
+    """For each graph and the padding after them [8, R, G + 1]: its index, whether it is not
+    padding, and for its nodes and edges their number, the index of the first in the batch, and
+    the index of the first in the store."""
+    size: Size
+    """What each run is padded to; there are a few more nodes."""
+    labels: list[int]
+    """Number of labelled graphs of each run."""
+
+    def tensors(self) -> list[Tensor | None]:
+        """All that differs between batches of one size."""
+        return [self.form]
+
+    def laid_out(self) -> PaddedBatch:
+        """The batch itself."""
+        store, (nodes, edges), (runs, padding) = self.store, self.size, _shape(self.form)
+        indices, mask = self.form[0, :, :-1], self.form[1].bool()
+        node, graph = _members(self.form[2:5], nodes + SPARE_NODES)
+        edge, edge_graph = _members(self.form[5:8], edges)
+        starts, size = self.form[3], nodes + SPARE_NODES
+        spare = _between_spare_nodes(starts[:, -1:], size, edges)
+        moved = store.edge_index[:, edge] + torch.gather(starts, 1, edge_graph)
+        ends = torch.where(edge_graph < padding, moved, spare)
+        first_node = size * torch.arange(runs, device=store.device)[:, None]
+        union = Adjacency((ends + first_node).flatten(1), runs * size, replaceable=True)
+        node_mask = graph < padding
+        parts = Parts(
+            x=store.x[node].mul_(node_mask[..., None]),
+            edge_index=ends.transpose(0, 1),
+            in_degree=union.degree.view(-1, size),
+            y=torch.nn.functional.pad(store.y[indices], (0, 1)),
+            batch=graph,
+            node_mask=node_mask,
+            graph_mask=mask,
+        )
+        return PaddedBatch(parts, union, self.labels)
+
+
+def plan(store: GraphStore, chosen: list[Tensor], size: Size | None = None) -> Plan:
+    """Plan one batch per run: the graphs of the given indices, in their order.
+
+    Args:
+        store: Where the graphs are.
+        chosen: Indices of each run's graphs.
+        size: What to pad each run to; by default the size of the largest.
+    """
+    if size is None:
+        size = functools.reduce(lambda size, graphs: size.including(store, graphs), chosen, Size())
+    labels = [part.numel() for part in chosen]
+    indices = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
+    mask = torch.arange(indices.size(1)) < torch.tensor(labels)[:, None]
+    form = torch.stack(
+        [
+            *(torch.nn.functional.pad(of_graphs, (0, 1)) for of_graphs in (indices, mask)),
+            *_places(store.nodes, indices, mask, size.nodes + SPARE_NODES),
+            *_places(store.edges, indices, mask, size.edges),
+        ]
+    )
+    return Plan(store, form.to(store.device), size, labels)
+
+
+def _shape(form: Tensor) -> tuple[int, int]:
+    """Number of runs, and the index of their padding graph."""
+    return form.size(1), form.size(2) - 1
+
+
+def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
+    """Ends of padding edges [2, R, edges], spread over pairs of the padding nodes."""
+    pairs = (size - first) // 2
+    each = torch.arange(edges, device=first.device)
+    source = first + 2 * (each * pairs // max(edges, 1))
+    return torch.stack([source, source + 1])
+
+
+def _places(
+    sizes: Tensor, indices: Tensor, mask: Tensor, most: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Number of members of groups, and the index of the first in the batch and in the store.
+
+    Computed on the CPU, where the sizes are: reading them from a GPU would synchronise.
+
+    Args:
+        sizes: Members of every group of the store.
+        indices: Groups of each run [R, G].
+        mask: True where a group is not padding [R, G].
+        most: Members of each run, including padding, which is the last group.
+    """
+    counts = sizes[indices] * mask
+    counts = torch.cat([counts, most - counts.sum(1, keepdim=True)], dim=1)
+    begin = torch.nn.functional.pad((sizes.cumsum(0) - sizes)[indices], (0, 1))
+    return counts, counts.cumsum(1) - counts, begin
+
+
+def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Index of each member of the groups in the store, and its group [R, most].
+
+    Args:
+        places: Result of :func:`_places` [3, R, G + 1].
+        most: Members of each run.
+    """
+    counts, starts, begin = places
+    runs, groups = counts.shape
+    group = torch.arange(groups, device=counts.device).repeat(runs)
+    group = group.repeat_interleave(counts.flatten(), output_size=runs * most).view(runs, most)
+    place = torch.arange(most, device=counts.device) + torch.gather(begin - starts, 1, group)
+    return place.where(group < groups - 1, 0), group

@@ -1,0 +1,142 @@
+"""Products of many rows with small weights, with gradients that occupy a whole GPU.
+
+The gradient of a weight is a sum over all rows. One such product per run uses a small part of a
+GPU; cut into chunks of rows, there is enough parallel work.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from vepm.kernels.features import Features
+from vepm.nn.convolution import CommunityLinear
+from vepm.scale.many.edges import Dims, apart, beside
+from vepm.scale.many.vmap import across
+
+FEWEST_ROWS = 512
+"""The least number of rows in a chunk."""
+MOST_VALUES = 2**22
+"""The most values in the sums of all chunks."""
+
+
+def share_products(model: nn.Module) -> None:
+    """Make all linear maps of a model work for all runs at once."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is CommunityLinear:
+                setattr(module, name, SharedCommunityLinear(child))
+            elif type(child) is nn.Linear:
+                setattr(module, name, SharedLinear(child))
+
+
+class SharedCommunityLinear(CommunityLinear):
+    """The K maps of every run.
+
+    Args:
+        linear: The maps to replace; weights are shared.
+    """
+
+    def __init__(self, linear: CommunityLinear) -> None:
+        nn.Module.__init__(self)
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def multiply(self, x: Features, weight: Tensor) -> Tensor:
+        """One map [N, in] to [N, out] of every run."""
+        return multiply(x, weight) if isinstance(x, Tensor) else x @ weight
+
+    def multiply_each(self, x: Tensor) -> Tensor:
+        """All maps [N, K, in] to [N, K, out] of every run."""
+        heads = x.size(1)
+
+        def rule(runs: int, dims: Dims, x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+            x, weight = (_runs_first(t, d, runs) for t, d in zip((x, weight), dims, strict=True))
+            y = product(x.transpose(1, 2).flatten(0, 1), weight.flatten(0, 1))
+            return y.unflatten(0, (runs, heads)).transpose(1, 2), 0
+
+        return across(rule, x, self.weight)
+
+
+class SharedLinear(nn.Linear):
+    """The linear map of every run.
+
+    Args:
+        linear: The map to replace; weights are shared.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        nn.Module.__init__(self)
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map [N, in] to [N, out]."""
+        return multiply(x, self.weight.t()) + self.bias
+
+
+def multiply(x: Tensor, weight: Tensor) -> Tensor:
+    """Rows [N, in] times weights [in, out], under ``vmap``."""
+
+    def rule(runs: int, dims: Dims, x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+        if dims[0] is None:
+            return apart(x @ beside(weight, dims[1], 1, runs), 1, runs)
+        x, weight = (_runs_first(t, d, runs) for t, d in zip((x, weight), dims, strict=True))
+        return product(x, weight), 0
+
+    return across(rule, x, weight)
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """Rows [B, N, in] times weights [B, in, out].
+
+    Example:
+        >>> product(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).shape
+        torch.Size([2, 3, 5])
+    """
+    return _Product.apply(x, weight)  # type: ignore[no-untyped-call]
+
+
+def product_over_rows(x: Tensor, y: Tensor, chunks: int) -> Tensor:
+    """``x.transpose(1, 2) @ y`` of [B, N, in] and [B, N, out], summed over chunks of the rows.
+
+    Example:
+        >>> x, y = torch.rand(2, 7, 3), torch.rand(2, 7, 4)
+        >>> torch.allclose(product_over_rows(x, y, 3), x.transpose(1, 2) @ y, atol=1e-6)
+        True
+    """
+    if chunks < 2:
+        return x.transpose(1, 2) @ y
+    whole = x.size(1) // chunks * chunks
+    of_x, of_y = (t[:, :whole].unflatten(1, (chunks, -1)).flatten(0, 1) for t in (x, y))
+    sums = (of_x.transpose(1, 2) @ of_y).unflatten(0, (-1, chunks)).sum(1)
+    if whole == x.size(1):
+        return sums
+    return sums.baddbmm_(x[:, whole:].transpose(1, 2), y[:, whole:])
+
+
+def chunk_count(x: Tensor, y: Tensor) -> int:
+    """Number of chunks to cut the rows of such a product into."""
+    values = x.size(0) * x.size(2) * y.size(2)
+    most = min(x.size(1) // FEWEST_ROWS, MOST_VALUES // max(values, 1))
+    return most if x.is_cuda else 1
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        of_x, of_weight = ctx.needs_input_grad
+        return (
+            grad @ weight.transpose(1, 2) if of_x else None,
+            product_over_rows(x, grad, chunk_count(x, grad)) if of_weight else None,
+        )
+
+
+def _runs_first(tensor: Tensor, dim: int | None, runs: int) -> Tensor:
+    return tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)

@@ -1,0 +1,118 @@
+"""Captured steps do what the steps themselves do."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from training.toys import SCHEMES, TASKS
+from vepm.kernels.patterns import GatherPattern
+from vepm.nn import Adjacency
+from vepm.scale.cuda_graphs import MOST_GRAPHS, CUDAGraphs, _Captured, _copied
+from vepm.scale.many import executor
+from vepm.training import fit_many
+
+from .doubles import EXACT_TOYS, assert_same_runs, double_precision, quiet, runs_of
+
+
+class Rehearsal(CUDAGraphs):
+    """Captures steps like CUDAGraphs, and runs them eagerly where those would be replayed."""
+
+    captured = 0
+
+    def __init__(self, on: bool) -> None:
+        super().__init__(on=True)
+
+    def _capture(self, step: _Captured) -> Callable[[], Any]:
+        Rehearsal.captured += 1
+        return lambda: _copied(step.run())
+
+
+class Numbers:
+    """One tensor to read."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = torch.tensor(values)
+
+    def tensors(self) -> list[Tensor | None]:
+        return [self.values, None]
+
+
+def _gathered(edges: Adjacency, heads: int, transposed: bool = False) -> GatherPattern:
+    return GatherPattern(*edges._ends(transposed), edges.num_nodes)
+
+
+@pytest.fixture(autouse=True)
+def _in_doubles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch.optim, "Adam", functools.partial(torch.optim.Adam, eps=1e-3))
+    monkeypatch.setattr(Rehearsal, "captured", 0)
+    # Like the kernels of a GPU and unlike those of a CPU, these derive nothing of their own.
+    monkeypatch.setattr(Adjacency, "pattern", _gathered)
+    with double_precision():
+        yield
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("task", TASKS)
+def test_replayed_steps_train_alike(
+    task: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 0 if task == "node" else 3
+    config = quiet(
+        task,
+        scheme=scheme,
+        encoder_interval=2,
+        batch_size=size,
+        epochs=12,
+        passes=2,
+        consistency_weight=1.0,
+        consistency_warmup=2,
+    )
+    plain = fit_many(EXACT_TOYS[task], config, runs_of(task), device="cpu")
+    monkeypatch.setattr(executor, "CUDAGraphs", Rehearsal)
+    replayed = fit_many(EXACT_TOYS[task], config, runs_of(task), device="cpu")
+    assert_same_runs(replayed, plain)
+    assert Rehearsal.captured >= 2
+
+
+def test_a_cuda_graph_serves_its_shapes_alone() -> None:
+    graphs = Rehearsal(on=True)
+
+    def double(numbers: Numbers) -> dict[str, Tensor]:
+        return {"out": 2 * numbers.values}
+
+    for i in range(5):
+        for length in (1, 2):
+            found = graphs.run("double", double, Numbers(*range(i, i + length)))
+            assert found["out"].tolist() == [2 * n for n in range(i, i + length)]
+    assert Rehearsal.captured == 2
+    assert graphs.run("negate", lambda n: {"out": -n.values}, Numbers(3))["out"].item() == -3
+    graphs.forget()
+    graphs.run("double", double, Numbers(1))
+    assert Rehearsal.captured == 2
+
+
+def test_steps_that_never_come_again_do_not_crowd_out_those_that_do() -> None:
+    graphs = Rehearsal(on=True)
+    for i in range(MOST_GRAPHS + 5):
+        graphs.run(("once", i), lambda n: {"out": n.values}, Numbers(i))
+    for i in range(3):
+        graphs.run("again", lambda n: {"out": n.values}, Numbers(i))
+    assert Rehearsal.captured == 1
+
+
+def test_what_was_returned_stays() -> None:
+    graphs = Rehearsal(on=True)
+    kept = [graphs.run("same", lambda n: {"out": n.values}, Numbers(i))["out"] for i in range(5)]
+    assert [out.item() for out in kept[2:]] == [2, 3, 4]
+
+
+def test_a_cpu_captures_nothing() -> None:
+    numbers = Numbers(1, 2)
+    graphs = CUDAGraphs(on=False)
+    for _ in range(4):
+        out = graphs.run("read", lambda n: {"out": n.values}, numbers)["out"]
+        assert out is numbers.values

@@ -1,0 +1,88 @@
+"""Padding: batches keep their graphs, and norms do not see what was added."""
+
+import copy
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
+
+from strategies import uniform
+from training.toys import toy
+from vepm.nn.convolution import CommunityNorm
+from vepm.scale.many.norms import PaddedNorm, PaddingMask, mask_norms
+from vepm.scale.many.padding import plan
+from vepm.training import GraphStore
+
+CHOSEN = [[3, 0, 6], [1, 11], [6]]
+
+
+def test_every_replica_finds_its_graphs_in_its_batch() -> None:
+    store = GraphStore(toy("graph").graphs)
+    padded = plan(store, [torch.tensor(chosen) for chosen in CHOSEN]).laid_out()
+    assert padded.labels == [3, 2, 1]
+    for r, chosen in enumerate(CHOSEN):
+        parts = type(padded.parts)(*(part[r] for part in padded.parts))
+        expected = store.select(torch.tensor(chosen))
+        assert isinstance(expected.x, Tensor)
+        assert expected.batch is not None
+        nodes, graphs = parts.node_mask, parts.graph_mask
+        count = int(nodes.sum())
+        assert nodes[:count].all()
+        assert torch.equal(parts.x[nodes], expected.x)
+        assert not parts.x[~nodes].any()
+        assert torch.equal(parts.batch[nodes], expected.batch)
+        assert (parts.batch[~nodes] == graphs.numel() - 1).all()
+        assert graphs.tolist() == [i < len(chosen) for i in range(4)]
+        assert torch.equal(parts.y[graphs], expected.y)
+        real = expected.edges.edge_index.size(1)
+        assert torch.equal(parts.edge_index[:, :real], expected.edges.edge_index)
+        assert not nodes[parts.edge_index[:, real:]].any()
+        assert torch.equal(parts.in_degree[nodes], expected.edges.degree)
+    size = padded.parts.x.size(1)
+    shifts = size * torch.arange(3)[:, None, None]
+    joined = (padded.parts.edge_index + shifts).transpose(0, 1).flatten(1)
+    assert torch.equal(padded.union.edge_index, joined)
+
+
+def test_norms_do_not_see_padding() -> None:
+    counts, most = (7, 4, 2), 9
+    norms = [CommunityNorm(3, 2).double() for _ in counts]
+    for i, norm in enumerate(norms):
+        norm.norm.weight.data = uniform(i, 6)
+    parameters, buffers = stack_module_state(list(norms))
+    presence = PaddingMask()
+    skeleton = PaddedNorm(copy.deepcopy(norms[0]), presence)
+    x = uniform(5, 3, most, 2, 3).requires_grad_()
+    present = torch.arange(most) < torch.tensor(counts)[:, None]
+
+    def one(weights: dict[str, Tensor], state: dict[str, Tensor], x: Tensor, own: Tensor) -> Tensor:
+        presence.nodes = own
+        found: Tensor = functional_call(skeleton, weights | state, (x,))
+        return found
+
+    y = vmap(one)(parameters, buffers, x, present)
+    weight = uniform(6, *y.shape) * present[..., None, None]
+    found = torch.autograd.grad((y * weight).sum(), [x, *parameters.values()])
+    for r, (norm, count) in enumerate(zip(norms, counts, strict=True)):
+        alone = x[r, :count].detach().requires_grad_()
+        expected = norm(alone)
+        torch.testing.assert_close(y[r, :count], expected, rtol=1e-12, atol=1e-12)
+        gradients = torch.autograd.grad(
+            (expected * weight[r, :count]).sum(), [alone, norm.norm.weight, norm.norm.bias]
+        )
+        torch.testing.assert_close(found[0][r, :count], gradients[0], rtol=1e-10, atol=1e-12)
+        assert not found[0][r, count:].any()
+        for ours, exact in zip(found[1:], gradients[1:], strict=True):
+            torch.testing.assert_close(ours[r], exact, rtol=1e-10, atol=1e-12)
+        for name, state in norm.named_buffers():
+            torch.testing.assert_close(buffers[name][r], state)
+
+
+def test_without_padding_a_norm_is_as_ever() -> None:
+    norm, x = CommunityNorm(3, 1), torch.rand(5, 1, 3)
+    model = torch.nn.Sequential(copy.deepcopy(norm))
+    mask_norms(model, PaddingMask())
+    assert isinstance(model[0], PaddedNorm)
+    assert torch.equal(model(x), norm(x))
+    assert torch.equal(model.eval()(x), norm.eval()(x))
+    assert {name.partition(".")[2] for name in model.state_dict()} == set(norm.state_dict())
