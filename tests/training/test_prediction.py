@@ -9,11 +9,11 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from training.toys import SMALL, TASKS, roles, run, toy
 from vepm.errors import InputError
+from vepm.scale import batches
 from vepm.training import (
     GraphBatch,
     GraphStore,
     Source,
-    batches,
     explain,
     probabilities,
     scores,
