@@ -99,10 +99,10 @@ def check(plan: Plan) -> Found:
 
 
 SECTIONS: dict[str, tuple[Callable[[Plan], Found], int]] = {
-    "steps": (time_steps, 120),
+    "steps": (time_steps, 180),
     "kernels": (time_kernels, 45),
-    "large": (time_large, 60),
-    "scaling": (time_scaling, 75),
+    "large": (time_large, 90),
+    "scaling": (time_scaling, 150),
     "checks": (check, 100),
 }
 
