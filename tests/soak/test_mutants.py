@@ -17,9 +17,9 @@ from tools.mutants.sample import source_of
 preload()
 code = source_of("vepm.escaping").read_text()
 tests = [Path("tests/test_escaping.py")]
-print(run_tests("vepm.escaping", code, tests, 300))
-print(run_tests("vepm.escaping", code.replace("return ", "return not "), tests, 300))
-print(run_tests("vepm.escaping", "import time; time.sleep(60)", tests, 1))
+for other, limit in ((code, 60), (code.replace("return ", "return not "), 60), ("while 1: 1", 2)):
+    outcome = run_tests("vepm.escaping", other, tests, limit)
+    print(outcome.passed, limit - 1 < outcome.seconds <= limit + 1)
 """
 
 
@@ -44,7 +44,6 @@ def test_the_closest_tests_are_those_of_the_module() -> None:
         return closest_tests(module)[0].relative_to(HERE / "tests")
 
     assert closest("vepm.nn.partitioner") == Path("nn/test_partitioner.py")
-    assert closest("vepm.objective") == Path("test_objective.py")
     assert closest("vepm.escaping") == Path("test_escaping.py")
     assert [module for module in modules() if not closest_tests(module)] == []
 
@@ -62,4 +61,4 @@ def test_mutants_differ_in_what_they_do() -> None:
 def test_tests_run_on_the_changed_code() -> None:
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:3] == ["passed", "failed", "too long"]
+    assert done.stdout.splitlines() == ["True False", "False False", "False True"]
