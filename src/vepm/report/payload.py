@@ -65,17 +65,12 @@ def _positions(run: Run, excerpt: Excerpt) -> Floats:
     """Whole graphs at once, or each graph of a collection by itself."""
     start = run.memberships[excerpt.nodes]
     edges = np.stack([excerpt.source, excerpt.target])
-    if run.batch is None:
-        return layout(np.hstack([edges, edges[::-1]]), len(start), start)
-    positions = np.zeros((len(start), 2))
     edge_graph = excerpt.graph[excerpt.source]
-    for graph in range(len(excerpt.items)):
+    positions = np.zeros((len(start), 2))
+    for graph in np.unique(excerpt.graph):
         nodes = np.flatnonzero(excerpt.graph == graph)
-        inside = edges[:, edge_graph == graph] - nodes[0] if len(nodes) else edges[:, :0]
-        if len(nodes) and nodes[-1] - nodes[0] + 1 != len(nodes):
-            inside = np.searchsorted(nodes, edges[:, edge_graph == graph])
-        both = np.hstack([inside, inside[::-1]])
-        positions[nodes] = layout(both, len(nodes), start[nodes])
+        inside = np.searchsorted(nodes, edges[:, edge_graph == graph])
+        positions[nodes] = layout(inside, len(nodes), start[nodes])
     return positions
 
 
