@@ -108,9 +108,10 @@ def render(figure: Figure, name: str) -> Picture:
     """The figure as PNG and SVG; the name keeps identifiers apart where SVGs share a page."""
     raster = io.BytesIO()
     with look():
+        # Otherwise the layout is computed four times: twice for each format.
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)
         figure.savefig(raster, format="png", dpi=RASTER_DPI, facecolor="white")
-    # The SVG takes the layout of the PNG: to find one is a good part of the work.
-    figure.set_layout_engine("none")
     svg = re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", draw_svg(figure, name), count=1)
     return Picture(raster.getvalue(), svg)
 
