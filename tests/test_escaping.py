@@ -49,8 +49,18 @@ def test_latex_prints_what_it_is_given(given: str, wanted: str) -> None:
     assert for_latex(given) == wanted
 
 
-def test_markdown_cells_hold_no_tags_and_no_further_cells() -> None:
-    assert for_markdown("<script>|\n</script>") == r"&lt;script&gt;\| &lt;/script&gt;"
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("<script>|\n</script>", r"&lt;script&gt;\| &lt;/script&gt;"),
+        ("![x](http://y)", r"!\[x\](http://y)"),
+        ("# a_b *c* `d` ~~~ \\", r"\# a\_b \*c\* \`d\` \~\~\~ \\"),
+        ("\x1b[2J", r"\\x1b\[2J"),
+        ("80.1 ± 0.2 ▲ (sd 1)", "80.1 ± 0.2 ▲ (sd 1)"),
+    ],
+)
+def test_markdown_shows_what_it_is_given(given: str, wanted: str) -> None:
+    assert for_markdown(given) == wanted
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+cmd|x", "-x", "@SUM(1)", "\t=1", "\r=1"])

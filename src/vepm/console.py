@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
     from vepm.evaluation import RunResult
     from vepm.training import Progress as EpochProgress
 
-out = Console()
-err = Console(stderr=True)
+# Names come from users' data: square brackets are no markup.
+out = Console(markup=False)
+err = Console(stderr=True, markup=False)
 
 
 def show_messages() -> None:
@@ -47,12 +47,12 @@ def print_error(error: Exception) -> None:
     if isinstance(error, OSError) and error.errno in FULL:
         text += "; what was written before is whole: make room and give the command again"
     line = on_one_line(text)
-    err.print(f"error: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+    err.print(f"error: {line}", style="red", highlight=False, soft_wrap=True)
 
 
 def print_note(text: str) -> None:
     """A line for people beside the results, on standard error."""
-    err.print(for_terminal(text), markup=False, highlight=False, soft_wrap=True)
+    err.print(for_terminal(text), highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -131,7 +131,7 @@ def _cost(metrics: Mapping[str, Any]) -> str:
 
 def print_line(text: str) -> None:
     """A result in words."""
-    out.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
+    out.print(for_terminal(text), highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -163,7 +163,7 @@ def print_evaluation(results: "list[RunResult]", rules: Sequence[str], as_json: 
         )
         return
     seeds = sorted({result.seed for result in results})
-    name = escape(on_one_line(results[0].dataset))
+    name = on_one_line(results[0].dataset)
     title = f"{results[0].method} on {name}: {main.n} runs, seeds {seeds[0]}-{seeds[-1]}"
     table = Table("rule", "mean", "std", "std. error", "how the epoch was chosen", title=title)
     for summary in summaries:

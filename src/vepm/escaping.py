@@ -66,10 +66,11 @@ def for_latex(text: str) -> str:
 
 
 def for_markdown(text: str) -> str:
-    r"""Text for one cell of a Markdown table: no tags, no further cells.
+    r"""Text for a line or a table cell of Markdown: no tags, no links, no further cells.
 
     Example:
-        >>> print(for_markdown("a | <b>"))
-        a \| &lt;b&gt;
+        >>> print(for_markdown("a | <b> [c](d)"))
+        a \| &lt;b&gt; \[c\](d)
     """
-    return html.escape(" ".join(text.split()), quote=False).replace("|", r"\|")
+    line = html.escape(for_terminal(" ".join(text.split())), quote=False)
+    return re.sub(r"([\\`*_~#|[\]])", r"\\\1", line)

@@ -11,6 +11,8 @@ import pytest
 from rich.console import Console
 
 from cli.running import QUICK, succeed
+from cli.writing import write_nodes
+from paper.toys import write_toys
 from vepm import console
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
@@ -70,3 +72,22 @@ def test_terminals_get_bars_in_colour_unless_refused(
     for text in ("pretrain", "finetune", "5/5", "loss", "vepm on KarateClub", "1/1"):
         assert text in shown
     assert bool(COLOUR.search(shown)) is wanted
+
+
+ODD = "[red]\x1b[2J"
+
+
+def test_bars_and_tables_show_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(console, "err", Console(file=screen, width=200))
+    data, toys = write_nodes(tmp_path / ODD), write_toys(tmp_path / "toys")
+    toy = (toys / "table-1.toml").read_text().replace('"GCN"', r'"[red]\u001b[2J"')
+    (toys / "table-1.toml").write_text(toy)
+    said = succeed("evaluate", data, "--jobs", "1", *QUICK).out
+    said += succeed("tune", data, "--trials", "1", *QUICK).out
+    only = ("--datasets", "planted", "--rows", "red", "--seeds", "1")
+    said += succeed("reproduce", "table-1", *only, "--experiments", toys, "-o", tmp_path).out
+    for text in (screen.getvalue(), said):
+        assert "\x1b[2J" not in text
+        assert "[red]\\x1b[2J" in text
+    assert screen.getvalue().count("[red]") >= 3

@@ -39,6 +39,16 @@ def test_list_names_everything() -> None:
         assert experiment.title.split(":")[0] in found.out
 
 
+def test_list_shows_any_title(tmp_path: Path) -> None:
+    title = 'title = "[/red] \\u001b[2J"'
+    toys = write_toys(tmp_path)
+    text = (toys / "table-1.toml").read_text().replace('title = "Toy table"', title)
+    (toys / "table-1.toml").write_text(text)
+    found = reproduce("--list", "--experiments", toys)
+    assert found.code == 0, found.err
+    assert r"[/red] \x1b[2J" in found.out
+
+
 def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
     for options, complaint in [
         ((), "--list names them"),
@@ -69,7 +79,7 @@ def test_selection_runs_and_shows_a_part(tmp_path: Path) -> None:
     assert "2 cells computed" in found.out
     assert "Cora here" not in found.out
     assert "VEPM (toy)" not in found.out
-    assert "[2 of 3 runs]" in (tmp_path / "table-1/table.md").read_text()
+    assert r"\[2 of 3 runs\]" in (tmp_path / "table-1/table.md").read_text()
     assert "VEPM (toy)" in (tmp_path / "table-1/table.md").read_text()
     quick = reproduce("table-1", "--datasets", "planted", "--quick", *options)
     assert "2 cells computed" in quick.out

@@ -1,13 +1,15 @@
 """Tables and figures: the right squares, marks both ways, every form."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
-from paper.toys import write_toys
+from paper.toys import MAPS, write_toys
 from vepm.evaluation import Summary
 from vepm.paper import (
     METRICS,
@@ -20,7 +22,15 @@ from vepm.paper import (
     slug,
     squares,
 )
-from vepm.report.reproduction import footnotes, terminal_tables, write_tables
+from vepm.paper.cells import write_cell
+from vepm.paper.findings import Finding
+from vepm.report.reproduction import (
+    draw_figures,
+    footnotes,
+    terminal_tables,
+    write_index,
+    write_tables,
+)
 from vepm.report.reproduction.figures import breadth_first
 from vepm.report.reproduction.tables import latex, markdown
 from vepm.report.reproduction.words import ours, spread, theirs
@@ -115,7 +125,22 @@ def test_quick_is_stamped_and_rules_are_said(results: Results) -> None:
     assert lines[0].startswith("QUICK")
     assert "Rule gin: in words." in lines
     assert "A note." in lines
-    assert "[QUICK]" in markdown(results)
+    assert r"\[QUICK\]" in markdown(results)
+
+
+HOSTILE = "[/red] <b>x</b> ](http://there) \x1b[2J"
+
+
+def test_text_of_an_experiment_is_shown_and_not_obeyed(results: Results, tmp_path: Path) -> None:
+    experiment = replace(results.experiment, title=HOSTILE, description=HOSTILE, notes=(HOSTILE,))
+    found = replace(results, experiment=experiment, values=(value(0.8, row=HOSTILE),))
+    write_index(tmp_path, [("table-1", HOSTILE)])
+    for text in (markdown(found), (tmp_path / "index.md").read_text()):
+        assert not any(active in text for active in ("<b>", " ](", "\x1b"))
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(*terminal_tables(found, 200))
+    assert "[/red] <b>x</b> ](http://there) \\x1b[2J" in captured.get()
 
 
 @pytest.mark.parametrize(("width", "count"), [(40, 2), (100, 1)])
@@ -147,3 +172,27 @@ def test_breadth_first_search_stays_connected() -> None:
     edges = np.array([*pairs, *((b, a) for a, b in pairs)]).T
     assert breadth_first(edges, 7, 3).tolist() == [2, 3, 4]
     assert breadth_first(edges, 7, 6).tolist() == [2, 3, 4, 6, 5]
+
+
+def test_a_figure_that_fails_is_named_and_the_others_are_drawn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "figure-1.toml").write_text(MAPS)
+    experiment = catalogue(tmp_path)["figure-1"]
+    planned = squares(experiment)
+    embeddings = torch.rand(6, 2, 3)
+    for square, memberships in zip(planned, (torch.ones(6, 2), torch.rand(6, 2)), strict=True):
+        arrays = {
+            "pretrained_z": memberships,
+            "community_embeddings": embeddings,
+            "y": torch.arange(6),
+        }
+        write_cell(tmp_path, square.cells[0], Finding({}, arrays), 1.0)
+    results = Results(experiment, (), quick=False)
+    drawn = {path.name for path in draw_figures(results, planned, tmp_path)}
+    assert drawn == {
+        f"figure-1-digits-{kind}.{suffix}"
+        for kind in ("affiliations", "embeddings")
+        for suffix in ("png", "svg")
+    }
+    assert caplog.messages == ["figure-1-planted: not drawn: t-SNE needs 4 distinct points, not 1"]

@@ -54,6 +54,19 @@ paper = { planted = 999.0 }
 """
 
 
+MAPS = """
+title = "Toy figure"
+description = "Maps of what was learned"
+figure = "tsne"
+method = "communities"
+columns = ["planted", "digits"]
+splits = 1
+
+[[rows]]
+name = "VEPM"
+"""
+
+
 def write_toys(folder: Path) -> Path:
     """A folder with two experiments."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from vepm import console
 from vepm.cli.folders import Kind, own_folder
 from vepm.cli.options import DataDir, Device, RunsAtOnce
 from vepm.errors import InputError, LostProcessError
+from vepm.escaping import on_one_line
 
 if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
@@ -116,7 +117,7 @@ def _choose(
 def _print_list(known: "dict[str, Experiment]") -> None:
     table = Table("name", "what it shows", box=None)
     for name, experiment in known.items():
-        table.add_row(name, f"{experiment.title}. {experiment.description}")
+        table.add_row(name, on_one_line(f"{experiment.title}. {experiment.description}"))
     console.out.print(table)
 
 

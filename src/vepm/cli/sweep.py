@@ -8,6 +8,7 @@ import typer
 
 from vepm import console
 from vepm.cli.options import MACHINE_PANEL, DataDir, Device, RunsAtOnce
+from vepm.escaping import on_one_line
 
 if TYPE_CHECKING:
     from vepm.search import Trial
@@ -68,11 +69,12 @@ def sweep(
 def _show(found: "list[Trial]", datasets: list[str]) -> None:
     from rich.table import Table
 
-    table = Table("setting", "mean", *datasets, "changes")
+    table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
     for one in found[:SHOWN]:
         spread = "" if math.isnan(one.spread) else f" ± {100 * one.spread:.1f}"
         changes = ", ".join(f"{name}={value}" for name, value in one.changes.items())
         scores = (f"{100 * one.by_dataset.get(name, math.nan):.1f}" for name in datasets)
         mean = f"{100 * one.val_accuracy:.1f}{spread}"
-        table.add_row(str(one.number), mean, *scores, changes or "the settings to improve on")
+        shown = on_one_line(changes) or "the settings to improve on"
+        table.add_row(str(one.number), mean, *scores, shown)
     console.out.print(table, highlight=False)

@@ -1,5 +1,6 @@
 """The paper's figures, drawn from the arrays of finished runs."""
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from vepm.report.figures import (
 )
 from vepm.report.figures.style import new_figure, styled
 from vepm.report.palette import WARNING, class_colours, community_colours
+
+logger = logging.getLogger("vepm")
 
 SUBGRAPH_NODES = 200
 QUICK_POINTS = 200
@@ -50,7 +53,12 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         if found:
             arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
             start = f"{name}-{slug(square.column.name)}"
-            drawn |= {start + end: fig for end, fig in DRAWINGS[kind](arrays, results).items()}
+            try:
+                own = DRAWINGS[kind](arrays, results)
+            except Exception as error:  # One failed figure must not cost the tables.
+                logger.warning("%s: not drawn: %s", start, error)
+                continue
+            drawn |= {start + end: figure for end, figure in own.items()}
     paths: list[Path] = []
     for title, figure in drawn.items():
         if results.quick:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from vepm.escaping import for_latex, for_markdown, for_terminal
 from vepm.files import write_csv, write_text
@@ -50,8 +50,8 @@ def _terminal_table(results: Results, columns: list[str]) -> Table:
     return table
 
 
-def _shown(text: str) -> str:
-    return escape(for_terminal(text))
+def _shown(text: str) -> Text:
+    return Text(for_terminal(text))
 
 
 def _width(results: Results, column: str) -> int:
@@ -70,7 +70,7 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
 
 def write_index(folder: Path, pages: Iterable[tuple[str, str]]) -> Path:
     """Write ``index.md``: every experiment's page, by name and title."""
-    lines = [f"- [{title}]({name}/table.md)" for name, title in pages]
+    lines = [f"- [{for_markdown(title)}]({name}/table.md)" for name, title in pages]
     write_text(folder / "index.md", "\n".join(["# Results", "", *lines, ""]))
     return folder / "index.md"
 
@@ -82,9 +82,9 @@ def markdown(results: Results) -> str:
         [for_markdown(row), *(_markdown_cell(value) for value in _across(results, row))]
         for row in results.rows
     ]
-    parts = [f"# {heading(results)}", experiment.description + "."]
+    parts = [f"# {for_markdown(heading(results))}", for_markdown(f"{experiment.description}.")]
     parts.append(_markdown_table(["", *map(for_markdown, results.columns)], rows))
-    parts.append("\n".join(f"- {line}" for line in footnotes(results)))
+    parts.append("\n".join(f"- {for_markdown(line)}" for line in footnotes(results)))
     every = [
         [for_markdown(v.row), for_markdown(v.column), *_rule_cells(v)]
         for v in results.values
