@@ -60,7 +60,8 @@ def test_columns_can_be_chosen_and_dropped(people: Path) -> None:
     assert read(people, label="team", drop=["city"]).feature_names == ("age",)
     # A column that is asked for is used, whatever it holds.
     assert read(people, features=["country"]).feature_names == ("country=IT",)
-    for options in ({"features": ["height"]}, {"drop": ["height"]}):
+    asked: list[dict[str, Any]] = [{"features": ["height"]}, {"drop": ["height"]}]
+    for options in asked:
         with pytest.raises(InputError, match="no column 'height' to use or drop; there are 'team'"):
             read(people, **options)
     with pytest.raises(InputError, match="no column 'group' with labels"):

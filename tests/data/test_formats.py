@@ -111,7 +111,7 @@ def test_odd_gml_and_gexf_are_refused(name: str, text: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
 def test_what_scipy_saves(layout: str, tmp_path: Path) -> None:
-    matrix = sp.random_array((6, 6), density=0.4, random_state=0, format="csr")
+    matrix: Any = sp.random_array((6, 6), density=0.4, random_state=0, format="csr")
     sp.save_npz(tmp_path / "g.npz", matrix.asformat(layout))
     expected = ((matrix + matrix.T).toarray() != 0) & ~np.eye(6, dtype=bool)
     row, col = read(tmp_path / "g.npz").graphs[0].edge_index.numpy()
@@ -127,7 +127,7 @@ def test_scipy_matrices_without_rows_are_refused(tmp_path: Path) -> None:
 
 
 TRIANGLE = sp.csr_matrix(np.ones((3, 3)) - np.eye(3))
-ADJACENCY = {
+ADJACENCY: dict[str, Any] = {
     "adj_data": TRIANGLE.data,
     "adj_indices": TRIANGLE.indices,
     "adj_indptr": TRIANGLE.indptr,
@@ -210,13 +210,16 @@ def test_pipes_and_unknown_home_folders_are_refused(tmp_path: Path) -> None:
 
 def test_small_archives_do_not_take_gigabytes(tmp_path: Path) -> None:
     """What is about to be allocated is what counts, not the size of the file."""
-    wide = {"labels.data": np.ones(1), "labels.indices": np.zeros(1, int)}
+    wide: dict[str, Any] = {"labels.data": np.ones(1), "labels.indices": np.zeros(1, int)}
     wide |= {"labels.indptr": np.array([0, 1, 1, 1]), "labels.shape": np.array([3, 4 * 10**7])}
     np.savez_compressed(tmp_path / "wide.npz", **(ADJACENCY | wide))
     with pytest.raises(InputError, match="at most 100000000 entries"):
         read(tmp_path / "wide.npz")
     many = 2 * 10**6
-    lonely = {"adj_indptr": np.full(many + 1, 6, np.int32), "adj_shape": np.array([many, many])}
+    lonely: dict[str, Any] = {
+        "adj_indptr": np.full(many + 1, 6, np.int32),
+        "adj_shape": np.array([many, many]),
+    }
     lonely["adj_indptr"][:3] = [0, 2, 4]
     np.savez_compressed(tmp_path / "lonely.npz", **(ADJACENCY | lonely))
     with pytest.raises(InputError, match="2000000 nodes and only 3 edges"):

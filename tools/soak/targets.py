@@ -4,11 +4,12 @@ import functools
 import io
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -57,7 +58,10 @@ def targets() -> dict[str, Target]:
         "csv of graphs": Target(
             _csv(write_graphs), ("graphs.csv", "nodes.csv", "edges.csv"), plain, read
         ),
-        "graphml": _single("graph.graphml", _graphml(), plain, read),
+        "graphml": _single("graph.graphml", _networkx(nx.generate_graphml), plain, read),
+        "gml": _single("graph.gml", _networkx(nx.generate_gml), plain, read),
+        "gexf": _single("graph.gexf", _networkx(nx.generate_gexf), plain, read),
+        "edge list": _single("graph.edgelist", b"# ids\na b\nb c 0.5\nc,a\n" * 4, plain, read),
         "npz": _single("graph.npz", _npz(), (spoil_bytes, spoil_arrays), read),
         "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), plain, _settings),
         "search space": _single("space.toml", _space(), plain, read_space),
@@ -79,11 +83,13 @@ def _csv(write: Callable[[Path], Path]) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in write(Path(name)).iterdir()}
 
 
-def _graphml() -> bytes:
+def _networkx(write: Callable[[Any], Iterable[str]]) -> bytes:
     graph = nx.karate_club_graph()
     for node in graph:
-        graph.nodes[node].update(label=graph.nodes[node].pop("club"), f0=node / 3, split="train")
-    return "\n".join(nx.generate_graphml(graph)).encode()
+        graph.nodes[node].update(y=graph.nodes[node].pop("club"), f0=node / 3, split="train")
+    for _, _, values in graph.edges(data=True):
+        values["kind"] = "friend|work"
+    return "\n".join(write(graph)).encode()
 
 
 def _npz() -> bytes:
@@ -97,6 +103,8 @@ def _npz() -> bytes:
         adj_shape=graph.shape,
         attr_matrix=np.eye(24),
         labels=np.arange(24) % 3,
+        edge_kind=np.ones(graph.nnz, dtype=np.uint8),
+        train_masks=np.ones((2, 24), dtype=bool),
     )
     return stored.getvalue()
 

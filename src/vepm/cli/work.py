@@ -163,8 +163,8 @@ def predict(
     """Write predictions as CSV; gives what there is to say about them."""
     _, card = load_model(run / "model.safetensors")
     model = CLASSIFIERS[card.task].load(run, device)
-    known = {"class_names": card.class_names, "feature_names": card.feature_names}
-    data = open_data(name, data_dir, replace(options, **known))
+    options = replace(options, class_names=card.class_names, feature_names=card.feature_names)
+    data = open_data(name, data_dir, options)
     if data.task != card.task:
         raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
     probabilities = model.predict_proba(data, samples)

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from numbers import Real
@@ -65,33 +65,40 @@ def encode_columns(
         >>> names, x.tolist()
         (('age', 'city=Rome'), [[31.0, 1.0], [40.0, 0.0], [9.0, 1.0]])
     """
-    known = set(options.feature_names or ())
-    categories: dict[str, list[str]] = {}
-    for name in options.feature_names or ():
-        column, equals, value = name.partition("=")
-        if equals:
-            categories.setdefault(column, []).append(value)
     found: dict[str, NDArray[Any]] = {}
-    numbers: dict[str, NDArray[Any]] = {}
     unused: list[str] = []
+    known = dict.fromkeys(options.feature_names or ())
+    categories = _categories(known)
+    numbers: list[str] = []
     for name in _chosen(columns, options, source):
-        cells, values = columns[name], None
+        values = None
         if name in known or name not in categories:
-            values = _as_numbers(name, cells, where, name in known)
-        if values is not None:
-            numbers |= values
-            found |= values
-            continue
-        encoded, reason = _one_hot(name, cells, categories.get(name), options)
-        found |= encoded
-        unused += [f"column '{name}' ({reason})"] if reason else []
-    for name in () if constants or options.features else _constants(numbers, known):
-        del found[name]
-        unused.append(f"column '{name}' (constant)")
+            values = _as_numbers(name, columns[name], where, name in known)
+        if values is None:
+            values, reason = _one_hot(name, columns[name], categories.get(name), options)
+            unused += [f"column '{name}' ({reason})"] if reason else []
+        else:
+            numbers += values
+        found |= values
+    if not constants and options.features is None:
+        for name in _constants({name: found[name] for name in numbers}):
+            if name not in known:
+                del found[name]
+                unused.append(f"column '{name}' (constant)")
     if not found:
         return None, None, unused
     table = np.stack(list(found.values()), axis=1)
     return torch.from_numpy(table).float(), tuple(found), unused
+
+
+def _categories(known: Iterable[str]) -> dict[str, list[str]]:
+    """The values of each column of text that a model knows."""
+    found: dict[str, list[str]] = {}
+    for name in known:
+        column, equals, value = name.partition("=")
+        if equals:
+            found.setdefault(column, []).append(value)
+    return found
 
 
 def _chosen(columns: Mapping[str, Any], options: ReadOptions, source: str) -> list[str]:
@@ -170,12 +177,12 @@ def _one_hot(
     return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
 
 
-def _constants(numbers: Mapping[str, NDArray[Any]], known: set[str]) -> list[str]:
+def _constants(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
     """Columns of one number; none in a bag of words, which is mostly zeros."""
     zeros = sum(int((column == 0).sum()) for column in numbers.values())
     if zeros > sum(map(len, numbers.values())) / 2:
         return []
-    return [n for n, column in numbers.items() if n not in known and (column == column[0]).all()]
+    return [name for name, column in numbers.items() if (column == column[0]).all()]
 
 
 def _is_blank(cell: Any) -> bool:

@@ -1,6 +1,7 @@
 """Graphs whose communities or kinds of edges are known."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -107,42 +108,52 @@ def planted_relations(
         (('relation 1', 'relation 2'), 2)
     """
     _check_plan(num_nodes, num_communities, average_degree, 0.0, num_features, seed)
+    _check_relations(num_relations, strength)
+    _require_memory(num_nodes * num_relations, num_communities, average_degree, num_features)
+    seed = int(torch.randint(2**31, ())) if seed is None else seed
+    generator = torch.Generator().manual_seed(seed)
+    groups = torch.randint(num_communities, (num_nodes, num_relations), generator=generator)
+    rates = strength * average_degree, (1 - strength) * average_degree
+    listed = [_relation(group, num_communities, rates, generator) for group in groups.unbind(1)]
+    maps = torch.randn(num_relations, num_communities, num_features, generator=generator)
+    signal = sum(table[group] for table, group in zip(maps, groups.unbind(1), strict=True))
+    noise = torch.randn(num_nodes, num_features, generator=generator)
+    x = signal / num_relations**0.5 + _FEATURE_NOISE * noise
+    data = Data(x=x, y=groups[:, 0].contiguous(), relation_communities=groups)
+    data.edge_index, data.edge_kind = _merged(listed, num_nodes)
+    dataset = _labelled("planted-relations", data, num_communities, labels_per_class, seed)
+    names = tuple(f"relation {r + 1}" for r in range(num_relations))
+    return replace(dataset, kind_names=names)
+
+
+def _check_relations(num_relations: int, strength: float) -> None:
     if not 1 <= num_relations <= MOST_KINDS or not 0 < strength <= 1:
         raise InputError(
             f"{num_relations} relations of strength {strength}; give 1 to {MOST_KINDS} relations "
             "and a strength above 0, up to 1"
         )
-    _require_memory(num_nodes * num_relations, num_communities, average_degree, num_features)
-    seed = int(torch.randint(2**31, ())) if seed is None else seed
-    generator = torch.Generator().manual_seed(seed)
-    groups = torch.randint(num_communities, (num_nodes, num_relations), generator=generator)
-    listed, signal = [], torch.zeros(num_nodes, num_features)
-    for group in groups.unbind(1):
-        edge_seed = int(torch.randint(2**31, (), generator=generator))
-        activity = 0.5 + torch.rand(num_nodes, 1, generator=generator)
-        z = activity * torch.nn.functional.one_hot(group, num_communities)
-        inside = _activation_for(z, strength * average_degree).expand(num_communities)
-        across = _activation_for(activity, (1 - strength) * average_degree).expand(1)
-        rates = torch.cat([inside, across])
-        listed.append(sample_graph(torch.cat([z, activity], dim=1), rates, seed=edge_seed))
-        signal += torch.randn(num_communities, num_features, generator=generator)[group]
-    noise = torch.randn(num_nodes, num_features, generator=generator)
-    edges = torch.cat(listed, dim=1)
+
+
+def _relation(
+    group: Tensor, num_communities: int, rates: tuple[float, float], generator: torch.Generator
+) -> Tensor:
+    """Edges inside the communities of a relation and across them, at these average degrees."""
+    seed = int(torch.randint(2**31, (), generator=generator))
+    activity = 0.5 + torch.rand(group.numel(), 1, generator=generator)
+    z = activity * torch.nn.functional.one_hot(group, num_communities)
+    inside = _activation_for(z, rates[0]).expand(num_communities)
+    across = _activation_for(activity, rates[1]).expand(1)
+    return sample_graph(torch.cat([z, activity], dim=1), torch.cat([inside, across]), seed=seed)
+
+
+def _merged(listed: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, Tensor]:
+    """The edges of all relations, and the relations each of them belongs to."""
+    edges = torch.cat(list(listed), dim=1)
+    counts = torch.tensor([part.size(1) for part in listed])
+    relation = torch.arange(len(listed)).repeat_interleave(counts)
+    kinds = torch.nn.functional.one_hot(relation, len(listed)).bool()
     edge_index, _ = canonical_edges(edges, num_nodes)
-    relation = torch.arange(num_relations).repeat_interleave(
-        torch.tensor([part.size(1) for part in listed])
-    )
-    kinds = torch.nn.functional.one_hot(relation, num_relations).bool()
-    data = Data(
-        x=signal / num_relations**0.5 + _FEATURE_NOISE * noise,
-        edge_index=edge_index,
-        y=groups[:, 0].contiguous(),
-        edge_kind=canonical_kinds(edge_index, edges, kinds, num_nodes),
-        relation_communities=groups,
-    )
-    dataset = _labelled("planted-relations", data, num_communities, labels_per_class, seed)
-    names = tuple(f"relation {r + 1}" for r in range(num_relations))
-    return replace(dataset, kind_names=names)
+    return edge_index, canonical_kinds(edge_index, edges, kinds, num_nodes)
 
 
 def _labelled(

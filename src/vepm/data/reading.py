@@ -19,7 +19,7 @@ from vepm.data.npz import read_npz
 from vepm.data.pyg_graphs import count_nodes, data_parts
 from vepm.data.raw import expanded
 from vepm.errors import InputError
-from vepm.tasks import TASKS, TaskName, task_named
+from vepm.tasks import TASKS, Task, TaskName, task_named
 
 _READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
     ".csv": read_edges,
@@ -90,17 +90,7 @@ def as_dataset(
         if wanted and not wanted.single_graph:
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
         return build(matrix_parts(*obj, name=name, source=name, options=options), options)
-    graphs = _listed(obj, name)
-    single = (wanted or TASKS[_guess(obj, graphs)]).single_graph
-    if single and len(graphs) != 1:
-        raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
-    if not isinstance(graphs[0], nx.Graph):
-        parts = data_parts(graphs, name, single=single)
-    elif single:
-        parts = node_parts(graphs[0], name, name, options)
-    else:
-        parts = graph_parts(graphs, name, options)
-    return build(parts, options)
+    return build(_graph_parts(obj, wanted, name, options), options)
 
 
 def read(
@@ -177,6 +167,19 @@ def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
     return _READERS[suffix]
+
+
+def _graph_parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:
+    """What PyG or NetworkX graphs hold."""
+    graphs = _listed(obj, name)
+    single = (task or TASKS[_guess(obj, graphs)]).single_graph
+    if single and len(graphs) != 1:
+        raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
+    if not isinstance(graphs[0], nx.Graph):
+        return data_parts(graphs, name, single=single)
+    if single:
+        return node_parts(graphs[0], name, name, options)
+    return graph_parts(graphs, name, options)
 
 
 def _is_matrices(obj: Any) -> bool:

@@ -69,11 +69,11 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
         required: columns that must be there; any others may be.
     """
     text = read_text(path)
-    if not text.strip():
-        raise InputError(f"{path}: the file is empty; give a header line and rows")
-    header = next(line for line in text.split("\n") if line.strip())
+    header = next((line for line in text.split("\n") if line.strip()), "")
     delimiter = max(DELIMITERS, key=header.count)
     numbered = _rows(path, text, delimiter)
+    if not numbered:
+        raise InputError(f"{path}: the file is empty; give a header line and rows")
     columns = tuple(cell.strip() for cell in numbered[0][1])
     _check_header(path, columns, required)
     if len(numbered) == 1:
