@@ -1,4 +1,4 @@
-"""Where a number of the soak came from, and how it is kept."""
+"""Results of the tools, written with their commit and machine."""
 
 import json
 import os
@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def provenance() -> dict[str, Any]:
-    """Commit, machine and time behind a number."""
+    """Commit, machine and time of a result."""
     return {
         "commit": _git("rev-parse", "HEAD"),
         "changed": bool(_git("status", "--porcelain", "--", "src", "tests")),
@@ -28,7 +28,7 @@ def provenance() -> dict[str, Any]:
 
 
 def keep(path: Path | None, what: str, found: dict[str, Any]) -> None:
-    """Print a result, and write it with its provenance if there is somewhere to."""
+    """Print a result with its provenance, and write it if there is a path."""
     body = {"what": what, **found, "provenance": provenance()}
     text = json.dumps(body, indent=1)
     print(text)

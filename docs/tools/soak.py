@@ -14,8 +14,9 @@ def fuzzed(found: Record) -> str:
     """What happened to damaged files."""
     taken, refused = (sum(found[name].values()) for name in ("taken", "refused"))
     return (
-        f"{found['inputs']:,} spoiled files of {len(found['refused'])} kinds: {taken:,} could "
-        f"still be used, {refused:,} were refused in one line, {len(found['wrong'])} went "
+        f"{found['inputs']:,} damaged files in {len(found['refused'])} formats: {taken:,} could "
+        f"still be read, {refused:,} were refused with a one-line "
+        f"error, {len(found['wrong'])} went "
         f"wrong; the slowest took {found['slowest_seconds']:.1f} s, memory peaked at "
         f"{found['peak_memory_mib']:,.0f} MiB"
     )
@@ -25,15 +26,15 @@ def killed(found: Record) -> str:
     """What happened to killed runs."""
     each = ", ".join(f"{name} {count}" for name, count in found["by_command"].items())
     return (
-        f"{found['kills']} runs killed at random moments ({each}): every one went on, no file was "
-        f"unreadable, {found['differences']} ended with other numbers than a run never killed"
+        f"{found['kills']} runs killed at random moments ({each}): all were resumed, no file was "
+        f"unreadable, {found['differences']} ended with other results than an unbroken run"
     )
 
 
 def repeated(found: Record) -> str:
     """What happened over many runs in one process."""
     return (
-        f"{found['cycles']} times train, predict and report in one process, "
+        f"{found['cycles']} cycles of train, predict and report in one process, "
         f"{found['seconds'] / 3600:.1f} h: memory {found['resident_mib_after_warm_up']:,.0f} MiB "
         f"after warm-up and {found['resident_mib_at_end']:,.0f} at the end, "
         f"{found['slope_mib_per_hour']:+.1f} MiB an hour where noise allows "

@@ -1,4 +1,4 @@
-"""Short versions of what ``make soak`` does at length."""
+"""Short versions of ``make soak``."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ INPUTS = 2000
 KILLS = 4
 
 
-def test_spoiled_files_are_taken_or_refused_in_one_line() -> None:
+def test_damaged_files_are_taken_or_refused_in_one_line() -> None:
     found = fuzz(INPUTS)
     assert found.wrong == []
     assert found.taken.total() + found.refused.total() == INPUTS
@@ -27,10 +27,10 @@ def test_spoiled_files_are_taken_or_refused_in_one_line() -> None:
 
 
 def laid_out(kind: str, case: str, folder: Path) -> Path:
-    """A spoiled input for the command, in a folder of its own."""
+    """A damaged input for the command, in a folder of its own."""
     target = targets()[kind]
     folder.mkdir()
-    name, content = target.spoil(Random(case))
+    name, content = target.damage(Random(case))
     for file, whole in {**target.files, name: content}.items():
         (folder / file).write_bytes(whole)
     return folder if kind.startswith("csv") else folder / name
@@ -46,7 +46,7 @@ def check_outcome(code: int, said: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv of nodes", "csv of graphs", "graphml", "npz"])
-def test_spoiled_graphs_given_to_the_command(kind: str, tmp_path: Path) -> None:
+def test_damaged_graphs_given_to_the_command(kind: str, tmp_path: Path) -> None:
     brief = ("--set", "epochs=1", "--set", "pretrain_epochs=1", "--device", "cpu")
     with without_page():
         for number in range(8):
@@ -56,7 +56,7 @@ def test_spoiled_graphs_given_to_the_command(kind: str, tmp_path: Path) -> None:
             check_outcome(outcome.code, outcome.err, run)
 
 
-def test_a_spoiled_graph_given_to_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_damaged_graph_given_to_a_process_of_its_own(tmp_path: Path) -> None:
     given = laid_out("npz", "process/npz/3", tmp_path / "given")
     words = [sys.executable, "-m", "vepm", "train", str(given), "-o", str(tmp_path / "run")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def test_a_spoiled_graph_given_to_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_whole_files_are_taken() -> None:
-    found = fuzz(len(targets()), spoiling=False)
+    found = fuzz(len(targets()), damaging=False)
     assert found.wrong == []
     assert found.refused.total() == 0
 

@@ -1,4 +1,4 @@
-"""Spoiled files by the thousand: each is taken, or refused in one line.
+"""Read damaged files by the thousand: each is accepted, or refused with a one-line error.
 
 Run it with ``python -m tools.soak.fuzz --inputs 100000``.
 """
@@ -26,7 +26,7 @@ from vepm.escaping import LONGEST_LINE, on_one_line
 LONGEST_SECONDS = 5
 LONGEST_WAIT_SECONDS = 60
 MEMORY_BYTES = 2**31
-"""Address space that reading may take on top of what the process has."""
+"""Address space that reading may use on top of what the process already has."""
 
 
 class HangError(BaseException):
@@ -35,7 +35,7 @@ class HangError(BaseException):
 
 @dataclass
 class Found:
-    """What came of the inputs."""
+    """What happened to the inputs."""
 
     taken: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -53,8 +53,8 @@ class Found:
         }
 
 
-def fuzz(inputs: int, seed: int = 0, only: str | None = None, *, spoiling: bool = True) -> Found:
-    """Read so many files, all formats in turn, spoiled or as they are."""
+def fuzz(inputs: int, seed: int = 0, only: str | None = None, *, damaging: bool = True) -> Found:
+    """Read so many files, all formats in turn, damaged or intact."""
     found = Found()
     chosen = {name: t for name, t in targets().items() if only in (None, name)}
     with TemporaryDirectory() as place, _limits():
@@ -64,8 +64,8 @@ def fuzz(inputs: int, seed: int = 0, only: str | None = None, *, spoiling: bool 
         for number in range(inputs):
             name = list(chosen)[number % len(chosen)]
             case = f"{seed}/{name}/{number}"
-            spoiled = chosen[name].spoil(Random(case)) if spoiling else None
-            _try(name, chosen[name], folders[name], case, spoiled, found)
+            damaged = chosen[name].damage(Random(case)) if damaging else None
+            _try(name, chosen[name], folders[name], case, damaged, found)
     return found
 
 
@@ -84,10 +84,10 @@ def _try(
     change: tuple[str, bytes] | None,
     found: Found,
 ) -> None:
-    spoiled, content = change or next(iter(target.files.items()))
-    (folder / spoiled).write_bytes(content)
+    damaged, content = change or next(iter(target.files.items()))
+    (folder / damaged).write_bytes(content)
     started = time.process_time()
-    # By the processor's clock: on a busy machine, waiting for a turn is nobody's fault.
+    # Processor time: a busy machine must not count as a slow reader.
     signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
     signal.setitimer(signal.ITIMER_REAL, LONGEST_WAIT_SECONDS)
     try:
@@ -108,7 +108,7 @@ def _try(
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
     found.slowest_seconds = max(found.slowest_seconds, time.process_time() - started)
-    (folder / spoiled).write_bytes(target.files[spoiled])
+    (folder / damaged).write_bytes(target.files[damaged])
     extra = {path.name for path in folder.iterdir()} - set(target.files)
     if extra:
         found.wrong.append({"case": case, "why": f"left behind {sorted(extra)}"})
@@ -118,7 +118,7 @@ def _try(
 
 @contextmanager
 def _limits() -> Iterator[None]:
-    """An alarm for what hangs, and no more memory than a reader of small files can need."""
+    """A timer against hangs, and no more memory than reading small files can need."""
 
     def hang(*_: object) -> None:
         raise HangError(f"over {LONGEST_SECONDS} s")
@@ -146,7 +146,7 @@ def main() -> None:
     started = time.monotonic()
     found = fuzz(chosen.inputs, chosen.seed, chosen.only).summary()
     found |= {"seed": chosen.seed, "seconds": time.monotonic() - started}
-    keep(chosen.output, "spoiled files, each taken or refused in one line", found)
+    keep(chosen.output, "damaged files, each accepted or refused with a one-line error", found)
     if found["wrong"]:
         raise SystemExit(f"{len(found['wrong'])} inputs went wrong")
 

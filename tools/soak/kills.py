@@ -1,4 +1,4 @@
-"""Kill at random moments, go on, and end with the numbers of a run that was never killed.
+"""Kill commands at random moments and resume them: the results equal those of an unbroken run.
 
 Run it with ``python -m tools.soak.kills --kills 50``.
 """
@@ -33,15 +33,15 @@ from vepm.training import fitting
 VARYING = {"seconds", "peak_memory_mib", "command", "machine", "commit", "checksum", "abandoned"}
 LENGTH = ("--set", "pretrain_epochs=60", "--set", "epochs=60", "--set", "patience=0")
 PAUSE_SECONDS = 0.01
-"""Slept after every save, so that a small run lasts long enough to be killed anywhere in it."""
+"""Pause after every save, so that a small run lasts long enough to be killed anywhere."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command, the part of its time in which it is killed, and what it must end with."""
+    """A command, the part of its duration in which it is killed, and its results."""
 
     words: Callable[[Path, Path], tuple[str | Path, ...]]
-    """The command, of a folder of inputs and one to write to."""
+    """The command, given a folder of inputs and one to write to."""
     from_share: float
     to_share: float
     numbers: Callable[[Path], Any]
@@ -77,7 +77,7 @@ def _tensors(folder: Path) -> list["_File"]:
 
 
 class _File:
-    """A file of tensors, equal to another that holds the same."""
+    """A file of tensors, equal to another with the same tensors."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +108,7 @@ SCENARIOS = {
 
 
 def check_readable(folder: Path) -> None:
-    """Read every file that has a name of its own; a half written one would not let itself be."""
+    """Read every file that is not temporary; a half-written one could not be read."""
     for path in folder.rglob("*"):
         if path.is_file() and not path.name.startswith("."):
             _READERS.get(path.suffix, Path.read_bytes)(path)
@@ -141,7 +141,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 
 
 def _child(words: tuple[str | Path, ...]) -> int:
-    """Run a command in a process of its own, slowly, saving after every epoch."""
+    """Run a command slowly in a process of its own, saving after every epoch."""
     sys.stdout.flush()
     with warnings.catch_warnings():
         # Other threads of a test runner hold nothing that the command needs.
@@ -181,7 +181,7 @@ def _kill(words: tuple[str | Path, ...], after: float) -> bool:
 
 
 def kill(kills: int, seed: int = 0) -> dict[str, Any]:
-    """So many kills, the scenarios in turn, each run then ended and compared."""
+    """Kill so many runs, the scenarios in turn; then resume each and compare its results."""
     draw = random.Random(seed)
     killed: Counter[str] = Counter()
     with TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""Ways to spoil a file, each decided by a random generator alone."""
+"""Ways to damage a file, each determined by a random generator alone."""
 
 import io
 import json
@@ -35,7 +35,7 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def spoil_bytes(content: bytes, draw: Random) -> bytes:
+def damage_bytes(content: bytes, draw: Random) -> bytes:
     """One to four small changes anywhere."""
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
         content = draw.choice(_EDITS)(content, draw)
@@ -80,7 +80,7 @@ def _overwrite(content: bytes, draw: Random) -> bytes:
 
 
 def _cell(content: bytes, draw: Random) -> bytes:
-    """Another word in place of one between commas, quotes, brackets or blanks."""
+    """Replace a word between commas, quotes, brackets or blanks."""
     words = content.split(draw.choice((b",", b'"', b"\n", b" ", b"=", b">")))
     words[draw.randrange(len(words))] = draw.choice(TOKENS)
     return draw.choice((b",", b'"', b"\n", b" ", b"=", b">")).join(words)
@@ -97,8 +97,8 @@ _EDITS: tuple[Mutation, ...] = (
 )
 
 
-def spoil_json(value: Any, draw: Random) -> Any:
-    """A value somewhere in nested lists and tables replaced, removed, added or moved."""
+def damage_json(value: Any, draw: Random) -> Any:
+    """Replace, remove, add or move a value somewhere in nested lists and tables."""
     if isinstance(value, dict) and value and draw.random() < 0.85:
         key = draw.choice(sorted(value))
         rest = {name: entry for name, entry in value.items() if name != key}
@@ -107,31 +107,31 @@ def spoil_json(value: Any, draw: Random) -> Any:
                 return rest
             case 1:
                 return value | {draw.choice(("x", "", "format", key + "x")): draw.choice(VALUES)}
-        return value | {key: spoil_json(value[key], draw)}
+        return value | {key: damage_json(value[key], draw)}
     if isinstance(value, list) and value and draw.random() < 0.7:
         place = draw.randrange(len(value))
-        return [*value[:place], spoil_json(value[place], draw), *value[place + 1 :]]
+        return [*value[:place], damage_json(value[place], draw), *value[place + 1 :]]
     return draw.choice(VALUES)
 
 
-def spoil_tensors(content: bytes, draw: Random) -> bytes:
-    """A safetensors file whole in itself, and in its digest, whose contents do not add up."""
+def damage_tensors(content: bytes, draw: Random) -> bytes:
+    """A valid safetensors file with a valid digest whose contents are inconsistent."""
     (length,) = struct.unpack("<Q", content[:8])
     metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
     tensors = load(content)
     changes = draw.randint(0, 2)
     for _ in range(changes):
-        _spoil_tensor(tensors, draw)
+        _damage_tensor(tensors, draw)
     if "vepm" in metadata:
         header = json.loads(metadata["vepm"])
         for _ in range(draw.randint(0 if changes else 1, 2)):
-            header = spoil_json(header, draw)
+            header = damage_json(header, draw)
         text = json.dumps(header)
         metadata = {"vepm": text, "digest": _digest(text, tensors)}
     return save(tensors, metadata=metadata or None)
 
 
-def _spoil_tensor(tensors: dict[str, torch.Tensor], draw: Random) -> None:
+def _damage_tensor(tensors: dict[str, torch.Tensor], draw: Random) -> None:
     if not tensors:
         return
     name = draw.choice(sorted(tensors))
@@ -164,13 +164,13 @@ def _odd_number(kind: torch.dtype, draw: Random) -> float:
     return draw.choice((-1, 0, 2**30, 2**62)) if kind == torch.int64 else draw.choice((0, 1))
 
 
-def spoil_arrays(content: bytes, draw: Random) -> bytes:
-    """An .npz archive whole in itself whose arrays do not add up, or lie about their size."""
+def damage_arrays(content: bytes, draw: Random) -> bytes:
+    """A valid .npz archive whose arrays are inconsistent or misstate their size."""
     with np.load(io.BytesIO(content)) as archive:
         arrays: dict[str, Any] = dict(archive)
     for _ in range(draw.randint(1, 2)):
         name = draw.choice(sorted(arrays))
-        arrays = _spoil_array(arrays, name, draw)
+        arrays = _damage_array(arrays, name, draw)
         if not arrays:
             break
     stored = io.BytesIO()
@@ -181,7 +181,7 @@ def spoil_arrays(content: bytes, draw: Random) -> bytes:
     return found
 
 
-def _spoil_array(arrays: dict[str, Any], name: str, draw: Random) -> dict[str, Any]:
+def _damage_array(arrays: dict[str, Any], name: str, draw: Random) -> dict[str, Any]:
     array = arrays[name]
     rest = {key: value for key, value in arrays.items() if key != name}
     if array.dtype == object:

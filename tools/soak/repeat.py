@@ -1,4 +1,4 @@
-"""Train, predict and report over and over in one process: neither memory nor files may pile up.
+"""Train, predict and report over and over in one process: memory and open files must not grow.
 
 Run it with ``python -m tools.soak.repeat --seconds 7200``.
 """
@@ -24,7 +24,7 @@ WARM_UP_SHARE = 0.2
 NOISE = 3.0
 """A slope is noise if its effect over the whole time is below this many residual deviations."""
 NEGLIGIBLE_MIB = 2.0
-"""Growth over the whole time that is too small to be told from the allocator's habits."""
+"""Growth over the whole time that is too small to tell from the allocator's noise."""
 
 
 class Sample(NamedTuple):
@@ -44,7 +44,7 @@ def measure(started: float) -> Sample:
 
 
 def cycle(folder: Path) -> None:
-    """Nodes and graphs, each trained, predicted and reported, over what the last cycle left."""
+    """Train, predict and report nodes and graphs, over the files of the last cycle."""
     for name in ("nodes", "graphs"):
         run = folder / f"{name}-run"
         succeed("train", folder / name, "-o", run, "--overwrite", *QUICK)
@@ -53,7 +53,7 @@ def cycle(folder: Path) -> None:
 
 
 def repeat(seconds: float, least: int = 3) -> list[Sample]:
-    """Cycles until the time is over, and what the process held after each."""
+    """Run cycles until the time is over, and measure the process after each."""
     samples: list[Sample] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""What is fuzzed: small files that are in order, ways to spoil them, and who reads them."""
+"""What is fuzzed: small valid files, ways to damage them, and the code that reads them."""
 
 import functools
 import io
@@ -16,7 +16,7 @@ import numpy as np
 
 from cli.writing import write_graphs, write_nodes
 from paper.toys import NODES
-from tools.soak.mutations import Mutation, spoil_arrays, spoil_bytes, spoil_json, spoil_tensors
+from tools.soak.mutations import Mutation, damage_arrays, damage_bytes, damage_json, damage_tensors
 from training.toys import SMALL, run, started, toy
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read
@@ -33,16 +33,16 @@ Reader = Callable[[Path], object]
 
 @dataclass(frozen=True)
 class Target:
-    """Files by name, which of them are spoiled and how, and what reads the folder they lie in."""
+    """Files by name, which of them are damaged and how, and what reads their folder."""
 
     files: Mapping[str, bytes]
-    spoiled: tuple[str, ...]
+    damaged: tuple[str, ...]
     ways: tuple[Mutation, ...]
     read: Reader
 
-    def spoil(self, draw: Random) -> tuple[str, bytes]:
-        """One of the files, no longer in order."""
-        name = draw.choice(self.spoiled)
+    def damage(self, draw: Random) -> tuple[str, bytes]:
+        """One of the files, damaged."""
+        name = draw.choice(self.damaged)
         return name, draw.choice(self.ways)(self.files[name], draw)
 
 
@@ -52,7 +52,7 @@ FINGERPRINT = {"seed": 0, "config": SMALL["node"].to_dict()}
 @functools.cache
 def targets() -> dict[str, Target]:
     """Every format by name."""
-    plain = (spoil_bytes,)
+    plain = (damage_bytes,)
     return {
         "csv of nodes": Target(_csv(write_nodes), ("nodes.csv", "edges.csv"), plain, read),
         "csv of graphs": Target(
@@ -62,13 +62,13 @@ def targets() -> dict[str, Target]:
         "gml": _single("graph.gml", _networkx(nx.generate_gml), plain, read),
         "gexf": _single("graph.gexf", _networkx(nx.generate_gexf), plain, read),
         "edge list": _single("graph.edgelist", b"# ids\na b\nb c 0.5\nc,a\n" * 4, plain, read),
-        "npz": _single("graph.npz", _npz(), (spoil_bytes, spoil_arrays), read),
+        "npz": _single("graph.npz", _npz(), (damage_bytes, damage_arrays), read),
         "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), plain, _settings),
         "search space": _single("space.toml", _space(), plain, read_space),
         "experiment": _single("table-1.toml", NODES.encode(), plain, _experiment),
-        "model": _single("model.safetensors", _model(), (spoil_bytes, spoil_tensors), _predict),
+        "model": _single("model.safetensors", _model(), (damage_bytes, damage_tensors), _predict),
         "checkpoint": _single(
-            "checkpoint.safetensors", _checkpoint(), (spoil_bytes, spoil_tensors), _resume
+            "checkpoint.safetensors", _checkpoint(), (damage_bytes, damage_tensors), _resume
         ),
         "run": _run_folder(),
     }
@@ -158,15 +158,15 @@ def _run_folder() -> Target:
         write_run(folder, toy("node"), run("node"), parts, {"baselines": {}})
         files = {path.name: path.read_bytes() for path in folder.iterdir()}
     names = ("metrics.json", "names.json", "history.csv", "config.toml")
-    return Target(files, (*names, "outputs.safetensors"), (_spoil_run_file,), read_run)
+    return Target(files, (*names, "outputs.safetensors"), (_damage_run_file,), read_run)
 
 
-def _spoil_run_file(content: bytes, draw: Random) -> bytes:
+def _damage_run_file(content: bytes, draw: Random) -> bytes:
     if content[8:9] == b"{" and draw.random() < 0.7:
-        return spoil_tensors(content, draw)
+        return damage_tensors(content, draw)
     if content[:1] == b"{" and draw.random() < 0.7:
-        return json.dumps(spoil_json(json.loads(content), draw)).encode()
-    return spoil_bytes(content, draw)
+        return json.dumps(damage_json(json.loads(content), draw)).encode()
+    return damage_bytes(content, draw)
 
 
 def _written(name: str, write: Callable[[Path], object]) -> bytes:
