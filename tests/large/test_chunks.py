@@ -25,6 +25,9 @@ OPTIONS: list[dict[str, Any]] = [
     {"inputs": "z"},
     {"inputs": "x", "feature_norm": "none"},
     {"partition": "even"},
+    {"composer": "weighted", "composer_layers": 2, "hops": 2},
+    {"composer": "weighted", "conv": "gin", "normalize": "none", "hops": 1},
+    {"shares": "posterior", "temperature": 0.5, "grouping": "learned", "composer": "weighted"},
 ]
 
 
@@ -131,5 +134,5 @@ def test_a_graph_without_edges_is_no_exception() -> None:
 
 
 def test_a_random_split_is_refused() -> None:
-    with pytest.raises(InputError, match="a random partition"):
+    with pytest.raises(InputError, match="partition random depends"):
         scores(model(partition="random"), LargeGraph(graph()))

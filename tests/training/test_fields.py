@@ -30,6 +30,8 @@ CASES = {
     "encoder_channels": Case(9),
     "partition": Case("even"),
     "temperature": Case(0.1),
+    "shares": Case("posterior"),
+    "grouping": Case("learned"),
     "normalize": Case("graph"),
     "inputs": Case("z"),
     "fusion_weight": Case(0.5, {"inputs": "mass"}),

@@ -19,7 +19,7 @@ from vepm.kernels.blocks import BlockPattern
 from vepm.kernels.patterns import SMALLEST_RATE, GatherPattern, Pattern, SortedEdges
 
 GROUPED_NUMBERS = 2**22
-"""Products of communities at the ends of edges that are kept at a time, if one group has fewer."""
+"""Numbers read from either end of the edges at a time, unless K for each edge are more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +143,9 @@ class Adjacency:
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """What :func:`grouped_edge_dot` returns."""
+        groups = assignment if assignment.dim() == 3 else assignment[None]
         return _GroupedDot.apply(  # type: ignore[no-untyped-call]
-            target.contiguous(), source.contiguous(), assignment, self
+            target.contiguous(), source.contiguous(), groups, self
         )
 
     def to(self, device: torch.device | str) -> "Adjacency":
@@ -261,36 +262,40 @@ class _GroupedDot(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(target, source, assignment)
         ctx.edges = edges
-        rates = target.new_zeros(edges.source.numel(), assignment.size(1))
+        graphs, groups = assignment.size(0), assignment.size(2)
+        rates = target.new_zeros(graphs, edges.source.numel() // graphs, groups)
         for near, far, rows in _blocks(edges, target, source, assignment):
-            rates.addmm_(near.mul_(far), rows)
-        return rates
+            rates.baddbmm_(near.mul_(far), rows)
+        return rates.view(-1, groups)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         target, source, assignment = ctx.saved_tensors
         edges, needs = ctx.edges, ctx.needs_input_grad
+        grad = grad.view(assignment.size(0), -1, assignment.size(2))
         pieces: list[list[Tensor]] = [[], [], []]
         for near, far, rows in _blocks(edges, target, source, assignment):
-            sent = grad @ rows.t()
+            sent = grad @ rows.mT
             if needs[0]:
-                pieces[0].append(edges.pattern(1).sum_edges(sent * far))
+                pieces[0].append(edges.pattern(1).sum_edges((sent * far).flatten(0, 1)))
             if needs[1]:
-                pieces[1].append(edges.pattern(1, True).sum_edges(sent.mul_(near)))
+                pieces[1].append(edges.pattern(1, True).sum_edges((sent * near).flatten(0, 1)))
             if needs[2]:
-                pieces[2].append(near.mul_(far).t() @ grad)
-        return *(torch.cat(p, int(i < 2)) if p else None for i, p in enumerate(pieces)), None
+                pieces[2].append(near.mul_(far).mT @ grad)
+        return *(torch.cat(p, dim=1) if p else None for p in pieces), None
 
 
 def _blocks(
     edges: Adjacency, target: Tensor, source: Tensor, assignment: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """What stands at the two ends of every edge, and its assignment, some communities at a time."""
-    size = max(assignment.size(1), GROUPED_NUMBERS // max(edges.source.numel(), 1))
-    parts = (target.split(size, 1), source.split(size, 1), assignment.split(size))
+    """What is at the two ends of every edge, and its assignment, some communities at a time."""
+    graphs, _, groups = assignment.shape
+    size = max(groups, GROUPED_NUMBERS // max(edges.source.numel(), 1))
+    parts = (target.split(size, 1), source.split(size, 1), assignment.split(size, 1))
     for near, far, rows in zip(*parts, strict=True):
-        yield near.index_select(0, edges.target), far.index_select(0, edges.source), rows
+        ends = near.index_select(0, edges.target), far.index_select(0, edges.source)
+        yield *(end.view(graphs, -1, rows.size(1)) for end in ends), rows
 
 
 def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> Tensor:
@@ -354,7 +359,8 @@ def grouped_edge_dot(
     Args:
         target: Features [N, C] read at ``edge_index[1]``.
         source: Features [N, C] read at ``edge_index[0]``.
-        assignment: Share of each community in each group [C, K].
+        assignment: Share of each community in each group [C, K]; or [G, C, K], one for each of G
+            graphs with equally many edges, which follow each other in ``edge_index``.
         edge_index: Edges [2, E] or an :class:`Adjacency`.
 
     Returns:

@@ -20,6 +20,9 @@ from vepm.nn.convolution import (
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
 READOUTS = ("jumping", "last")
+RELEVANCE_SCALE = 5.0
+"""Logarithm of a relevance per unit of its parameter: a part may have to fade by orders of
+magnitude while weights move by fractions of one."""
 
 
 class Relevance(nn.Module):
@@ -48,7 +51,7 @@ class Relevance(nn.Module):
     @property
     def weight(self) -> Tensor:
         """Weight of each part beside the node itself, which has one [K]."""
-        return self.log_weight.exp()
+        return (RELEVANCE_SCALE * self.log_weight).exp()
 
     def forward(
         self, edges: Adjacency, shares: Tensor, degree: Tensor | None = None

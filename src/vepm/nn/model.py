@@ -233,6 +233,11 @@ class VEPM(nn.Module):
         """Activation of each community, positive [C]."""
         return nn.functional.softplus(self.activation_logit)
 
+    @property
+    def learns_grouping(self) -> bool:
+        """Whether labels teach which metacommunity each community belongs to."""
+        return self.partitioner.assignment_logit is not None
+
     def encoder_parameters(self) -> list[nn.Parameter]:
         """Parameters phi of the inference network, the activations among them."""
         return [self.activation_logit, *self.encoder.parameters()]

@@ -146,7 +146,7 @@ class GraphStore:
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     """A graph whose nodes are labelled, as one batch."""
-    edges = Adjacency(graph.edge_index.to(device), graph.num_nodes)
+    edges = Adjacency(graph.edge_index, graph.num_nodes, kinds=graph.get("edge_kind")).to(device)
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges, y=graph.y.to(device))
 
 

@@ -129,12 +129,12 @@ def split_edges(model: VEPM, graph: LargeGraph, z: Tensor) -> Iterator[tuple[Chu
 
 def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
     """Class scores of every node, given the affiliations [N, C]."""
-    degree = _degrees(model, graph, z)
+    degree = _degrees(model, graph, z, model.bank.normalize)
     states: Tensor | None = None
     for layer, norm in zip(model.bank.layers, model.bank.norms, strict=True):
         states = _sweep(graph, partial(_embed, model, layer, norm, states, z, degree))
     assert states is not None
-    return Inferred(_compose(model, graph, states.flatten(1)), states)
+    return Inferred(_compose(model, graph, states.flatten(1), z), states)
 
 
 def _embed(
@@ -155,11 +155,11 @@ def _embed(
     return torch.relu(norm(layer(x, chunk.edges, weights)))
 
 
-def _degrees(model: VEPM, graph: LargeGraph, z: Tensor) -> Tensor | None:
+def _degrees(model: VEPM, graph: LargeGraph, z: Tensor, normalize: str) -> Tensor | None:
     """Degrees that message passing is normalised by, where it uses degrees."""
-    if model.bank.normalize == "graph":
+    if normalize == "graph":
         return graph.degree[:, None]
-    if model.bank.normalize != "community":
+    if normalize != "community":
         return None
     return _sweep(
         graph,
@@ -167,25 +167,38 @@ def _degrees(model: VEPM, graph: LargeGraph, z: Tensor) -> Tensor | None:
     )
 
 
-def _compose(model: VEPM, graph: LargeGraph, h: Tensor) -> Tensor:
+def _compose(model: VEPM, graph: LargeGraph, h: Tensor, z: Tensor) -> Tensor:
     composer = model.composer
     assert isinstance(composer, NodeComposer)
+    degree = None if composer.relevance is None else _degrees(model, graph, z, "community")
+
+    def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
+        """For convolutions, and for scores that walk on."""
+        if degree is None:
+            return chunk.plain(composer.conv, h.dtype), chunk.plain("gcn", h.dtype)
+        shares = model.split_edges(chunk.take(z), chunk.edges)
+        return composer.propagations(chunk.edges, h, shares, chunk.take(degree).to(shares.dtype))
+
     if composer.dense is not None:
         dense, parts = composer.dense, h.split(EDGES_AT_ONCE)
         h = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
     for i, layer in enumerate(composer.layers):
-        h = _sweep(graph, partial(_compose_layer, composer, layer, torch.relu_(h) if i else h))
+        h = _sweep(graph, partial(_compose_layer, layer, torch.relu_(h) if i else h, weights))
     start = h
     for _ in range(composer.hops):
-        h = _sweep(graph, partial(_walk, composer, h, start))
+        h = _sweep(graph, partial(_walk, composer, h, start, weights))
     return h
 
 
-def _compose_layer(composer: NodeComposer, layer: nn.Module, h: Tensor, chunk: Chunk) -> Tensor:
-    out: Tensor = layer(chunk.take(h), chunk.edges, chunk.plain(composer.conv, h.dtype))
+Weights = Callable[[Chunk], tuple[Propagation, Propagation]]
+
+
+def _compose_layer(layer: nn.Module, h: Tensor, weights: Weights, chunk: Chunk) -> Tensor:
+    out: Tensor = layer(chunk.take(h), chunk.edges, weights(chunk)[0])
     return out.squeeze(1)
 
 
-def _walk(composer: NodeComposer, h: Tensor, start: Tensor, chunk: Chunk) -> Tensor:
-    walk = chunk.plain("gcn", h.dtype)
-    return composer.walk(chunk.take(h), chunk.take(start), chunk.edges, walk)
+def _walk(
+    composer: NodeComposer, h: Tensor, start: Tensor, weights: Weights, chunk: Chunk
+) -> Tensor:
+    return composer.walk(chunk.take(h), chunk.take(start), chunk.edges, weights(chunk)[1])

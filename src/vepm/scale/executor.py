@@ -82,6 +82,9 @@ class Executor(Protocol):
     def predictor_parameters(self) -> Sequence[Tensor]:
         """Parameters of the bank and the composer, of all runs."""
 
+    def undecayed_parameters(self) -> Sequence[Tensor]:
+        """Those of the predictor's that weight decay leaves alone, of all runs."""
+
     def begin(self, phase: str, epochs: int) -> None:
         """Prepare for a phase of at most so many epochs."""
 
@@ -171,6 +174,10 @@ class OneRun:
     def predictor_parameters(self) -> Sequence[Tensor]:
         """Parameters of the bank and the composer."""
         return self.model.predictor_parameters()
+
+    def undecayed_parameters(self) -> Sequence[Tensor]:
+        """Those of the predictor's that weight decay leaves alone."""
+        return self.model.undecayed_parameters()
 
     def begin(self, phase: str, epochs: int) -> None:
         """Forget the steps of the phase before."""

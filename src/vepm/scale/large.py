@@ -75,8 +75,8 @@ class LargeGraph:
 
 def check_partition(scheme: str) -> None:
     """Refuse a split of the edges that depends on the whole graph."""
-    if scheme == "random":
+    if scheme in ("random", "kinds"):
         raise InputError(
-            "settings: a random partition depends on the edges of the whole graph, and this one is "
-            "trained by clusters; use learned or even"
+            f"settings: partition {scheme} depends on the edges of the whole graph, and this one "
+            "is trained by clusters; use learned or even"
         )

@@ -1,16 +1,29 @@
 """Steps of Adam that can be captured as CUDA graphs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def capturable_adam(parameters: Sequence[Tensor], weight_decay: float = 0.0) -> torch.optim.Adam:
-    """Adam whose step can be captured if its parameters are on a GPU."""
+def capturable_adam(
+    parameters: Sequence[Tensor], weight_decay: float = 0.0, undecayed: Sequence[Tensor] = ()
+) -> torch.optim.Adam:
+    """Adam whose step can be captured if its parameters are on a GPU.
+
+    Args:
+        parameters: What to optimise.
+        weight_decay: Weight decay.
+        undecayed: Those of the parameters that are not decayed.
+    """
     gpu = parameters[0].is_cuda
     rate = parameters[0].new_tensor(0.0) if gpu else 0.0
-    return torch.optim.Adam(parameters, lr=rate, weight_decay=weight_decay, capturable=gpu)
+    free = {id(parameter) for parameter in undecayed}
+    groups: list[dict[str, Any]] = [{"params": [p for p in parameters if id(p) not in free]}]
+    if undecayed:
+        groups.append({"params": list(undecayed), "weight_decay": 0.0})
+    return torch.optim.Adam(groups, lr=rate, weight_decay=weight_decay, capturable=gpu)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -20,7 +20,8 @@ ROWS_IN_CACHE = 2**16
 def worth_ordering(graph: Data, device: torch.device | str) -> bool:
     """Whether a graph is so large that the order of its nodes matters for speed."""
     large = int(graph.num_nodes or 0) > 2 * ROWS_IN_CACHE
-    return large and torch.device(device).type == "cpu"
+    # Kinds belong to edges in the order they have.
+    return large and "edge_kind" not in graph and torch.device(device).type == "cpu"
 
 
 def good_order(graph: Data) -> Tensor:

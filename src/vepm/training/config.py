@@ -9,8 +9,8 @@ from typing import Any
 from vepm.errors import InputError
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
-from vepm.nn.model import FEATURE_NORMS, FUSIONS
-from vepm.nn.partitioner import PARTITIONS
+from vepm.nn.model import FEATURE_NORMS, FUSIONS, GROUPINGS
+from vepm.nn.partitioner import PARTITIONS, SHARES
 from vepm.schema import check, checked, fields_of, unknown
 from vepm.training.legacy import upgraded
 
@@ -36,6 +36,8 @@ class ModelConfig:
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=PARTITIONS)
     temperature: float = checked(1.0, low=TINY, high=HUGE)
+    shares: str = checked("softmax", choices=SHARES)
+    grouping: str = checked("segments", choices=GROUPINGS)
     normalize: str = checked("community", choices=NORMALIZATIONS)
     inputs: str = checked("concat", choices=INPUTS)
     """What the bank reads: ``x``, ``z``, ``random`` noise, or both X and Z, fused by ``concat``,

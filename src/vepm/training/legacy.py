@@ -31,6 +31,9 @@ REMOVED: dict[str, dict[str, Any]] = {
 }
 """Settings that could once be changed, with the values they have now."""
 
+LATER = {"shares": "softmax", "grouping": "segments"}
+"""Settings of the model that came after results had been recorded, with what held until then."""
+
 
 def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by their present names, given by present or earlier ones.
@@ -97,6 +100,9 @@ def recorded(config: "Config") -> dict[str, dict[str, Any]]:
     if training["alignment"] == 0:
         # It came after the first results, which hold for runs without it.
         del training["alignment"]
+    for name, before in LATER.items():
+        if model[name] == before:
+            del model[name]
     training["batch_nodes"] = 0
     balanced = training["likelihood"] != "summed"
     exact = training["likelihood"] != "subsampled"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vepm.kernels.shares import Shares
 from vepm.nn import VEPM, draw
 from vepm.objective import Terms, bound_terms, predictor_terms, pretraining_terms
 from vepm.scale.batches import GraphBatch
@@ -59,8 +60,12 @@ def predictor_loss(
         consistency_weight: Weight of the disagreement in this epoch, by default the settings'.
     """
     b = batch
+    # Communities are held, but how labels group them may still be learned.
+    split: Tensor | Shares = held.edge_weight
+    if model.learns_grouping:
+        split = model.plan_split(held.z, b.edges, b.batch)
     passes = [
-        model.classify(b.x, held.z, held.edge_weight, b.edges, b.batch, b.num_graphs).logits
+        model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
     ]
     weight = config.consistency_weight if consistency_weight is None else consistency_weight

@@ -106,7 +106,7 @@ class TrainingState:
         state = cls(
             executor,
             [Course() for _ in executor.seeds],
-            capturable_adam(predictor, config.weight_decay),
+            capturable_adam(predictor, config.weight_decay, executor.undecayed_parameters()),
             capturable_adam(executor.encoder_parameters()),
             predictor[0].new_zeros(()),
         )

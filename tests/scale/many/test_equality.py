@@ -51,6 +51,10 @@ def test_schemes(task: str, scheme: str) -> None:
         {"inputs": "softmax", "num_metacommunities": 3, "normalize": "neighbours"},
         {"normalize": "graph", "conv": "gcn"},
         {"normalize": "community", "conv": "gin"},
+        {"composer": "weighted", "weight_decay": 0.1, "scheme": "joint"},
+        {"shares": "posterior", "temperature": 0.5, "composer": "weighted"},
+        {"grouping": "learned", "weight_decay": 0.1, "scheme": "predictor"},
+        {"grouping": "learned", "shares": "posterior", "scheme": "joint", "batch_size": 4},
     ],
     ids=lambda settings: next(iter(settings)),
 )

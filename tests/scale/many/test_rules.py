@@ -55,6 +55,10 @@ def check_edges(
     x, y, weight = many(seed, nodes, 2, 3), many(seed + 9, nodes, 2, 3), many(seed + 5, count, 2)
     for a, b in [(x, weight), (x, weight[0]), (x[0], weight)]:
         check(stacked.sum_neighbours, [one.sum_neighbours for one in alone], a, b)
+    flat = [tuple(part[:, 0] for part in one) for one in (x, y)]
+    groups = many(seed + 7, 3, 2)
+    for a, b, c in [(*flat, groups), (flat[0][0], flat[1], groups), (*flat, groups[0])]:
+        check(stacked.group_ends, [one.group_ends for one in alone], a, b, c)
     for a, b in [(x, y), (x[0], y)]:
         check(stacked.dot_ends, [one.dot_ends for one in alone], a, b)
         check(

@@ -49,7 +49,7 @@ class PlannedBatch(Protocol):
 
 def shared(batch: GraphBatch) -> GraphBatch:
     """A batch that all runs read."""
-    edges = SharedEdges(batch.edges.edge_index, batch.edges.num_nodes)
+    edges = SharedEdges(batch.edges.edge_index, batch.edges.num_nodes, kinds=batch.edges.kinds)
     return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
 
 

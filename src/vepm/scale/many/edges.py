@@ -64,6 +64,18 @@ class SharedEdges(Adjacency):
         """Softmax over k of the scaled dot products [E, K]."""
         return torch.softmax(inverse_temperature * self.dot_ends(target, source), dim=-1)
 
+    def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
+        """Products of the ends of every edge, communities gathered into groups [E, K]."""
+        plain = super().group_ends
+
+        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
+            each = [
+                [t] * runs if d is None else t.unbind(d) for t, d in zip(tensors, dims, strict=True)
+            ]
+            return torch.stack([plain(*own) for own in zip(*each, strict=True)]), 0
+
+        return across(rule, target, source, assignment)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnEdges(Adjacency):
@@ -96,6 +108,19 @@ class OwnEdges(Adjacency):
     def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """Softmax over k of the scaled dot products [E, K]."""
         return self._in_union("share_ends", target, source, inverse_temperature)
+
+    def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
+        """Products of the ends of every edge, communities gathered into groups [E, K]."""
+        plain = self.union.group_ends
+
+        def rule(
+            runs: int, dims: Dims, target: Tensor, source: Tensor, groups: Tensor
+        ) -> tuple[Tensor, int]:
+            ends = (beside(t, d, 0, runs) for t, d in zip((target, source), dims[:2], strict=True))
+            own = groups.expand(runs, -1, -1) if dims[2] is None else groups.movedim(dims[2], 0)
+            return apart(plain(*ends, own), 0, runs)
+
+        return across(rule, target, source, assignment)
 
     def _in_union(self, name: str, *arguments: Tensor | float | None) -> Tensor:
         tensors = [a for a in arguments if isinstance(a, Tensor)]

@@ -66,6 +66,10 @@ class ManyRuns:
         """Stacked parameters of all banks and composers."""
         return self.stacked.predictor_parameters()
 
+    def undecayed_parameters(self) -> Sequence[Tensor]:
+        """Stacked parameters that weight decay leaves alone."""
+        return self.stacked.undecayed_parameters()
+
     def begin(self, phase: str, epochs: int) -> None:
         """Plan the batches of a phase."""
         self._graphs.forget()

@@ -45,6 +45,10 @@ class StackedModels:
         """Stacked parameters of all banks and composers."""
         return self._stacked(self.model.predictor_parameters())
 
+    def undecayed_parameters(self) -> list[Tensor]:
+        """Stacked parameters of all groupings and relevances."""
+        return self._stacked(self.model.undecayed_parameters())
+
     def encoder_parameters(self) -> list[Tensor]:
         """Stacked parameters of all encoders."""
         return self._stacked(self.model.encoder_parameters())
