@@ -21,7 +21,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"normalize": "neighbours", "inputs": "softmax"},
     {"composer": "fc", "inputs": "mass"},
     {"bank_layers": 2, "composer_layers": 2},
-    {"hops": 3, "teleport": 0.2, "node_dropout": 0.5},
+    {"hops": 3, "node_dropout": 0.5},
     {"inputs": "z"},
     {"inputs": "x", "feature_norm": "none"},
     {"partition": "even"},

@@ -34,13 +34,11 @@ CASES = {
     "grouping": Case("learned"),
     "normalize": Case("graph"),
     "inputs": Case("z"),
-    "fusion_weight": Case(0.5, {"inputs": "mass"}),
     "feature_norm": Case("l1"),
     "bank_layers": Case(2),
     "composer": Case("fc"),
     "composer_layers": Case(2),
     "hops": Case(3, tasks=("node",)),
-    "teleport": Case(0.5, {"hops": 2}, ("node",)),
     "dropout": Case(0.1),
     "node_dropout": Case(0.4),
     "pooling": Case("mean", tasks=("graph",)),
@@ -114,7 +112,6 @@ ALSO_WRONG: dict[str, list[Any]] = {
     },
     **{name: [1.0, 1.5, 2] for name in ("dropout", "node_dropout")},
     "hops": [1001],
-    "teleport": [1.5],
     **{
         name: [0, 0.0]
         for name in (

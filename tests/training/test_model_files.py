@@ -207,7 +207,7 @@ def test_trying_a_model_leaves_it_as_it_was(model_file: Path, tmp_path: Path) ->
         (_configure("model", unknown=1), "unknown"),
         (_configure("training", kl_weight=float("nan")), "kl_weight"),
         (_configure("model", temperature=1e-300), "temperature"),
-        (_configure("model", fusion_weight=1e300), "fusion_weight"),
+        (_configure("training", kl_weight=1e300), "kl_weight"),
         (_configure("training", epochs=True), "epochs"),
     ],
 )

@@ -42,13 +42,11 @@ class ModelConfig:
     inputs: str = checked("concat", choices=INPUTS)
     """What the bank reads: ``x``, ``z``, ``random`` noise, or both X and Z, fused by ``concat``,
     ``mass`` or ``softmax``."""
-    fusion_weight: float = checked(0.03, low=0, high=HUGE)
     feature_norm: str = checked("l2", choices=FEATURE_NORMS)
     bank_layers: int = checked(1, low=1, high=DEEPEST)
     composer: str = checked("gnn", choices=COMPOSERS)
     composer_layers: int = checked(1, low=1, high=DEEPEST)
     hops: int = checked(0, low=0, high=DEEPEST)
-    teleport: float = checked(0.1, low=0, high=1)
     dropout: float = checked(0.5, low=0, below=1)
     node_dropout: float = checked(0.0, low=0, below=1)
     pooling: str = checked("sum", choices=POOLINGS)

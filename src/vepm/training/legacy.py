@@ -17,6 +17,8 @@ REMOVED: dict[str, dict[str, Any]] = {
         "encoder_batch_norm": True,
         "encoder_dropout": 0.0,
         "shape": "entry",
+        "fusion_weight": 0.03,
+        "teleport": 0.1,
     },
     "training": {
         "pretrain_learning_rate": 0.01,
