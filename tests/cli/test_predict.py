@@ -120,5 +120,5 @@ def test_a_model_without_features_knows_the_nodes_that_remain() -> None:
     left = [f"n{i}" for i in range(NODES) if i % 4]
     renumbered = {node: f"n{i}" for i, node in enumerate(left)}
     line = refused("predict", "run", without_every_fourth(folder, renumbered), "-o", "other.csv")
-    assert "trained without features and knows only the graph it was trained on" in line
+    assert "reads coordinates of the graph it was trained on" in line
     assert not Path("other.csv").exists()

@@ -80,8 +80,9 @@ def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] 
 def check_model(dataset: Dataset, config: Config, device: str) -> None:
     """Refuse settings of which no model can be made, and devices that are not there."""
     pick_device(device)
+    card = ModelCard.of(dataset, config)
     with torch.device("meta"):
-        ModelCard.of(dataset, config).build()
+        card.build()
 
 
 def roles(dataset: Dataset) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ _FEWEST_SHARED = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Nodes of the graph that a model without features was trained on.
+    """Nodes of the graph that a model with few features, or none, was trained on.
 
     Coordinates are computed for each graph anew, so a node more or less may turn them all. On
     another graph the nodes of training keep the coordinates they had; new nodes get theirs by the
@@ -140,6 +140,7 @@ def _ids(dataset: Dataset) -> tuple[str, ...] | None:
 
 def _refusal(dataset: Dataset, reason: str) -> InputError:
     return InputError(
-        f"{dataset.name}: the model was trained without features and knows only the graph it was "
-        f"trained on; {reason}; give the nodes features, or train on this graph"
+        f"{dataset.name}: the model was trained without features, or with few, and reads "
+        f"coordinates of the graph it was trained on; {reason}; train on this graph, or give the "
+        "nodes features and set feature_norm = standard"
     )

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -38,6 +39,7 @@ class Dataset:
         source: where the data came from, in words.
         num_positions: how many of the last columns are spectral coordinates, which mean something
             in this graph alone.
+        prepared: whether the features are at the scale of a model already, whose card sees to it.
 
     Example:
         >>> from vepm.data import load
@@ -58,6 +60,7 @@ class Dataset:
     splits: tuple[Masks, ...] | None = None
     source: str = ""
     num_positions: int = 0
+    prepared: bool = False
     kind_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +74,12 @@ class Dataset:
     def num_features(self) -> int:
         """Number of feature columns."""
         return int(self.graphs[0].x.size(1))
+
+    @property
+    def features(self) -> Tensor:
+        """The features of the nodes of all graphs [N, F], perhaps sparse."""
+        parts = [graph.x for graph in self.graphs]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     @property
     def single_graph(self) -> bool:

@@ -1,6 +1,5 @@
 """Node features: dense or sparse tables, degrees and coordinates for graphs without any."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,16 +10,12 @@ from torch import Tensor
 
 from vepm.errors import InputError
 
-logger = logging.getLogger("vepm")
-
 MOST_DENSE_ENTRIES = 10_000_000
 """Sparse features with up to this many entries, zeros included, become a dense table."""
 MOST_COLUMNS = 2**22
 """A weight matrix has a row for each column."""
 DEGREE_FEATURES = ("one", "log_degree")
 NUM_POSITIONS = 16
-LARGEST_RATIO = 10.0
-"""Columns that differ more than this in size are worth a warning."""
 _ITERATIONS = 60
 
 
@@ -126,33 +121,3 @@ def positions(edge_index: Tensor, num_nodes: int) -> Tensor:
     vectors = vectors * np.sign(vectors[heaviest, np.arange(size)])
     out[:, :size] = torch.from_numpy(vectors * num_nodes**0.5).float()
     return out
-
-
-def note_scales(x: Tensor, names: Sequence[str], source: str) -> None:
-    """Warn of feature columns that are much smaller than others.
-
-    Rows are normalised before a model sees them, which suits bags of words; in a row of an age and
-    a yes or no, hardly anything but the age is left.
-
-    Args:
-        x: features of all nodes [N, F].
-        names: the name of each column.
-        source: what to call the data in the message.
-    """
-    if is_sparse(x) or x.count_nonzero() <= x.numel() / 2:
-        return
-    varied = ((x != x[:1]).any(0)).nonzero().flatten()
-    if varied.numel() < 2:
-        return
-    size = x[:, varied].square().mean(0).sqrt()
-    ratio = float(size.max() / size.min())
-    if ratio > LARGEST_RATIO:
-        large, small = (names[int(varied[i])] for i in (size.argmax(), size.argmin()))
-        logger.warning(
-            "%s: feature '%s' is %.0f times as large as '%s', which will count for little; bring "
-            "the columns to one scale, such as mean 0 and deviation 1",
-            source,
-            large,
-            ratio,
-            small,
-        )

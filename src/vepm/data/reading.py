@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
 
 from vepm.data.build import Parts, ReadOptions, build
 from vepm.data.dataset import Dataset
-from vepm.data.features import note_scales
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
 from vepm.data.matrices import matrix_parts
 from vepm.data.networkx_graphs import graph_parts, node_parts, read_gexf, read_gml, read_graphml
@@ -146,11 +144,7 @@ def read(
     """
     path = expanded(path)
     options = ReadOptions(label, features, tuple(drop), class_names, feature_names, strict)
-    dataset = build(_reader(path)(path, options), options)
-    if dataset.feature_names is not None and not options.for_model:
-        x = torch.cat([graph.x for graph in dataset.graphs])
-        note_scales(x, dataset.feature_names, dataset.name)
-    return dataset
+    return build(_reader(path)(path, options), options)
 
 
 def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:

@@ -1,14 +1,23 @@
 """What a model file says of itself, beside the weights."""
 
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
+
+from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.data.anchors import Anchors
 from vepm.data.columns import with_columns
+from vepm.data.features import NUM_POSITIONS
+from vepm.data.scaling import Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training.config import Config
+from vepm.training.config import SCALED, Config
+
+TENSORS = ("anchors", "scaling")
+"""What a card holds in tensors, which stand beside the weights in a model file."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +31,22 @@ class ModelCard:
     seed: int = 0
     feature_names: tuple[str, ...] | None = None
     """The name of each feature column; None if the columns had no names."""
+    added_positions: int = 0
+    """Columns of spectral coordinates that stand beside those of the data."""
     anchors: Anchors | None = field(default=None, compare=False)
     """The nodes of the training graph, where features are their coordinates in it."""
+    scaling: Scaling | None = field(default=None, compare=False)
+    """How columns are brought to one scale; None if the model takes them as they are."""
 
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
         """The card of a model that is to be trained on a dataset."""
+        norm, whole = config.model.feature_norm, dataset
+        if norm == "auto" and needs_coordinates(dataset):
+            whole = with_coordinates(dataset)
+        scaling = None
+        if norm in SCALED:
+            scaling = Scaling.of(whole.features, whole.num_positions)
         return cls(
             dataset.task,
             dataset.num_features,
@@ -35,12 +54,19 @@ class ModelCard:
             dataset.class_names,
             int(seed),
             dataset.feature_names,
-            Anchors.of(dataset),
+            whole.num_features - dataset.num_features,
+            Anchors.of(whole),
+            scaling,
         )
+
+    @property
+    def width(self) -> int:
+        """Number of columns that the model reads, coordinates included."""
+        return self.in_channels + self.added_positions
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> Self:
-        """The card behind a description that was read from a file, without anchors.
+        """The card behind a description that was read from a file, without its tensors.
 
         Raises:
             ValueError, KeyError, TypeError, OverflowError: if it does not describe a model.
@@ -54,34 +80,65 @@ class ModelCard:
             seed=_seed(description["seed"]),
             # Files of earlier versions have no feature names.
             feature_names=_feature_names(description.get("feature_names"), width),
+            added_positions=_added(description.get("added_positions", 0)),
         )
 
+    def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
+        """A card read from a file, with the tensors that stood beside the weights.
+
+        Raises:
+            ValueError, KeyError, TypeError: if they do not belong to this card.
+        """
+        anchors = Anchors.from_tensors(parts["anchors"]) if parts["anchors"] else None
+        scaling = None
+        if self.config.model.feature_norm in SCALED:
+            scaling = Scaling.from_tensors(parts["scaling"], self.width)
+        if self.added_positions and anchors is None:
+            raise ValueError("coordinates are missing")
+        return replace(self, anchors=anchors, scaling=scaling)
+
     def description(self) -> dict[str, Any]:
-        """The card as JSON can hold it, which is all but the anchors."""
+        """The card as JSON can hold it, which is all but its tensors."""
         described = vars(self) | {"config": self.config.to_dict()}
-        del described["anchors"]
-        return described
+        return {key: value for key, value in described.items() if key not in TENSORS}
 
     def prepare(self, dataset: Dataset) -> Dataset:
-        """New data with the feature columns of this model, in its order and of its meaning.
+        """New data with the feature columns of this model: their order, meaning and scale.
 
         Raises:
             InputError: if columns are missing or unknown, or mean something else.
         """
+        if dataset.prepared:
+            return dataset
         dataset = with_columns(dataset, self.feature_names, self.in_channels)
-        return self.anchors.align(dataset) if self.anchors and dataset.num_positions else dataset
+        if self.added_positions:
+            dataset = with_coordinates(dataset)
+        if self.anchors and dataset.num_positions:
+            dataset = self.anchors.align(dataset)
+        if self.scaling is None:
+            return dataset
+        graphs = [copy.copy(graph) for graph in dataset.graphs]
+        for graph in graphs:
+            graph.x = self.scaling(graph.x)
+        return replace(dataset, graphs=graphs, prepared=True)
 
     def build(self) -> VEPM:
         """A model of this description, its weights at their random start."""
         try:
             return VEPM(
-                self.in_channels,
+                self.width,
                 max(len(self.class_names), 1),
                 task=self.task,
                 **self.config.model.arguments(),
             )
         except ValueError as error:
             raise InputError(f"settings: {error}") from None
+
+
+def _added(value: Any) -> int:
+    if value not in (0, NUM_POSITIONS):
+        raise ValueError(f"{value!r} columns of coordinates")
+    return int(value)
 
 
 def _count(value: Any) -> int:

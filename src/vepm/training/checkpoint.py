@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from vepm.data.anchors import Anchors
 from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.nn import VEPM
 from vepm.scale.executor import OneRun
-from vepm.training.card import ModelCard
+from vepm.training.card import TENSORS, ModelCard
 from vepm.training.config import Config
 from vepm.training.divergence import require_usable
 from vepm.training.state import PHASES, TrainingState
@@ -35,7 +33,7 @@ STATE_FIELDS: dict[str, type] = {
     "best_epoch": int,
     "best_score": list,
 }
-ANCHORS = "anchors."
+BESIDES = tuple(f"{part}." for part in TENSORS)
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
@@ -45,9 +43,11 @@ def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
     Raises:
         InputError: if the model can predict nothing, and nothing is written.
     """
-    require_usable(path, model, card.in_channels)
-    anchors = card.anchors.tensors() if card.anchors else {}
-    tensors = model.state_dict() | {ANCHORS + name: tensor for name, tensor in anchors.items()}
+    require_usable(path, model, card.width)
+    tensors = model.state_dict()
+    for part in TENSORS:
+        held = getattr(card, part)
+        tensors |= {f"{part}.{k}": v for k, v in held.tensors().items()} if held else {}
     _write(path, "model", tensors, card.description())
 
 
@@ -63,19 +63,17 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path}: not a usable model description ({error})") from None
         weights = _read_matching(path, file, model.state_dict())
-    names = [name for name in weights if name.startswith(ANCHORS)]
-    anchors = {name.removeprefix(ANCHORS): weights.pop(name).cpu() for name in names}
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in TENSORS}
+    for name in [name for name in weights if name.startswith(BESIDES)]:
+        part, _, key = name.partition(".")
+        parts[part][key] = weights.pop(name).cpu()
     model = model.to_empty(device=device)
     model.load_state_dict(weights)
-    require_usable(path, model, card.in_channels)
-    return model.eval(), replace(card, anchors=_anchors(path, anchors))
-
-
-def _anchors(path: Path, tensors: Mapping[str, Tensor]) -> Anchors | None:
+    require_usable(path, model, card.width)
     try:
-        return Anchors.from_tensors(tensors) if tensors else None
+        return model.eval(), card.with_tensors(parts)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: coordinates of nodes cannot be used ({error})") from None
+        raise InputError(f"{path}: coordinates or scales cannot be used ({error})") from None
 
 
 def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:
@@ -235,7 +233,7 @@ def _header(path: Path, kind: str, metadata: dict[str, str] | None) -> dict[str,
 
 
 def _read_matching(path: Path, file: Any, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    names = {name for name in file.keys() if not name.startswith(ANCHORS)}  # noqa: SIM118
+    names = {name for name in file.keys() if not name.startswith(BESIDES)}  # noqa: SIM118
     if names != set(expected):
         odd = sorted(names ^ set(expected))[0]
         raise InputError(f"{path}: weights do not fit the settings beside them ({odd})")

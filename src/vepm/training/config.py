@@ -22,6 +22,8 @@ DEEPEST = 1000
 # Beyond these bounds real numbers overflow single precision, or vanish in it.
 TINY, HUGE = 1e-30, 1e30
 
+SCALED = ("standard", "auto")
+"""Values of ``feature_norm`` for which columns are brought to one scale before training."""
 INPUTS = ("x", "z", *FUSIONS, "random")
 
 
@@ -42,7 +44,11 @@ class ModelConfig:
     inputs: str = checked("concat", choices=INPUTS)
     """What the bank reads: ``x``, ``z``, ``random`` noise, or both X and Z, fused by ``concat``,
     ``mass`` or ``softmax``."""
-    feature_norm: str = checked("l2", choices=FEATURE_NORMS)
+    feature_norm: str = checked("l2", choices=(*FEATURE_NORMS, *SCALED))
+    """How features are scaled: rows by their ``l1`` or ``l2`` norm, or ``none``; ``standard``
+    standardises dense columns and normalises rows of the others (see
+    :class:`vepm.data.scaling.Scaling`); ``auto`` also adds spectral coordinates to a graph with
+    fewer than 16 informative columns."""
     bank_layers: int = checked(1, low=1, high=DEEPEST)
     composer: str = checked("gnn", choices=COMPOSERS)
     composer_layers: int = checked(1, low=1, high=DEEPEST)
@@ -58,7 +64,8 @@ class ModelConfig:
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments for :class:`vepm.nn.VEPM`."""
         fused = {"inputs": "both", "fusion": self.inputs} if self.inputs in FUSIONS else {}
-        return vars(self) | fused
+        scaled = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
+        return vars(self) | fused | scaled
 
 
 @dataclass(frozen=True)

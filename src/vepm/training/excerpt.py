@@ -3,14 +3,11 @@
 import torch
 from torch import Tensor
 
-from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
 from vepm.scale.chunks import affiliations, classify, posterior_table
 from vepm.scale.large import LargeGraph
 from vepm.training.prediction import probabilities, seeded
 
-LARGEST_FEATURES = 10_000_000
-"""Entries of the feature matrix above which outputs leave it out."""
 LARGEST = 20_000
 """Nodes of a graph that is looked at as a whole, and of the excerpt of a larger one."""
 
@@ -58,8 +55,6 @@ def large_outputs(
         "edge_index": edges.edge_index,
         "edge_weight": model.split_edges(z[nodes].to(device), edges),
     }
-    if nodes.numel() * graph.x.size(1) <= LARGEST_FEATURES:
-        excerpt["features"] = dense(graph.features(nodes))
     if labelled:
         proba = model.probabilities(found.logits)
         if num_samples:

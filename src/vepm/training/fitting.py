@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
+
+
+UNTIED = ("feature_names", "added_positions")
+"""Entries of a card that a run may be resumed with whatever they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,7 @@ def fit(
     if check_memory:
         require_memory(dataset, _widths(config), config.training.batch_size, where)
     card = ModelCard.of(dataset, config, seed)
+    dataset = card.prepare(dataset)
     model = new_model(card, where)
     source = in_batches(dataset, where, config.training.batch_size)
     if isinstance(source, GraphBatch) and not group.alone:
@@ -152,7 +157,9 @@ def fit_many(
         only = runs[0]._asdict()
         return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
     where = pick_device(device)
-    cards = [ModelCard.of(dataset, config, run.seed) for run in runs]
+    measured = ModelCard.of(dataset, config)
+    dataset = measured.prepare(dataset)
+    cards = [replace(measured, seed=int(run.seed)) for run in runs]
     models = [new_model(card, where) for card in cards]
     source = in_batches(dataset, where, config.training.batch_size)
     examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
@@ -302,6 +309,6 @@ def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
         # Shapes too: the same bytes can be split in several ways.
         digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy())
-    # Names do not change what is learned, and checkpoints of earlier versions have none.
-    described = {k: v for k, v in card.description().items() if k != "feature_names"}
+    # The data tell these apart, and checkpoints of earlier versions have none.
+    described = {k: v for k, v in card.description().items() if k not in UNTIED}
     return described | {"data": digest.hexdigest()}

@@ -109,6 +109,26 @@ PRESETS: dict[str, dict[str, Config]] = {
 }
 
 
+PRESETS["default"] = {
+    "node": PRESETS["tuned"]["node"].replace(
+        num_communities=16,
+        num_metacommunities=4,
+        feature_norm="auto",
+        composer="weighted",
+        temperature=0.3,
+        dropout=0.6,
+        scheme="joint",
+        encoder_learning_rate=0.001,
+        passes=2,
+        consistency_weight=1.0,
+        consistency_warmup=50,
+        class_balance_weight=1.0,
+    ),
+    "graph": PRESETS["tuned"]["graph"].replace(feature_norm="standard"),
+}
+"""Settings for graphs that nobody has seen."""
+
+
 def preset(name: str, task: str, dataset: str | None = None, partition: str = "learned") -> Config:
     """Settings by name for a ``"node"`` or ``"graph"`` task.
 

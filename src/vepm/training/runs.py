@@ -11,13 +11,12 @@ from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.files import write_bytes, write_csv, write_text
-from vepm.kernels.features import dense
 from vepm.nn import interactions
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.large import LargeGraph
 from vepm.training.attribution import attribute
 from vepm.training.checkpoint import save_model
-from vepm.training.excerpt import LARGEST, LARGEST_FEATURES, large_outputs
+from vepm.training.excerpt import LARGEST, large_outputs
 from vepm.training.fitting import Fitted
 from vepm.training.machine import describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
@@ -27,6 +26,8 @@ RULE = (
     "the epoch of best validation accuracy, then lowest validation loss; test labels chose nothing"
 )
 LAST = "the last epoch; there were no labels to validate on"
+LARGEST_FEATURES = 10_000_000
+"""Entries of the feature matrix above which outputs leave it out."""
 HISTORY = (
     "phase",
     "epoch",
@@ -63,12 +64,13 @@ def write_run(
         The metrics.
     """
     if isinstance(fitted.source, LargeGraph) and fitted.source.num_nodes <= LARGEST:
-        graph = single_graph(dataset.graphs[0], fitted.model.activation.device)
+        prepared = fitted.card.prepare(dataset).graphs[0]
+        graph = single_graph(prepared, fitted.model.activation.device)
         fitted = replace(fitted, source=graph)
     if isinstance(fitted.source, LargeGraph):
         metrics, names = _write_large(folder, dataset, fitted, fitted.source, roles)
     else:
-        outputs = _outputs(fitted, fitted.source, roles)
+        outputs = _outputs(fitted, fitted.source, roles) | _features(dataset)
         metrics, names = _metrics(dataset, fitted, roles, outputs), _names(dataset)
         write_bytes(folder / "outputs.safetensors", save(outputs))
     metrics |= extra
@@ -98,6 +100,7 @@ def _write_large(
     kept = {k: v for k, v in whole.items() if k in ("memberships", "probabilities", "prediction")}
     write_bytes(folder / "predictions.safetensors", save(kept))
     outputs |= {name: mask[nodes] for name, mask in _masks(roles, graph.num_nodes).items()}
+    outputs |= _features(dataset, nodes)
     arrays = {name: tensor.cpu().contiguous() for name, tensor in outputs.items()}
     write_bytes(folder / "outputs.safetensors", save(arrays))
     names = _names(dataset)
@@ -136,11 +139,15 @@ def _outputs(
         # Bank and composer never saw a label: what they would say means nothing.
         outputs = {k: v for k, v in outputs.items() if not k.endswith("embeddings")}
     outputs |= _masks(roles, source.y.numel())
-    if source.x.size(0) * source.x.size(1) <= LARGEST_FEATURES:
-        outputs["features"] = dense(source.x)
     if not isinstance(source, GraphBatch):
         outputs["batch"] = torch.arange(len(source)).repeat_interleave(source.nodes.cpu())
     return {name: tensor.cpu().contiguous() for name, tensor in outputs.items()}
+
+
+def _features(dataset: Dataset, nodes: Tensor | None = None) -> dict[str, Tensor]:
+    """The features of all nodes or some, as they were given, unless they are too many."""
+    x = dataset.features if nodes is None else dataset.features.index_select(0, nodes)
+    return {"features": x.to_dense()} if x.numel() <= LARGEST_FEATURES else {}
 
 
 def _metrics(
