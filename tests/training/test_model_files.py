@@ -42,6 +42,13 @@ def test_a_saved_model_comes_back(task: str, tmp_path: Path) -> None:
     assert all(p.requires_grad for p in model.parameters())
 
 
+def test_the_same_model_is_the_same_bytes(model_file: Path) -> None:
+    fitted, first = run("node"), model_file.read_bytes()
+    for _ in range(10):
+        save_model(model_file, fitted.model, fitted.card)
+        assert model_file.read_bytes() == first
+
+
 def test_forging_without_changes_loads(model_file: Path) -> None:
     forge(model_file, lambda tensors, header: None)
     assert load_model(model_file)[1].task == "node"

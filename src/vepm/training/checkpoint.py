@@ -180,7 +180,18 @@ def _write(path: Path, kind: str, tensors: Mapping[str, Tensor], description: An
     header = json.dumps({"format": FORMAT, "kind": kind, **description})
     # Weights may share memory after tying or expansion, which the format cannot express.
     own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(own, metadata={"vepm": header, "digest": _digest(header, own)}))
+    content = save(own, metadata={"vepm": header, "digest": _digest(header, own)})
+    write_bytes(path, _with_sorted_metadata(content))
+
+
+def _with_sorted_metadata(content: bytes) -> bytes:
+    """The bytes of a safetensors file, whose writer puts metadata in any order."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[start:]
 
 
 def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
