@@ -26,8 +26,9 @@ def killed(found: Record) -> str:
     """What happened to killed runs."""
     each = ", ".join(f"{name} {count}" for name, count in found["by_command"].items())
     return (
-        f"{found['kills']} runs killed at random moments ({each}): all were resumed, no file was "
-        f"unreadable, {found['differences']} ended with other results than an unbroken run"
+        f"{found['kills']} kills, most of them just before a file was opened, renamed or removed "
+        f"({each}): no file was unreadable, and run again, {found['differences']} commands ended "
+        "with other files or results than an unbroken run"
     )
 
 

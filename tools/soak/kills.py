@@ -1,146 +1,127 @@
-"""Kill commands at random moments and resume them: the results equal those of an unbroken run.
+"""Kill commands and run them again: all files equal those of an unbroken run.
 
-Run it with ``python -m tools.soak.kills --kills 50``.
+Most kills come just before a file is opened, renamed or removed, each file in turn; the others come
+at random times. Run it with ``python -m tools.soak.kills --kills 50``, which kills each command 50
+times.
 """
 
 import argparse
-import csv
 import functools
+import json
 import os
 import random
+import re
+import shutil
 import signal
-import sqlite3
 import sys
 import time
-import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from safetensors import safe_open
-
 from cli.conftest import without_page
-from cli.running import hidden_in, read_json, read_rows, same_tensors, vepm
+from cli.running import Outcome, hidden_in, read_json, succeed, vepm
 from cli.writing import write_nodes
 from paper.toys import write_long
 from tools.record import keep
+from tools.soak.contents import check_readable, contents, timeless
 from vepm.training import fitting
 
-VARYING = {"seconds", "peak_memory_mib", "command", "machine", "commit", "checksum", "abandoned"}
-LENGTH = ("--set", "pretrain_epochs=60", "--set", "epochs=60", "--set", "patience=0")
+Words = tuple[str | Path, ...]
+
+CPU = ("--device", "cpu")
+SHORT = ("--set", "pretrain_epochs=5", "--set", "epochs=15", *CPU)
+CHANGES = {"open": 0, "os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
+"""Events that change files, and which of their arguments is the path."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PAUSE_SECONDS = 0.01
 """Pause after every save, so that a small run lasts long enough to be killed anywhere."""
+AT_RANDOM_TIMES = 5
+"""One kill in so many comes at a random time."""
+SWEEP = """
+datasets = ["planted"]
+seeds = [0, 1]
+[space]
+epochs = [3, 4]
+pretrain_epochs = [2]
+"""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command, the part of its duration in which it is killed, and its results."""
+    """A command that is killed."""
 
-    words: Callable[[Path, Path], tuple[str | Path, ...]]
+    words: Callable[[Path, Path], Words]
     """The command, given a folder of inputs and one to write to."""
-    from_share: float
-    to_share: float
-    numbers: Callable[[Path], Any]
+    prepare: Callable[[Path, Path], object] = lambda inputs, output: None
+    """Puts into the output what the command expects there."""
 
 
-def _train(inputs: Path, output: Path) -> tuple[str | Path, ...]:
-    return ("train", inputs / "pets", "-o", output, "--device", "cpu", *LENGTH)
+def _train(inputs: Path, output: Path) -> Words:
+    return ("train", inputs / "pets", "--baselines", "gcn", "-o", output, *SHORT)
 
 
-def _tune(inputs: Path, output: Path) -> tuple[str | Path, ...]:
-    short = ("--set", "pretrain_epochs=5", "--set", "epochs=15", "--trials", "5")
-    return ("tune", inputs / "pets", "-o", output, "--device", "cpu", *short)
+def _communities(inputs: Path, output: Path) -> Words:
+    return ("communities", inputs / "pets", "-o", output, *SHORT)
 
 
-def _reproduce(inputs: Path, output: Path) -> tuple[str | Path, ...]:
-    options = ("--experiments", inputs / "experiments", "--data-dir", inputs, "--device", "cpu")
+def _tune(inputs: Path, output: Path) -> Words:
+    return ("tune", inputs / "pets", "-o", output, "--trials", "3", *SHORT)
+
+
+def _sweep(inputs: Path, output: Path) -> Words:
+    return ("sweep", inputs / "sweep.toml", "--output", output / "rows.jsonl", "--jobs", "1", *CPU)
+
+
+def _reproduce(inputs: Path, output: Path) -> Words:
+    options = ("--experiments", inputs / "experiments", "--data-dir", inputs, *CPU)
     return ("reproduce", "table-1", "--datasets", "planted", "--jobs", "1", *options, "-o", output)
 
 
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _timeless(v) for key, v in value.items() if key not in VARYING}
-    return [_timeless(v) for v in value] if isinstance(value, list) else value
-
-
-def _run_numbers(folder: Path) -> Any:
-    history = [_timeless(row) for row in read_rows(folder / "history.csv")]
-    return _timeless(read_json(folder / "metrics.json")), history, _tensors(folder)
-
-
-def _tensors(folder: Path) -> list["_File"]:
-    return [_File(folder / name) for name in ("model.safetensors", "outputs.safetensors")]
-
-
-class _File:
-    """A file of tensors, equal to another with the same tensors."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _File) and same_tensors(self.path, other.path)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _trial_numbers(folder: Path) -> Any:
-    trials = [_timeless(row) for row in read_rows(folder / "trials.csv")]
-    return trials, _timeless(read_json(folder / "summary.json")), (folder / "best.toml").read_text()
-
-
-def _cell_numbers(folder: Path) -> Any:
-    cells = sorted(folder.rglob("cells/**/*.json"))
-    bodies = {str(path.relative_to(folder)): _timeless(read_json(path)) for path in cells}
-    return bodies, (folder / "table-1" / "table.csv").read_text()
+def _evaluate(inputs: Path, _: Path) -> Words:
+    return ("evaluate", inputs / "pets", "--seeds", "3", "--jobs", "1", "--json", *SHORT)
 
 
 SCENARIOS = {
-    "pretrain": Scenario(_train, 0.0, 0.45, _run_numbers),
-    "finetune": Scenario(_train, 0.45, 1.0, _run_numbers),
-    "tune": Scenario(_tune, 0.0, 1.0, _trial_numbers),
-    "reproduce": Scenario(_reproduce, 0.0, 1.0, _cell_numbers),
+    "train": Scenario(_train),
+    "communities": Scenario(_communities),
+    "tune": Scenario(_tune),
+    "sweep": Scenario(_sweep),
+    "reproduce": Scenario(_reproduce),
+    "evaluate": Scenario(_evaluate),
+    "report": Scenario(
+        lambda inputs, output: ("report", output),
+        lambda inputs, output: shutil.copytree(inputs / "finished", output),
+    ),
 }
 
 
-def check_readable(folder: Path) -> None:
-    """Read every file that is not temporary; a half-written one could not be read."""
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.name.startswith("."):
-            _READERS.get(path.suffix, Path.read_bytes)(path)
+class _Watch:
+    """Notes which files of a folder change in this process, and ends it before a chosen change."""
+
+    def __init__(self, folder: Path, last: int | None) -> None:
+        self.folder, self.last = str(folder), last
+        self.names: list[str] = []
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in CHANGES or not isinstance(args[CHANGES[event]], str | os.PathLike):
+            return
+        path = os.fspath(args[CHANGES[event]])
+        if not str(path).startswith(self.folder) or (event == "open" and not args[2] & WRITING):
+            return
+        if len(self.names) == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        name = Path(path).name
+        found = re.fullmatch(r"\.(.*)\.[0-9a-f]{8}\.half", name)
+        self.names.append(found[1] if found else name)
 
 
-def _read_tensors(path: Path) -> None:
-    with safe_open(path, framework="pt") as file:
-        for name in file.keys():  # noqa: SIM118
-            file.get_tensor(name)
-
-
-def _read_table(path: Path) -> None:
-    with path.open(newline="") as file:
-        widths = {len(row) for row in csv.reader(file, strict=True)}
-    assert len(widths) == 1
-
-
-def _read_database(path: Path) -> None:
-    with sqlite3.connect(path) as database:
-        assert database.execute("pragma integrity_check").fetchone() == ("ok",)
-
-
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".safetensors": _read_tensors,
-    ".json": read_json,
-    ".csv": _read_table,
-    ".toml": lambda path: tomllib.loads(path.read_text()),
-    ".db": _read_database,
-}
-
-
-def _child(words: tuple[str | Path, ...]) -> int:
+def _child(words: Words, output: Path, last: int | None) -> int:
     """Run a command slowly in a process of its own, saving after every epoch."""
     sys.stdout.flush()
     with warnings.catch_warnings():
@@ -158,71 +139,112 @@ def _child(words: tuple[str | Path, ...]) -> int:
 
     fitting.save_state = save_and_wait  # type: ignore[attr-defined, assignment]
     fitting.SECONDS_BETWEEN_SAVES = 0.0
-    with without_page():
-        outcome = vepm(*words)
-    if outcome.code:
-        os.write(2, outcome.err.encode())
-    os._exit(outcome.code)
+    watch = _Watch(output, last)
+    outcome = vepm(*words)
+    said = {"outcome": outcome, "changes": watch.names}
+    output.with_suffix(".said").write_text(json.dumps(said))
+    os._exit(0)
 
 
-def _finish(words: tuple[str | Path, ...]) -> float:
-    started = time.monotonic()
-    _, status = os.waitpid(_child(words), 0)
-    assert os.waitstatus_to_exitcode(status) == 0, words
-    return time.monotonic() - started
+def _run(words: Words, output: Path) -> tuple[Outcome, list[str]]:
+    """What a command said, and the files it changed, in order."""
+    assert os.waitpid(_child(words, output, None), 0)[1] == 0, words
+    said = read_json(output.with_suffix(".said"))
+    return Outcome(*said["outcome"]), said["changes"]
 
 
-def _kill(words: tuple[str | Path, ...], after: float) -> bool:
+def _kill(words: Words, output: Path, change: int | None, after: float) -> bool:
     """Whether the command was still running when it was killed."""
-    pid = _child(words)
-    time.sleep(after)
-    os.kill(pid, signal.SIGKILL)
+    pid = _child(words, output, change)
+    if change is None:
+        time.sleep(after)
+        os.kill(pid, signal.SIGKILL)
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
-def kill(kills: int, seed: int = 0) -> dict[str, Any]:
-    """Kill so many runs, the scenarios in turn; then resume each and compare its results."""
+def _in_turn(names: Sequence[str], draw: random.Random) -> list[int]:
+    """Changes in an order in which every file has its turn before any has its second."""
+    turns: Counter[str] = Counter()
+    order = []
+    for change in draw.sample(range(len(names)), len(names)):
+        order.append((turns[names[change]], change))
+        turns[names[change]] += 1
+    return [change for _, change in sorted(order, key=lambda pair: pair[0])]
+
+
+class _Trial:
+    """One command, run whole and then killed again and again."""
+
+    def __init__(self, kind: str, inputs: Path, draw: random.Random) -> None:
+        self.kind, self.scenario, self.inputs, self.draw = kind, SCENARIOS[kind], inputs, draw
+        words, output = self._set_up("whole")
+        started = time.monotonic()
+        outcome, names = _run(words, output)
+        self.seconds = time.monotonic() - started
+        assert outcome.code == 0, outcome
+        self.expected = self._result(outcome, output)
+        self.turns = _in_turn(names, draw)
+
+    def kill(self, number: int) -> bool:
+        """Whether it was killed, in which case it was given again and ended as it should."""
+        words, output = self._set_up(str(number))
+        timed = number % AT_RANDOM_TIMES == AT_RANDOM_TIMES - 1 or not self.turns
+        change = None if timed else self.turns[number % len(self.turns)]
+        hit = _kill(words, output, change, self.draw.random() * self.seconds)
+        if not hit:
+            # The machine is less busy than when the whole run was timed.
+            self.seconds *= 0.7
+            return False
+        check_readable(output)
+        outcome, _ = _run(words, output)
+        finished = outcome.code == 2 and "holds a finished run" in outcome.err
+        assert outcome.code == 0 or finished, (self.kind, change, outcome)
+        check_readable(output)
+        assert self._result(outcome, output) == self.expected, (self.kind, change)
+        assert not hidden_in(output), (self.kind, change)
+        shutil.rmtree(output, ignore_errors=True)
+        return True
+
+    def _set_up(self, name: str) -> tuple[Words, Path]:
+        output = self.inputs / f"{self.kind}-{name}"
+        self.scenario.prepare(self.inputs, output)
+        return self.scenario.words(self.inputs, output), output
+
+    def _result(self, outcome: Outcome, output: Path) -> Any:
+        printed = timeless(json.loads(outcome.out)) if self.kind == "evaluate" else None
+        return contents(output), printed
+
+
+def kill(kills: int, seed: int = 0, kinds: Sequence[str] = tuple(SCENARIOS)) -> dict[str, Any]:
+    """So many kills of each command."""
     draw = random.Random(seed)
     killed: Counter[str] = Counter()
     with TemporaryDirectory() as name:
         inputs = Path(name)
         write_nodes(inputs / "pets")
         write_long(inputs / "experiments")
-        whole: dict[str, tuple[float, Any]] = {}
-        for number in range(10 * kills):
-            if killed.total() >= kills:
-                break
-            kind = list(SCENARIOS)[number % len(SCENARIOS)]
-            scenario = SCENARIOS[kind]
-            if kind not in whole:
-                folder = inputs / f"whole-{kind}"
-                seconds = _finish(scenario.words(inputs, folder))
-                whole[kind] = seconds, scenario.numbers(folder)
-            words = scenario.words(inputs, inputs / f"run-{number}")
-            share = draw.uniform(scenario.from_share, scenario.to_share)
-            hit = _kill(words, share * whole[kind][0])
-            killed[kind] += hit
-            if not hit:
-                # The machine is less busy than when the whole run was timed.
-                whole[kind] = 0.7 * whole[kind][0], whole[kind][1]
-            check_readable(inputs / f"run-{number}")
-            if hit:
-                _finish(words)
-            check_readable(inputs / f"run-{number}")
-            assert scenario.numbers(inputs / f"run-{number}") == whole[kind][1], (kind, number)
-            assert not hidden_in(inputs / f"run-{number}"), (kind, number)
+        (inputs / "sweep.toml").write_text(SWEEP)
+        with without_page():
+            succeed("train", inputs / "pets", "-o", inputs / "finished", *SHORT)
+        for kind in kinds:
+            trial = _Trial(kind, inputs, draw)
+            for number in range(10 * kills):
+                if killed[kind] < kills:
+                    killed[kind] += trial.kill(number)
     return {"kills": killed.total(), "by_command": dict(killed), "seed": seed, "differences": 0}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=50, help="Of each command.")
+    parser.add_argument("--commands", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     started = time.monotonic()
-    found = kill(chosen.kills, chosen.seed) | {"seconds": time.monotonic() - started}
-    keep(chosen.output, "killed at random moments, then resumed to the same numbers", found)
+    found = kill(chosen.kills, chosen.seed, chosen.commands)
+    found |= {"seconds": time.monotonic() - started}
+    keep(chosen.output, "killed, then given again: every file of a command never killed", found)
 
 
 if __name__ == "__main__":
