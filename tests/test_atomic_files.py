@@ -27,7 +27,16 @@ def test_content_is_written_and_folders_are_made(tmp_path: Path) -> None:
     write_bytes(path, b"two")
     assert path.read_bytes() == b"two"
     assert [p.name for p in path.parent.iterdir()] == ["file.bin"]
-    assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_mask_of_the_user_is_respected(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        write_bytes(tmp_path / "file.bin", b"one")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file.bin").stat().st_mode & 0o777 == mode
 
 
 def test_text_is_utf8_whatever_the_platform(tmp_path: Path) -> None:
@@ -35,8 +44,28 @@ def test_text_is_utf8_whatever_the_platform(tmp_path: Path) -> None:
     assert (tmp_path / "file.txt").read_bytes() == "γ ≥ 0\n".encode()
 
 
+def test_surrogates_are_spelled_out(tmp_path: Path) -> None:
+    write_text(tmp_path / "file.txt", os.fsdecode(b"pets\xff"))
+    assert (tmp_path / "file.txt").read_bytes() == rb"pets\udcff"
+
+
+def test_devices_pipes_and_links_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "target").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "loose").symlink_to("nowhere")
+    for path in (Path(os.devnull), *(tmp_path / name for name in ("pipe", "link", "loose"))):
+        with pytest.raises(InputError, match="not a file"):
+            write_bytes(path, b"new")
+    assert Path(os.devnull).is_char_device()
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"mine"
+    assert {p.name for p in tmp_path.iterdir()} == {"pipe", "target", "link", "loose"}
+
+
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-@pytest.mark.parametrize("call", ["fsync", "open", "replace", "chmod"])
+@pytest.mark.parametrize("call", ["fsync", "open", "replace"])
 def test_failing_leaves_the_old_file_and_nothing_else(
     call: str, error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

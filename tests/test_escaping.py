@@ -1,5 +1,8 @@
 """Text from users' data obeys nobody: not terminals, spreadsheets, LaTeX or Markdown."""
 
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import quick
 from vepm.escaping import (
     LONGEST_LINE,
+    for_json,
     for_latex,
     for_markdown,
     for_spreadsheet,
@@ -22,6 +26,18 @@ def test_terminals_get_printable_text(text: str) -> None:
     line = on_one_line(text)
     assert line.isprintable()
     assert len(line) <= LONGEST_LINE + len(" ... ")
+
+
+@quick
+@given(st.recursive(st.text() | st.integers(), lambda v: st.dictionaries(st.text(), st.lists(v))))
+def test_json_is_utf8(value: Any) -> None:
+    written = for_json(value)
+    assert json.loads(json.dumps(written)) == written
+    json.dumps(written, ensure_ascii=False).encode()
+
+
+def test_only_surrogates_are_changed_in_json() -> None:
+    assert for_json({"γ😀\ud800": ("b", 1, None)}) == {"γ😀\\ud800": ["b", 1, None]}
 
 
 def test_what_is_printable_stays_as_it_is() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from vepm.escaping import for_terminal, on_one_line
+from vepm.escaping import for_json, for_terminal, on_one_line
 from vepm.files import FULL
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def print_line(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """One line of JSON, whatever the width of the terminal."""
-    print(json.dumps(value))
+    print(json.dumps(for_json(value)))
 
 
 def print_evaluation(results: "list[RunResult]", rules: Sequence[str], as_json: bool) -> None:

@@ -39,6 +39,20 @@ def on_one_line(text: str) -> str:
     return f"{line[:half]} ... {line[-half:]}"
 
 
+def for_json(value: Any) -> Any:
+    r"""A value whose JSON every reader takes: surrogates, which UTF-8 lacks, are spelled out.
+
+    Example:
+        >>> for_json({"name": ["pets\udcff"]})
+        {'name': ['pets\\udcff']}
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {for_json(key): for_json(inside) for key, inside in value.items()}
+    return [for_json(inside) for inside in value] if isinstance(value, list | tuple) else value
+
+
 def for_spreadsheet(cell: Any) -> Any:
     """A cell that no spreadsheet takes for a formula; numbers stay as they are.
 

@@ -5,6 +5,8 @@ import errno
 import io
 import os
 import secrets
+import stat
+import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ HALF = ".half"
 """Ending of files that are not whole yet; a killed process may leave one behind."""
 HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"
 """The names of such files, as a pattern."""
+STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says when a disk, a share of it or a file can hold no more."""
@@ -29,8 +32,10 @@ def write_bytes(path: Path, content: bytes) -> None:
     the name of the real one.
 
     Raises:
+        InputError: if the path is a device, a pipe or a link.
         OSError: naming the file, if it cannot be written.
     """
+    refuse_special(path)
     try:
         _write_whole(path, content)
     except OSError as error:
@@ -48,7 +53,6 @@ def _write_whole(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        half.chmod(0o644)
         half.replace(path)
     except BaseException:
         half.unlink(missing_ok=True)
@@ -56,12 +60,15 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """:func:`write_bytes` of UTF-8 text."""
-    write_bytes(path, text.encode())
+    """:func:`write_bytes` of UTF-8 text; surrogates, which UTF-8 does not have, are spelled out."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table; text that a spreadsheet would run as a formula is defused."""
+    """Write a table; text that a spreadsheet would run as a formula is defused.
+
+    ``-`` is standard output.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     # The module quotes what holds its own line ending, but readers end lines at others too.
@@ -70,7 +77,12 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         cells = [for_spreadsheet(cell) for cell in row]
         odd = any(isinstance(cell, str) and "\r" in cell for cell in cells)
         (quoting if odd else writer).writerow(cells)
-    write_text(path, text.getvalue())
+    if path == STDOUT:
+        sys.stdout.write(text.getvalue().encode("utf-8", "backslashreplace").decode())
+        # A reader that has gone is noticed here, not when Python ends.
+        sys.stdout.flush()
+    else:
+        write_text(path, text.getvalue())
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -91,11 +103,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a readable TOML file ({reason})") from None
 
 
-def refuse_link(path: Path) -> None:
-    """Refuse to write through a link, which may lead out of the folder that it lies in.
+def refuse_special(path: Path) -> None:
+    """Refuse to write to or through what is neither a file nor a folder.
+
+    A link may lead out of the folder that it lies in; a device or a pipe would be replaced.
 
     Raises:
-        InputError: if the path is a symbolic link.
+        InputError: if it is a device, a pipe or a link.
     """
-    if path.is_symlink():
-        raise InputError(f"{path}: is a link, and may lead elsewhere; remove it first")
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "link" if stat.S_ISLNK(mode) else "device or pipe"
+        raise InputError(f"{path}: is a {kind}, not a file or folder; choose another place")

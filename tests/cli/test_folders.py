@@ -1,8 +1,11 @@
 """Folders to write to: nothing of the user's is lost, and links lead nowhere."""
 
+import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,10 +42,10 @@ def test_a_run_is_not_replaced_by_what_it_feeds(pets: Path) -> None:
     succeed("communities", pets, "-o", "run", *QUICK)
     before = contents(Path("run"))
     again = ("-o", "run", "--overwrite", *QUICK)
-    assert "run/edges.csv" in refused("communities", "run/edges.csv", *again)
+    assert "holds the input run/edges.csv" in vepm("communities", "run/edges.csv", *again).err
     Path("data").mkdir()
     Path("data/edges.csv").symlink_to(Path("run/edges.csv").resolve())
-    assert "data/edges.csv" in refused("communities", "./data", *again)
+    assert "holds the input data/edges.csv" in vepm("communities", "./data", *again).err
     assert "run/config.toml" in refused("train", pets, "--config", "run/config.toml", *again)
     assert contents(Path("run")) == before
 
@@ -81,6 +84,43 @@ def test_experiments_leave_folders_of_others_alone(tmp_path: Path) -> None:
     words = ("reproduce", "table-1", "--experiments", toys, "--data-dir", tmp_path, "-o", "out")
     assert "out/table-1: holds table.md" in refused(*words, "--jobs", "1")
     assert contents(Path("out")) == {"table-1/table.md": b"mine"}
+    Path("docs").mkdir()
+    Path("docs/index.md").write_text("# My project")
+    assert "docs/index.md: not an index" in refused(*words[:-1], "docs", "--jobs", "1")
+    assert contents(Path("docs")) == {"index.md": b"# My project"}
+
+
+def test_a_name_that_is_not_utf8_is_refused_before_any_work(pets: Path) -> None:
+    for command in COMMANDS:
+        line = refused(command, pets, "-o", os.fsdecode(b"run\xff"), *QUICK)
+        assert "run\\udcff: the name is not UTF-8" in line
+    assert names_in(Path()) == set()
+
+
+def test_data_may_have_names_that_are_not_utf8(pets_run: Path) -> None:
+    data = write_nodes(Path(os.fsdecode(b"pets\xff")))
+    assert "the name is not UTF-8; choose another with --output" in refused("train", data, *QUICK)
+    succeed("train", data, "-o", "run", *QUICK)
+    assert read_json(Path("run/metrics.json"))["dataset"] == "pets\\udcff"
+    assert "pets\\udcff" in write_report("run").read_text(encoding="utf-8")
+    succeed("communities", data, "-o", "found", *QUICK)
+    printed = succeed("evaluate", data, "--jobs", "1", "--json", *QUICK).out
+    assert json.loads(printed)["dataset"] == "pets\\udcff"
+    table = os.fsdecode(b"\xff.csv")
+    succeed("predict", pets_run, data, "-o", table)
+    assert Path(table).exists()
+
+
+def test_a_page_of_names_that_are_not_utf8(pets_run: Path) -> None:
+    shutil.copytree(pets_run, "run")
+    metrics = read_json(Path("run/metrics.json"))
+    odd: dict[str, Any] = dict.fromkeys(
+        ("dataset", "rule", "command", "source", "device"), "x\ud800"
+    )
+    odd |= {"class_names": ["a\udcff", "b\ud800"], "baselines": {"g\ud800": {"test_accuracy": 0.5}}}
+    Path("run/metrics.json").write_text(json.dumps(metrics | odd))
+    succeed("report", "run")
+    assert "x\\ud800" in Path("run/report.html").read_text(encoding="utf-8")
 
 
 def test_a_lock_of_another_program_stays(pets: Path) -> None:

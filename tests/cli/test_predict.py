@@ -1,12 +1,15 @@
 """``vepm predict``: the numbers of the estimators, as CSV."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cli.running import QUICK, read_rows, refused, succeed
+from cli.running import QUICK, names_in, read_rows, refused, succeed
 from cli.writing import GRAPHS, NODES, write_nodes, write_table
 from vepm import GraphClassifier, NodeClassifier
 from vepm.data import read
@@ -122,3 +125,40 @@ def test_a_model_without_features_knows_the_nodes_that_remain() -> None:
     line = refused("predict", "run", without_every_fourth(folder, renumbered), "-o", "other.csv")
     assert "reads coordinates of the graph it was trained on" in line
     assert not Path("other.csv").exists()
+
+
+def test_standard_output_takes_the_table_and_nothing_else(pets: Path, pets_run: Path) -> None:
+    succeed("predict", pets_run, pets)
+    table = Path("predictions.csv").read_text()
+    assert succeed("predict", pets_run, pets, "-o", "-").out == table
+    assert names_in(Path()) == {"predictions.csv"}
+    assert "leave out --json" in refused("predict", pets_run, pets, "-o", "-", "--json")
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours(pets: Path, pets_run: Path) -> None:
+    words = [sys.executable, "-m", "vepm", "predict", str(pets_run), str(pets), "-o", "-"]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_predictions_replace_no_device_pipe_or_link(pets: Path, pets_run: Path) -> None:
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    for output in ("pipe", "link", os.devnull, "/dev/stdout"):
+        assert "not a file" in refused("predict", pets_run, pets, "-o", output)
+    assert Path("pipe").is_fifo()
+    assert Path(os.devnull).is_char_device()
+
+
+def test_predictions_do_not_replace_what_they_are_made_from(pets_run: Path) -> None:
+    data = write_nodes(Path("data"))
+    before = {path: path.read_bytes() for path in (*data.iterdir(), *pets_run.iterdir())}
+    for output in ("data/nodes.csv", "data/../data/edges.csv", pets_run / "model.safetensors"):
+        assert "is an input, which would be lost" in refused(
+            "predict", pets_run, data, "-o", output
+        )
+    succeed("predict", pets_run, data, "-o", "data/predictions.csv")
+    assert {path: path.read_bytes() for path in before} == before

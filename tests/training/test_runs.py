@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from training.toys import SMALL, TASKS, predictions, roles, run, toy
 from vepm.nn import interactions
 from vepm.report import read_run
-from vepm.training import Config, load_model
+from vepm.training import Config, fit, load_model
 from vepm.training.fitting import NONE
 from vepm.training.machine import commit, describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
@@ -55,6 +56,18 @@ def test_metrics_are_those_of_the_outputs(task: str, tmp_path: Path) -> None:
     assert metrics["ece"] == calibration_error(outputs["probabilities"][mask], outputs["y"][mask])
     assert (metrics["rule"], metrics["num_samples"]) == (RULE, 3)
     assert (metrics["seed"], metrics["task"], metrics["note"]) == (4, task, "mine")
+
+
+def test_names_that_are_not_utf8_are_spelled_out(tmp_path: Path) -> None:
+    odd = replace(toy("node"), name="pets\udcff", class_names=("a", "b\ud800", "c"))
+    train, val, _ = roles("node")
+    fitted = fit(odd, SMALL["node"], train_on=train, validate_on=val, device="cpu")
+    metrics = write_run(tmp_path, odd, fitted, parts("node"), {"command": "vepm \udcff"})
+    assert metrics == json.loads((tmp_path / "metrics.json").read_text())
+    json.dumps(metrics, ensure_ascii=False).encode()
+    assert (metrics["dataset"], metrics["class_names"][1]) == ("pets\\udcff", "b\\ud800")
+    # The model itself must give back the classes that it was given.
+    assert load_model(tmp_path / "model.safetensors")[1].class_names == odd.class_names
 
 
 def test_agreement_is_that_of_the_memberships(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import shlex
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from vepm import console
 from vepm.errors import InputError, LostProcessError
-from vepm.files import HALVES, refuse_link, write_text
+from vepm.files import HALVES, refuse_special, write_text
 
 MARK = ".vepm"
 LOCK = ".lock"
@@ -35,6 +36,7 @@ FIGURES = (
     "tsne_communities",
     "tsne_memberships",
 )
+SECONDS_BETWEEN_TRIES = 0.05
 SUBFOLDERS = ("figures", "tensorboard", "cells")
 """Folders inside ours that files are written to."""
 
@@ -55,6 +57,10 @@ class Kind:
             if (folder / MARK).read_text(encoding="utf-8") == self.mark:
                 return True
         return any(all(_looks_ours(folder / name) for name in group) for group in self.signs)
+
+    def found(self, folder: Path) -> list[Path]:
+        """The files of a folder that a command of this kind wrote."""
+        return [path for pattern in self.files for path in folder.glob(pattern)]
 
     @property
     def mark(self) -> str:
@@ -99,60 +105,70 @@ def command_line() -> str:
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder, made if need be, against other processes that would write to it too.
 
     The system releases it when its holder ends, however that ends. Unfinished files that a killed
     holder left are removed.
 
+    Args:
+        folder: The folder.
+        wait: Wait for another process that holds it.
+
     Raises:
         InputError: if another process holds it, it cannot be written to, or links in it lead
             elsewhere.
     """
-    with _locked(folder):
-        halves = list(folder.glob(HALVES))
-        for name in SUBFOLDERS:
-            refuse_link(folder / name)
-            for place, names, _ in os.walk(folder / name):
-                for inside in names:
-                    refuse_link(Path(place, inside))
-                halves += Path(place).glob(HALVES)
-        for half in halves:
-            half.unlink(missing_ok=True)
-        yield
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    lock = folder / LOCK
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
-        ) from None
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = os.fstat(handle)
-            held = found.st_nlink > 0
-        except OSError:
-            held = False
-        if not held:
+    while (handle := _lock(folder)) is None:
+        if not wait:
             raise InputError(
                 f"{folder}: another process is writing to this folder; wait for it or choose "
                 "another with --output"
             )
-        if found.st_size or not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{lock}: not a lock of vepm; choose another folder with --output")
-        try:
-            yield
-        finally:
-            # While it is still held: afterwards it may be another's.
-            lock.unlink(missing_ok=True)
+        time.sleep(SECONDS_BETWEEN_TRIES)
+    try:
+        _remove_unfinished(folder)
+        yield
     finally:
+        # While it is still held: afterwards it may be another's.
+        (folder / LOCK).unlink(missing_ok=True)
         os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    """The lock of a folder as an open file; None if another process has it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        handle = os.open(folder / LOCK, flags, 0o666)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
+        ) from None
+    with contextlib.ExitStack() as unless_held:
+        unless_held.callback(os.close, handle)
+        found = os.fstat(handle)
+        if found.st_size or not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{folder / LOCK}: not a lock of vepm; choose another with --output")
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The last holder may have removed it since it was opened.
+            if os.fstat(handle).st_nlink:
+                unless_held.pop_all()
+                return handle
+    return None
+
+
+def _remove_unfinished(folder: Path) -> None:
+    halves = list(folder.glob(HALVES))
+    for name in SUBFOLDERS:
+        refuse_special(folder / name)
+        for place, names, _ in os.walk(folder / name):
+            for inside in names:
+                refuse_special(Path(place, inside))
+            halves += Path(place).glob(HALVES)
+    for half in halves:
+        half.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -170,6 +186,8 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
         InputError: if the folder holds an input, or anything that we did not write; if another
             process writes to it, or nobody can.
     """
+    if not _is_utf8(folder):
+        raise InputError(f"{folder}: the name is not UTF-8; choose another with --output")
     _check_apart(folder, inputs)
     foreign = _contents(folder)
     if foreign and not kind.wrote(folder):
@@ -193,6 +211,15 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
                 place.rmdir()
 
 
+def _is_utf8(path: Path) -> bool:
+    """Whether safetensors and TensorBoard can open files of this name."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _contents(folder: Path) -> list[str]:
     """Names of all that is in a folder beside mark, lock and unfinished files of ours."""
     if not folder.is_dir():
@@ -203,22 +230,33 @@ def _contents(folder: Path) -> list[str]:
 
 def _check_apart(folder: Path, inputs: Iterable[Path]) -> None:
     place = folder.resolve()
+    for path in _files(inputs):
+        real = path.resolve()
+        if place in (real, *real.parents):
+            raise InputError(
+                f"{folder}: holds the input {path}, which would be lost; choose another "
+                "folder with --output"
+            )
+
+
+def check_output(path: Path, inputs: Iterable[Path]) -> None:
+    """Refuse to write a file that is no plain one, or that the command reads."""
+    refuse_special(path)
+    if path.resolve() in (given.resolve() for given in _files(inputs)):
+        raise InputError(f"{path}: is an input, which would be lost; choose another with --output")
+
+
+def _files(inputs: Iterable[Path]) -> Iterator[Path]:
     for given in inputs:
-        for path in (given, *(given.glob("*.csv") if given.is_dir() else ())):
-            real = path.resolve()
-            if place in (real, *real.parents):
-                raise InputError(
-                    f"{folder}: holds the input {path}, which would be lost; choose another "
-                    "folder with --output"
-                )
+        yield given
+        yield from given.glob("*.csv")
 
 
 def clear(folder: Path, kind: Kind) -> None:
     """Remove what a command wrote to its folder, and nothing else; the folder stays ours."""
     write_text(folder / MARK, kind.mark)
-    for pattern in kind.files:
-        for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
+    for path in kind.found(folder):
+        path.unlink(missing_ok=True)
     for place in (*folder.glob("tensorboard/*"), *(folder / name for name in SUBFOLDERS)):
         with contextlib.suppress(OSError):
             place.rmdir()

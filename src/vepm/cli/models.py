@@ -29,6 +29,8 @@ from vepm.cli.options import (
     Settings,
     Strict,
 )
+from vepm.errors import InputError
+from vepm.files import STDOUT
 
 
 def with_batches(pairs: list[str] | None, batch_nodes: int | None) -> list[str]:
@@ -104,7 +106,12 @@ def predict(
     data: Input,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="CSV to write.", rich_help_panel=RESULT_PANEL),
+        typer.Option(
+            "--output",
+            "-o",
+            help="CSV to write; - for standard output.",
+            rich_help_panel=RESULT_PANEL,
+        ),
     ] = Path("predictions.csv"),
     as_json: AsJson = False,
     samples: Annotated[
@@ -132,11 +139,13 @@ def predict(
     from vepm.cli import work
     from vepm.cli.inputs import read_options
 
+    if as_json and output == STDOUT:
+        raise InputError("--output - prints the predictions; leave out --json or name a file")
     options = read_options(label, features, drop, strict)
     found = work.predict(run, data, data_dir, samples, device, output, options)
     if as_json:
         console.print_json(found)
-    else:
+    elif output != STDOUT:
         console.print_line(f"{found['n']} predictions in {output}")
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.folders import Kind, own_folder
+from vepm.cli.folders import Kind, only_writer, own_folder
 from vepm.cli.options import DataDir, Device, RunsAtOnce
 from vepm.errors import InputError, LostProcessError
 from vepm.escaping import on_one_line
@@ -86,13 +86,18 @@ def reproduce(
             ended = run(planned, folder, data_dir, compute, elsewhere, progress)
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
-            write_index(folder, [(n, e.title) for n, e in known.items() if (folder / n).exists()])
+            pages = [(n, e.title) for n, e in known.items() if (folder / n).exists()]
+            with only_writer(folder, wait=True):
+                write_index(folder, pages)
             _conclude(ended, folder, any(s.cells for s in planned))
 
 
 @contextlib.contextmanager
 def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
     """Hold the folders of the experiments."""
+    from vepm.report.reproduction import check_index
+
+    check_index(folder)
     with contextlib.ExitStack() as held:
         for experiment in chosen:
             held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))

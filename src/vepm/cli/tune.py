@@ -25,7 +25,7 @@ from vepm.cli.options import (
     Settings,
     Strict,
 )
-from vepm.files import refuse_link
+from vepm.files import refuse_special
 
 if TYPE_CHECKING:
     from vepm.search import Findings
@@ -107,7 +107,7 @@ def tune(
         if overwrite:
             clear(folder, _kind())
         for name in _kind().files:
-            refuse_link(folder / name)
+            refuse_special(folder / name)
         with console.run_bar(f"trials on {data.name}") as progress:
             found = search(
                 problem,

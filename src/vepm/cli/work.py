@@ -10,7 +10,15 @@ from torch import Tensor
 
 from vepm import console
 from vepm.baselines import Baseline
-from vepm.cli.folders import CHECKPOINT, METRICS, command_line, run_folder, saying_how_to_go_on
+from vepm.cli.folders import (
+    CHECKPOINT,
+    METRICS,
+    RUN,
+    check_output,
+    command_line,
+    run_folder,
+    saying_how_to_go_on,
+)
 from vepm.cli.inputs import (
     READ_ALL,
     check_model,
@@ -161,6 +169,7 @@ def predict(
     options: ReadOptions = READ_ALL,
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
+    check_output(output, (*given_paths(name, data_dir), *RUN.found(run)))
     _, card = load_model(run / "model.safetensors")
     model = CLASSIFIERS[card.task].load(run, device)
     options = replace(options, class_names=card.class_names, feature_names=card.feature_names)

@@ -21,8 +21,9 @@ def read_json(path: Path, *, required: bool) -> dict[str, Any]:
     """A JSON object; an empty one where an optional file is absent."""
     if not required and not path.exists():
         return {}
+    text = _read_text(path)
     try:
-        content = json.loads(_read_text(path))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, dict):

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from vepm.files import refuse_link, write_text
+from vepm.files import refuse_special, write_text
 from vepm.report import figures, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import Drawing, plan_drawings
@@ -37,7 +37,7 @@ def write_report(folder: str | Path) -> Path:
         InputError: The folder is not a whole run.
     """
     run = read_run(folder)
-    refuse_link(run.folder / "figures")
+    refuse_special(run.folder / "figures")
     # Many small steps: threads would spend their time waiting for one another.
     with threadpool_limits(1):
         page = _compose(run)

@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from vepm.errors import InputError
-from vepm.files import refuse_link
+from vepm.files import refuse_special
 from vepm.training.machine import commit, describe_machine
 
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ def open_log(path: Path, about: Mapping[str, Any], rule: str) -> Iterator[Log]:
     Raises:
         InputError: if another process writes to the file, it holds another search, or is none.
     """
-    refuse_link(path)
+    refuse_special(path)
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: not a file; choose another with --output")
     path.parent.mkdir(parents=True, exist_ok=True)

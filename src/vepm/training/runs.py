@@ -10,6 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vepm.data import Dataset
+from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import interactions
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
@@ -73,7 +74,7 @@ def write_run(
         outputs = _outputs(fitted, fitted.source, roles) | _features(dataset)
         metrics, names = _metrics(dataset, fitted, roles, outputs), _names(dataset)
         write_bytes(folder / "outputs.safetensors", save(outputs))
-    metrics |= extra
+    metrics = for_json(metrics | extra)
     save_model(folder / "model.safetensors", fitted.model, fitted.card)
     write_text(folder / "config.toml", fitted.card.config.to_toml())
     write_csv(
@@ -81,7 +82,7 @@ def write_run(
         HISTORY,
         ([row.get(name, "") for name in HISTORY] for row in fitted.history),
     )
-    write_text(folder / "names.json", json.dumps(names))
+    write_text(folder / "names.json", json.dumps(for_json(names)))
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1))
     return metrics
 

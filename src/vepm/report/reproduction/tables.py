@@ -7,11 +7,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from vepm.errors import InputError
 from vepm.escaping import for_latex, for_markdown, for_terminal
 from vepm.files import write_csv, write_text
 from vepm.paper import Results, Value
 from vepm.report.reproduction.words import footnotes, heading, number, ours, spread, theirs
 
+INDEX_HEADING = "# Results"
 FRAME = 3
 """Characters that the frame of a table takes for every column."""
 CSV_HEADER = (
@@ -68,10 +70,17 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     return paths
 
 
+def check_index(folder: Path) -> None:
+    """Refuse a folder whose ``index.md`` is somebody else's."""
+    path = folder / "index.md"
+    if path.exists() and not path.read_bytes().startswith(INDEX_HEADING.encode()):
+        raise InputError(f"{path}: not an index of results; choose another folder with --output")
+
+
 def write_index(folder: Path, pages: Iterable[tuple[str, str]]) -> Path:
     """Write ``index.md``: every experiment's page, by name and title."""
     lines = [f"- [{for_markdown(title)}]({name}/table.md)" for name, title in pages]
-    write_text(folder / "index.md", "\n".join(["# Results", "", *lines, ""]))
+    write_text(folder / "index.md", "\n".join([INDEX_HEADING, "", *lines, ""]))
     return folder / "index.md"
 
 
