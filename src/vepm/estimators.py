@@ -65,7 +65,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        preset: str = "tuned",
+        preset: str = "default",
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         hidden_channels: int | None = None,
@@ -244,7 +244,7 @@ class NodeClassifier(_Classifier):
     """Labels the nodes of a graph from a few labelled ones, and shows the communities behind.
 
     Args:
-        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         num_communities: Number of communities.
         num_metacommunities: Number of parts each edge is split into.
         hidden_channels: Total width of the community-specific GNNs.
@@ -298,7 +298,7 @@ class GraphClassifier(_Classifier):
     """Labels whole graphs, and shows the communities inside them.
 
     Args:
-        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         num_communities: Number of communities.
         num_metacommunities: Number of parts each edge is split into.
         hidden_channels: Total width of the community-specific GNNs.
@@ -350,7 +350,7 @@ class CommunityDetector(ClusterMixin, _Estimator):  # type: ignore[misc]
     """Finds overlapping communities from edges and features alone.
 
     Args:
-        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         num_communities: Number of communities.
         num_metacommunities: Number of groups of communities, which ``communities`` reports.
         hidden_channels: Not used without labels.

@@ -63,7 +63,7 @@ def tune(
             rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
-    preset: Preset = "tuned",
+    preset: Preset = "default",
     config: ConfigFile = None,
     settings: Settings = None,
     seed: Seed = 0,
