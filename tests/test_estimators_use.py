@@ -156,16 +156,36 @@ def test_looking_inside(task: str) -> None:
     assert len(clf.transform(data)) == (60 if task == "node" else 12)
 
 
-def test_score_is_accuracy_on_the_test_mask_or_on_all_labels() -> None:
+def test_score_is_accuracy_on_labels_that_were_not_used_to_fit(tmp_path: Path) -> None:
     clf, data = fitted("node"), node_data()
     right = clf.predict(data) == data.y.numpy()
+    held_out = ~(data.train_mask | data.val_mask)
     assert clf.score(data) == pytest.approx(right[data.test_mask.numpy()].mean())
-    assert clf.score(node_data(test_mask=no_mask())) == pytest.approx(right.mean())
+    everything = {"train_mask": ~no_mask(), "val_mask": no_mask(), "test_mask": ~no_mask()}
+    clf.save(tmp_path)
+    for model in (clf, NodeClassifier.load(tmp_path, device="cpu")):
+        for changes in ({"test_mask": no_mask()}, everything):
+            found = model.score(node_data(**changes))
+            assert found == pytest.approx(right[held_out.numpy()].mean())
     some = torch.where(torch.arange(60) < 40, data.y, -1)
     found = clf.score(node_data(y=some, test_mask=no_mask()))
-    assert found == pytest.approx(right[:40].mean())
+    assert found == pytest.approx(right[(held_out & (some >= 0)).numpy()].mean())
+    weight = np.arange(60.0)
+    found = clf.score(data, sample_weight=weight)
+    test = data.test_mask.numpy()
+    assert found == pytest.approx(np.average(right[test], weights=weight[test]))
     with pytest.raises(InputError, match="no labels to score against"):
         clf.score(node_data(y=torch.full((60,), -1)))
+
+
+def test_nodes_that_trained_are_never_scored() -> None:
+    data = node_data(train_mask=~no_mask(), val_mask=no_mask(), test_mask=no_mask())
+    clf = estimator("node").fit(data)
+    with pytest.raises(InputError, match="every labelled node was used to fit"):
+        clf.score(data)
+    another = node_data(edge_index=data.edge_index[:, :100], test_mask=no_mask())
+    right = clf.predict(another) == data.y.numpy()
+    assert clf.score(another) == pytest.approx(right.mean())
 
 
 def test_score_of_graphs_is_accuracy_on_the_labelled_ones() -> None:
@@ -182,8 +202,8 @@ def test_score_of_graphs_is_accuracy_on_the_labelled_ones() -> None:
 
 def test_classes_are_matched_by_name_when_scoring() -> None:
     clf, data = fitted("node"), node_data()
-    only = data.y != 0
-    part = node_data(y=torch.where(only, data.y, -1), test_mask=no_mask())
+    part = node_data(y=torch.where(data.y != 0, data.y, -1), test_mask=no_mask())
+    only = (data.y != 0) & ~(data.train_mask | data.val_mask)
     dataset = as_dataset(part, "node")
     assert dataset.class_names == ("1", "2")
     right = clf.predict(data) == data.y.numpy()

@@ -5,18 +5,26 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
+    from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier, NodeSplit
     from vepm.nn import VEPM
 
 __version__ = "0.1.0"
 
-__all__ = ["VEPM", "CommunityDetector", "GraphClassifier", "NodeClassifier", "__version__"]
+__all__ = [
+    "VEPM",
+    "CommunityDetector",
+    "GraphClassifier",
+    "NodeClassifier",
+    "NodeSplit",
+    "__version__",
+]
 
 _HOMES = {
     "VEPM": "vepm.nn",
     "CommunityDetector": "vepm.estimators",
     "GraphClassifier": "vepm.estimators",
     "NodeClassifier": "vepm.estimators",
+    "NodeSplit": "vepm.estimators",
 }
 
 

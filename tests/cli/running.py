@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from vepm.cli import main
-from vepm.cli.folders import MARKER
+from vepm.cli.folders import MARK
 
 QUICK = ("--set", "epochs=5", "--set", "pretrain_epochs=5", "--device", "cpu")
 
@@ -120,9 +120,9 @@ def same_tensors(one: Path, other: Path) -> bool:
 
 def names_in(folder: Path) -> set[str]:
     """What is in a folder beside the mark that it is ours."""
-    return {path.name for path in folder.iterdir()} - {MARKER}
+    return {path.name for path in folder.iterdir()} - {MARK}
 
 
 def hidden_in(folder: Path) -> list[Path]:
     """Locks and unfinished files."""
-    return [path for path in folder.rglob(".*") if path.name != MARKER]
+    return [path for path in folder.rglob(".*") if path.name != MARK]

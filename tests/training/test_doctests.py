@@ -13,7 +13,9 @@ import vepm.training
 MODULES = [
     "vepm.errors",
     "vepm.escaping",
-    "vepm.estimators",
+    "vepm.estimators.classifiers",
+    "vepm.estimators.communities",
+    "vepm.estimators.splitting",
     "vepm.files",
     "vepm.training",
     *(f"vepm.training.{module.name}" for module in pkgutil.iter_modules(vepm.training.__path__)),
@@ -28,7 +30,7 @@ def test_examples_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["vepm.estimators", "vepm.training.config", "vepm.training.schedule"]
+    "name", ["vepm.estimators.classifiers", "vepm.training.config", "vepm.training.schedule"]
 )
 def test_main_modules_have_examples(name: str) -> None:
     tests = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name))

@@ -3,6 +3,7 @@
 from vepm.data.build import ReadOptions
 from vepm.data.dataset import Dataset, require_labels
 from vepm.data.generate import sample_graph
+from vepm.data.labels import relabelled
 from vepm.data.planted import planted_graph, planted_relations
 from vepm.data.pyg_graphs import clean
 from vepm.data.reading import as_dataset, read
@@ -20,6 +21,7 @@ __all__ = [
     "planted_graph",
     "planted_relations",
     "read",
+    "relabelled",
     "require_labels",
     "sample_graph",
 ]

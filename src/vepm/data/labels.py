@@ -8,10 +8,14 @@ classes are in alphabetical order.
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
@@ -132,6 +136,36 @@ def _unknown(value: str, class_names: Sequence[str]) -> str:
     return f"label '{value[:40]}' is none of the known classes ({shown})"
 
 
+def label_column(y: Any, count: int, source: str) -> Labels:
+    """Labels in an array, a tensor or a list as :func:`encode` takes them; None if there are none.
+
+    Raises:
+        InputError: if there is not one label per item, or they are no labels.
+    """
+    if y is None:
+        return None
+    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if array.shape not in ((count,), (count, 1)):
+        raise InputError(
+            f"{source}: labels have shape {list(array.shape)}; one each ([{count}]) needed"
+        )
+    array = array.reshape(-1)
+    if array.dtype.kind in "biuf":
+        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+            raise InputError(f"{source}: label {array.max()} is too large; number classes from 0")
+        dtype = np.float64 if array.dtype.kind == "f" else np.int64
+        return torch.from_numpy(array.astype(dtype))
+    if array.dtype.kind not in "OUS":
+        raise InputError(f"{source}: labels hold {array.dtype}; integers or text are needed")
+    return [_text(value) for value in array.tolist()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "" if value is None else str(value)
+
+
 def item_masks(
     given: Mapping[str, object], labelled: Tensor, source: str
 ) -> tuple[Masks, tuple[Masks, ...] | None]:
@@ -209,3 +243,52 @@ def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
     val[rest[:num_val]] = True
     test[rest[num_val:]] = True
     return train, val, test
+
+
+def relabelled(
+    dataset: Dataset,
+    y: Any,
+    rows: Tensor | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Dataset:
+    """A dataset with other labels than its own.
+
+    Args:
+        dataset: the graphs, whose masks still hold.
+        y: labels in the order of :attr:`Dataset.labels`, or of ``rows``; -1 is unlabelled.
+        rows: the only items that have a label; then the masks do not hold and all of them train.
+        class_names: the classes of a fitted model; found from the labels if not given.
+
+    Example:
+        >>> from vepm.data import load, relabelled
+        >>> dataset = relabelled(load("KarateClub"), ["left", "right"], torch.tensor([0, 33]))
+        >>> dataset.class_names, dataset.graphs[0].train_mask.sum()
+        (('left', 'right'), tensor(2))
+    """
+    labels, name = dataset.labels, dataset.name
+    count = labels.numel() if rows is None else rows.numel()
+    found, names = encode(
+        label_column(y, count, name), count, lambda i: f"{name}, label {i}", name, class_names
+    )
+    if rows is not None:
+        labels = torch.full_like(labels, UNLABELLED)
+        labels[rows] = found
+    else:
+        labels = found
+    given = _own_masks(dataset) if rows is None else {}
+    masks, splits = item_masks(given, labels >= 0, name)
+    changed = replace(dataset.with_labels(labels), num_classes=len(names), class_names=names)
+    if dataset.single_graph:
+        changed.graphs[0].update(dict(zip(MASK_NAMES, masks, strict=True)))
+        return replace(changed, splits=splits)
+    return replace(changed, splits=(masks,) if given else None)
+
+
+def _own_masks(dataset: Dataset) -> dict[str, Tensor]:
+    """The masks of a dataset, less a train mask that only follows from the labels."""
+    if dataset.masks is None:
+        return {}
+    train, val, test = dataset.masks
+    given = {"val_mask": val, "test_mask": test}
+    follows = torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test))
+    return given if follows else given | {"train_mask": train}

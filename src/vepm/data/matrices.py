@@ -12,7 +12,7 @@ from torch import Tensor
 from vepm.data.build import Parts, ReadOptions
 from vepm.data.columns import Features, encode_columns
 from vepm.data.features import feature_table, from_scipy
-from vepm.data.labels import Labels
+from vepm.data.labels import label_column
 from vepm.errors import InputError
 
 
@@ -55,7 +55,7 @@ def matrix_parts(
         num_nodes=num_nodes,
         x=table,
         feature_names=names,
-        labels=_labels(y, num_nodes, source),
+        labels=label_column(y, num_nodes, source),
         kinds=kinds,
         unused=[*unused, *more.pop("unused", ())],
         **more,
@@ -124,28 +124,3 @@ def _tensor(x: Any, source: str) -> Tensor:
         return torch.from_numpy(array.astype(np.float64))
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{source}: features are not all numbers; give an array [N, F]") from None
-
-
-def _labels(y: Any, num_nodes: int, source: str) -> Labels:
-    if y is None:
-        return None
-    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    if array.shape not in ((num_nodes,), (num_nodes, 1)):
-        raise InputError(
-            f"{source}: labels have shape {list(array.shape)}; one per node ([{num_nodes}]) needed"
-        )
-    array = array.reshape(-1)
-    if array.dtype.kind in "biuf":
-        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-            raise InputError(f"{source}: label {array.max()} is too large; number classes from 0")
-        dtype = np.float64 if array.dtype.kind == "f" else np.int64
-        return torch.from_numpy(array.astype(dtype))
-    if array.dtype.kind not in "OUS":
-        raise InputError(f"{source}: labels hold {array.dtype}; integers or text are needed")
-    return [_text(value) for value in array.tolist()]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return "" if value is None else str(value)

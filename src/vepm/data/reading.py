@@ -1,6 +1,7 @@
 """The two ways in for users' own graphs: from memory and from files."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from vepm.data.build import Parts, ReadOptions, build
 from vepm.data.dataset import Dataset
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
+from vepm.data.labels import label_column, relabelled
 from vepm.data.matrices import matrix_parts
 from vepm.data.networkx_graphs import graph_parts, node_parts, read_gexf, read_gml, read_graphml
 from vepm.data.npz import read_npz
@@ -44,6 +46,7 @@ def as_dataset(
     feature_names: Sequence[str] | None = None,
     name: str = "data",
     strict: bool = False,
+    labels: Any = None,
 ) -> Dataset:
     """Check graphs in memory and put them in canonical form.
 
@@ -67,6 +70,7 @@ def as_dataset(
         feature_names: the feature columns of a fitted model, so that text is encoded as it was.
         name: what to call the data in messages and reports.
         strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
+        labels: one for each node or graph, instead of the labels of ``obj``.
 
     Raises:
         InputError: saying what is wrong and what to do about it.
@@ -82,13 +86,19 @@ def as_dataset(
     if isinstance(obj, Dataset):
         if task not in (None, obj.task):
             raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
-        return obj
+        return obj if labels is None else relabelled(obj, labels, class_names=class_names)
     options = ReadOptions(class_names=class_names, feature_names=feature_names, strict=strict)
     if _is_matrices(obj):
         if wanted and not wanted.single_graph:
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
-        return build(matrix_parts(*obj, name=name, source=name, options=options), options)
-    return build(_graph_parts(obj, wanted, name, options), options)
+        parts = matrix_parts(*obj, name=name, source=name, options=options)
+    else:
+        parts = _graph_parts(obj, wanted, name, options)
+    if labels is not None:
+        count = parts.num_nodes if parts.batch is None else parts.num_graphs
+        given = label_column(labels, count, name)
+        parts = replace(parts, labels=given, label_at=None, class_names=None)
+    return build(parts, options)
 
 
 def read(

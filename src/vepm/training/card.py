@@ -1,10 +1,12 @@
 """What a model file says of itself, beside the weights."""
 
 import copy
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from vepm.data import Dataset
@@ -16,8 +18,63 @@ from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training.config import SCALED, Config
 
-TENSORS = ("anchors", "scaling")
+TENSORS = ("anchors", "scaling", "used")
 """What a card holds in tensors, which stand beside the weights in a model file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Used:
+    """The nodes that a model was fitted to, so that no score counts them.
+
+    Args:
+        graph: digest of the edges of their graph, by which it is recognised.
+        nodes: their indices.
+
+    Example:
+        >>> from vepm.data import load
+        >>> club = load("KarateClub")
+        >>> used = Used.of(club, torch.tensor([3]), torch.tensor([5]))
+        >>> used.within(club), used.within(load("digits"))
+        (tensor([3, 5]), tensor([], dtype=torch.int64))
+    """
+
+    graph: Tensor
+    nodes: Tensor
+
+    @classmethod
+    def of(cls, dataset: Dataset, *nodes: Tensor) -> Self:
+        """Nodes of a dataset of one graph."""
+        return cls(_graph_digest(dataset), torch.cat(nodes))
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """The nodes behind :meth:`tensors`.
+
+        Raises:
+            ValueError, KeyError: if the tensors are of another kind.
+        """
+        graph, nodes = tensors["graph"], tensors["nodes"]
+        if graph.dtype != torch.uint8 or nodes.dtype != torch.int64 or nodes.dim() != 1:
+            raise ValueError(f"training nodes are {list(nodes.shape)} {nodes.dtype}")
+        return cls(graph, nodes)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The nodes as a file of tensors can hold them."""
+        return dict(vars(self))
+
+    def within(self, dataset: Dataset) -> Tensor:
+        """Their indices in a dataset; none if its graph is another."""
+        if not dataset.single_graph or not torch.equal(self.graph, _graph_digest(dataset)):
+            return self.nodes[:0]
+        # A file may claim anything.
+        return self.nodes[(self.nodes >= 0) & (self.nodes < dataset.labels.numel())]
+
+
+def _graph_digest(dataset: Dataset) -> Tensor:
+    graph = dataset.graphs[0]
+    digest = hashlib.blake2b(str(graph.num_nodes).encode(), digest_size=16)
+    digest.update(graph.edge_index.contiguous().numpy())
+    return torch.tensor(list(digest.digest()), dtype=torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -37,6 +94,8 @@ class ModelCard:
     """The nodes of the training graph, where features are their coordinates in it."""
     scaling: Scaling | None = field(default=None, compare=False)
     """How columns are brought to one scale; None if the model takes them as they are."""
+    used: Used | None = field(default=None, compare=False)
+    """The nodes that trained or validated; None where graphs did, or nothing is known."""
 
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
@@ -95,7 +154,8 @@ class ModelCard:
             scaling = Scaling.from_tensors(parts["scaling"], self.width)
         if self.added_positions and anchors is None:
             raise ValueError("coordinates are missing")
-        return replace(self, anchors=anchors, scaling=scaling)
+        used = Used.from_tensors(parts["used"]) if parts["used"] else None
+        return replace(self, anchors=anchors, scaling=scaling, used=used)
 
     def description(self) -> dict[str, Any]:
         """The card as JSON can hold it, which is all but its tensors."""

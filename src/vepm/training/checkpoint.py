@@ -73,7 +73,9 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
     try:
         return model.eval(), card.with_tensors(parts)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: coordinates or scales cannot be used ({error})") from None
+        raise InputError(
+            f"{path}: coordinates, scales or training nodes cannot be used ({error})"
+        ) from None
 
 
 def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:

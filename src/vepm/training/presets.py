@@ -1,4 +1,4 @@
-"""Named settings: for any graph, for known datasets, of the paper's text and its released code."""
+"""Named settings: what the paper's text says, what its released code does, what works best."""
 
 import tomllib
 from functools import cache
@@ -133,7 +133,7 @@ def preset(name: str, task: str, dataset: str | None = None, partition: str = "l
     """Settings by name for a ``"node"`` or ``"graph"`` task.
 
     Args:
-        name: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
+        name: ``"paper"``, ``"released"`` or ``"tuned"``.
         task: What is labelled.
         dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
         partition: How edges are split, for which it may know better ones still.

@@ -1,0 +1,294 @@
+"""What the estimators share: settings as parameters, reading data, fitting, saving."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from vepm.data import Dataset, as_dataset
+from vepm.errors import InputError
+from vepm.files import write_text
+from vepm.nn import VEPM
+from vepm.scale.processes import ProcessGroup
+from vepm.schema import unknown
+from vepm.tasks import TASKS, TaskName
+from vepm.training import (
+    Config,
+    Explanation,
+    Fitted,
+    ModelCard,
+    Progress,
+    Source,
+    explain,
+    fit,
+    in_batches,
+    load_model,
+    pick_device,
+    preset,
+    save_model,
+    set_aside,
+)
+from vepm.training.card import Used
+from vepm.training.config import FIELDS
+
+Array = NDArray[Any]
+RandomState = int | np.random.RandomState | None
+
+
+class EdgePartition(NamedTuple):
+    """How each edge is split among the metacommunities."""
+
+    edge_index: Array
+    """Edges [2, E], both directions."""
+    share: Array
+    """Share of each edge in each metacommunity [E, K]; rows sum to one."""
+
+
+class Items(NamedTuple):
+    """What an estimator was asked about."""
+
+    dataset: Dataset
+    rows: Tensor | None
+    """Indices of the nodes of a bound graph; None for all nodes or graphs of the dataset."""
+
+    def of(self, values: Tensor) -> Tensor:
+        """The rows of a table of all nodes or graphs."""
+        return values if self.rows is None else values[self.rows.to(values.device)]
+
+
+class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Settings, fitting, saving and looking inside."""
+
+    _task: TaskName = "node"
+    graph: Any = None
+
+    def __init__(
+        self,
+        *,
+        preset: str = "tuned",
+        num_communities: int | None = None,
+        num_metacommunities: int | None = None,
+        config: Config | None = None,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> None:
+        self.preset = preset
+        self.num_communities = num_communities
+        self.num_metacommunities = num_metacommunities
+        self.config = config
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+        for name in settings:
+            if name not in FIELDS:
+                raise unknown(name, FIELDS, type(self).__name__)
+        self._settings = settings
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name: those of the signature, and every setting that was given."""
+        return dict(super().get_params(deep)) | self._settings
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters, any setting of :class:`vepm.training.Config` among them."""
+        named = self._get_param_names()
+        changes = {name: params.pop(name) for name in FIELDS if name in params.keys() - named}
+        super().set_params(**params)
+        self._settings |= changes
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may assume: graphs or node indices come in, not a matrix."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def settings(self) -> Config:
+        """The settings in force: ``config`` or the preset, with those given by name on top."""
+        config = preset(self.preset, self._task) if self.config is None else self.config
+        given = {
+            name: value for name, value in self.get_params(deep=False).items() if name in FIELDS
+        }
+        changes = {name: _plain(value) for name, value in given.items() if value is not None}
+        if "num_communities" in changes:
+            groups = self._default_groups(config, changes["num_communities"])
+            changes = {"num_metacommunities": groups} | changes
+        return config.replace(**changes)
+
+    @staticmethod
+    def _default_groups(config: Config, num_communities: int) -> int:
+        """Number of metacommunities for a number of communities, where none was asked for."""
+        return min(config.model.num_metacommunities, num_communities)
+
+    def memberships(self, X: Any) -> Array | list[Array]:
+        """Mean affiliation of every node to every community [N, C]; a list of them for graphs."""
+        items = self._items(X)
+        rows = items.of(self._explain(items.dataset).memberships).cpu()
+        if TASKS[self._task].single_graph:
+            return rows.numpy()
+        sizes = [int(graph.num_nodes or 0) for graph in items.dataset.graphs]
+        return [part.numpy() for part in rows.split(sizes)]
+
+    def edge_partition(self, X: Any) -> EdgePartition:
+        """How each edge is split.
+
+        With several graphs, nodes are numbered through them all. With nodes of a bound graph, the
+        edges are those between them.
+        """
+        items = self._items(X)
+        found = self._explain(items.dataset)
+        edge_index, share = found.edge_index.cpu(), found.edge_weight.cpu()
+        if items.rows is not None:
+            inside = torch.isin(edge_index, items.rows).all(0)
+            edge_index, share = edge_index[:, inside], share[inside]
+        return EdgePartition(edge_index.numpy(), share.numpy())
+
+    def transform(self, X: Any) -> Array:
+        """Composed representation of every node, or of every graph."""
+        items = self._items(X)
+        return items.of(self._explain(items.dataset).embeddings).cpu().numpy()
+
+    def save(self, folder: str | Path) -> None:
+        """Write the trained model and its settings into a folder."""
+        path = Path(folder)
+        save_model(path / "model.safetensors", self._model(), self.card_)
+        write_text(path / "config.toml", self.card_.config.to_toml())
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "auto") -> Self:
+        """Read a model that :meth:`save`, or ``vepm train``, wrote."""
+        model, card = load_model(Path(folder) / "model.safetensors", pick_device(device))
+        if card.task != cls._task:
+            raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
+        cls._check_card(card, str(folder))
+        estimator = cls(config=card.config, device=device, random_state=card.seed)
+        return estimator._adopt(model, card)
+
+    @classmethod
+    def _check_card(cls, card: ModelCard, folder: str) -> None:
+        """Refuse a model that this estimator cannot use."""
+
+    def fit_split(
+        self,
+        dataset: Dataset,
+        train_on: Tensor,
+        validate_on: Tensor | None = None,
+        *,
+        checkpoint: Path | None = None,
+        group: ProcessGroup | None = None,
+        check_memory: bool = True,
+    ) -> Fitted:
+        """Fit to nodes or graphs of your choice, as the command line does.
+
+        Args:
+            dataset: The graphs.
+            train_on: Indices of the labelled nodes or graphs to learn from; none to learn
+                communities alone.
+            validate_on: Indices of those that choose the epoch; None takes a fifth of
+                ``train_on`` for that, if there are enough.
+            checkpoint: File to save to every few seconds; if it exists, training resumes from it.
+            group: The processes that train the model; each of them calls this.
+            check_memory: Refuse what will not fit in memory before anything large is allocated.
+
+        Returns:
+            The trained model with its history.
+        """
+        seed = self._seed()
+        if validate_on is None:
+            train_on, validate_on = set_aside(train_on, dataset.labels, seed)
+        fitted = fit(
+            dataset,
+            self.settings(),
+            train_on=train_on,
+            validate_on=validate_on,
+            seed=seed,
+            device=self.device,
+            progress=self.progress,
+            checkpoint=checkpoint,
+            group=group,
+            check_memory=check_memory,
+        )
+        self.history_ = fitted.history
+        self.best_epoch_ = fitted.best_epoch
+        if dataset.single_graph:
+            used = Used.of(dataset, train_on, validate_on)
+            fitted = replace(fitted, card=replace(fitted.card, used=used))
+        self._adopt(fitted.model, fitted.card)
+        return fitted
+
+    def _seed(self) -> int:
+        """The seed of a fit, as scikit-learn reads ``random_state``."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        drawn = check_random_state(self.random_state).randint(2**32, dtype=np.uint32)
+        return int(drawn)
+
+    def _adopt(self, model: VEPM, card: ModelCard) -> Self:
+        self.model_, self.card_ = model, card
+        self.n_features_in_ = card.in_channels
+        if card.feature_names is not None:
+            self.feature_names_in_ = np.array(card.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def _model(self) -> VEPM:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        model: VEPM = self.model_
+        return model
+
+    def _read(self, X: Any, y: Any = None, **known: Any) -> Items:
+        """The data behind X, with the labels y if given; with a bound graph, X are its nodes."""
+        if self.graph is None:
+            return Items(as_dataset(X, task=self._task, labels=y, **known), None)
+        dataset = as_dataset(self.graph, task=self._task, **known)
+        return Items(dataset, _node_indices(X, dataset.labels.numel()))
+
+    def _items(self, X: Any) -> Items:
+        """New data, checked against what the model was trained on."""
+        self._model()
+        items = self._read(X, feature_names=self.card_.feature_names or ())
+        return Items(self.card_.prepare(items.dataset), items.rows)
+
+    def _source(self, dataset: Dataset) -> Source:
+        nodes = self.card_.config.training.batch_size
+        return in_batches(dataset, self._model().activation.device, nodes)
+
+    def _explain(self, dataset: Dataset) -> Explanation:
+        return explain(self._model(), self._source(dataset))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers, which grids are often made of, as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _node_indices(X: Any, num_nodes: int) -> Tensor:
+    """Indices of nodes of a bound graph, given as [n] or [n, 1]."""
+    try:
+        given = np.asarray(X)
+    except ValueError:
+        given = np.empty(0)
+    if given.size == 0 or given.shape not in ((given.size,), (given.size, 1)):
+        raise InputError(
+            "X must be indices of nodes, as graph= was given; for other graphs leave graph= out"
+        )
+    nodes = given.reshape(-1)
+    if nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
+        raise InputError(f"X must be integers, indices of nodes, and holds {given.dtype}")
+    if nodes.min() < 0 or nodes.max() >= num_nodes:
+        raise InputError(
+            f"X holds node {int(nodes.max() if nodes.min() >= 0 else nodes.min())}; the graph has "
+            f"nodes 0 to {num_nodes - 1}"
+        )
+    return torch.from_numpy(nodes.astype(np.int64))

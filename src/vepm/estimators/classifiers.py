@@ -1,0 +1,264 @@
+"""Labels of nodes and of graphs."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+
+from vepm.data import Dataset, relabelled, require_labels
+from vepm.errors import InputError
+from vepm.estimators.base import Array, Estimator, Items, RandomState
+from vepm.nn import VEPM
+from vepm.tasks import TaskName
+from vepm.training import Config, ModelCard, Progress, probabilities
+
+
+class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from labels.
+
+        Args:
+            X: The data, in any form named above.
+            y: The labels, one for each node or graph of X, -1 where unknown; by default those
+                that come with the data. Masks of the data say which of them train.
+        """
+        y = None if y is None else column_or_1d(y, warn=True)
+        dataset = self._labelled(X, y).dataset
+        require_labels(dataset)
+        masks = dataset.masks
+        train = dataset.labels >= 0 if masks is None else masks[0]
+        if not train.any():
+            raise InputError(
+                f"{dataset.name}: no labelled {dataset.task} is there to train on; "
+                "widen the train mask or leave it out"
+            )
+        val = None if masks is None or not masks[1].any() else torch.where(masks[1])[0]
+        self.fit_split(dataset, torch.where(train)[0], val)
+        if y is not None and any(isinstance(label, str) for label in y):
+            # Text stays text, even where it could be read as integers.
+            self.classes_ = np.array(self.card_.class_names)
+        return self
+
+    def predict_proba(self, X: Any, num_samples: int | None = None) -> Array:
+        """Class probabilities, averaged over samples of the communities.
+
+        Args:
+            X: What to predict, in any form that :meth:`fit` takes.
+            num_samples: Samples to average; 0 takes the posterior mean. By default as trained.
+        """
+        return self._probabilities(self._items(X), num_samples)
+
+    def predict(self, X: Any) -> Array:
+        """The most probable label of every node or graph."""
+        self._model()
+        chosen: Array = self.classes_[self.predict_proba(X).argmax(1)]
+        return chosen
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy.
+
+        Nodes that trained or validated the model are never counted. Of the others, those in the
+        test mask are, or all that have a label if there is none. Graphs in a list and nodes of a
+        bound graph are counted as given.
+
+        Args:
+            X: The data, in any form that :meth:`fit` takes.
+            y: The labels; by default those that come with the data.
+            sample_weight: The weight of each node or graph.
+        """
+        self._model()
+        known = {"feature_names": self.card_.feature_names or ()}
+        if y is None:
+            known["class_names"] = self.card_.class_names
+        dataset, rows = self._labelled(X, y, **known)
+        prepared = self.card_.prepare(dataset)
+        if y is None:
+            _require_known(dataset, self.card_.class_names)
+        counted = self._counted(dataset) if rows is None else rows.numpy()
+        weight = np.ones(len(counted)) if sample_weight is None else np.asarray(sample_weight)
+        if sample_weight is not None and rows is None:
+            weight = weight[counted]
+        truth = _names(dataset.class_names, dataset.labels.numpy()[counted])
+        predicted = self._probabilities(Items(prepared, None)).argmax(1)
+        right = _names(self.card_.class_names, predicted[counted]) == truth
+        return float(np.average(right[truth != ""], weights=weight[truth != ""]))
+
+    @classmethod
+    def _check_card(cls, card: ModelCard, folder: str) -> None:
+        if not card.class_names:
+            raise InputError(
+                f"{folder}: this model was trained without labels; load it as a CommunityDetector"
+            )
+
+    def _adopt(self, model: VEPM, card: ModelCard) -> Self:
+        names = card.class_names
+        whole = all(name.isascii() and name.isdigit() for name in names)
+        self.classes_ = np.array([int(name) for name in names] if whole else names)
+        return super()._adopt(model, card)
+
+    def _labelled(self, X: Any, y: Any, **known: Any) -> Items:
+        """The data behind X, with the labels y if given."""
+        items = self._read(X, y, **known)
+        if items.rows is None:
+            return items
+        if y is None:
+            raise InputError("the labels of the nodes in X are needed as y")
+        return Items(relabelled(items.dataset, y, items.rows), items.rows)
+
+    def _counted(self, dataset: Dataset) -> Array:
+        """The labelled nodes or graphs that a score is about."""
+        masks, labelled = dataset.masks, dataset.labels >= 0
+        if not labelled.any():
+            raise InputError("data has no labels to score against")
+        counted = (masks[2] if masks is not None and masks[2].any() else labelled).clone()
+        if self.card_.used:
+            counted[self.card_.used.within(dataset)] = False
+        if not counted.any():
+            raise InputError(
+                f"{dataset.name}: every labelled node was used to fit; hold some out with a test "
+                "mask, or use cross_val_score"
+            )
+        return torch.where(counted)[0].numpy()
+
+    def _probabilities(self, items: Items, num_samples: int | None = None) -> Array:
+        default = self.card_.config.training.num_samples
+        count = default if num_samples is None else num_samples
+        if count < 0:
+            raise InputError(f"num_samples must be at least 0, got {count}")
+        source = self._source(items.dataset)
+        found = probabilities(self._model(), source, count, seed=self.card_.seed)
+        return items.of(found).cpu().numpy()
+
+
+def _names(class_names: tuple[str, ...], index: Array) -> Array:
+    """The class behind each index; empty for the -1 of unlabelled ones, which is the last."""
+    return np.array([*class_names, ""], dtype=object)[index]
+
+
+def _require_known(dataset: Dataset, class_names: tuple[str, ...]) -> None:
+    unknown = set(dataset.class_names) - set(class_names)
+    if unknown:
+        raise InputError(
+            f"{dataset.name}: label '{min(unknown)}' is none of the model's classes "
+            f"({', '.join(class_names[:8])})"
+        )
+
+
+class NodeClassifier(_Classifier):
+    """Labels the nodes of a graph from a few labelled ones, and shows the communities behind.
+
+    Args:
+        graph: The graph whose nodes are given as X from then on; see below.
+        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        num_communities: Number of communities.
+        num_metacommunities: Number of parts each edge is split into.
+        config: Complete settings instead of a preset.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
+        progress: Called after every epoch.
+        settings: Any other setting of :class:`vepm.training.Config` by name, such as ``dropout``
+            or ``learning_rate``; ``set_params`` and ``GridSearchCV`` take them too.
+
+    ``fit`` takes a PyG ``Data``, a NetworkX graph, ``(X, A)`` or ``(X, A, y)`` with a SciPy
+    sparse A, or a :class:`vepm.data.Dataset`. Labels of -1 are unknown. Without a ``val_mask`` a
+    fifth of the training labels is set aside to choose the epoch. Feature columns that have names
+    (NetworkX attributes, files, a data frame as X) are matched by name when predicting.
+
+    With ``graph`` in any of these forms, X are indices of its nodes [n], and scikit-learn can
+    split them: ``fit(nodes, y)`` sees the whole graph but only these labels, ``predict(nodes)``
+    labels these nodes. Masks of the graph are not used.
+
+    Example:
+        >>> from vepm import NodeClassifier
+        >>> from vepm.data import load
+        >>> data = load("KarateClub")
+        >>> clf = NodeClassifier(random_state=0).fit(data)
+        >>> clf.predict_proba(data).shape
+        (34, 4)
+
+        >>> import numpy as np
+        >>> from sklearn.model_selection import cross_val_score
+        >>> clf = NodeClassifier(graph=data, pretrain_epochs=20, epochs=20)
+        >>> cross_val_score(clf, np.arange(34), data.labels, cv=3).shape
+        (3,)
+    """
+
+    _task: TaskName = "node"
+
+    def __init__(
+        self,
+        *,
+        graph: Any = None,
+        preset: str = "tuned",
+        num_communities: int | None = None,
+        num_metacommunities: int | None = None,
+        config: Config | None = None,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            preset=preset,
+            num_communities=num_communities,
+            num_metacommunities=num_metacommunities,
+            config=config,
+            device=device,
+            random_state=random_state,
+            progress=progress,
+            **settings,
+        )
+        self.graph = graph
+
+
+class GraphClassifier(_Classifier):
+    """Labels whole graphs, and shows the communities inside them.
+
+    Args:
+        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        num_communities: Number of communities.
+        num_metacommunities: Number of parts each edge is split into.
+        config: Complete settings instead of a preset.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
+        progress: Called after every epoch.
+        settings: Any other setting of :class:`vepm.training.Config` by name, such as ``dropout``
+            or ``learning_rate``; ``set_params`` and ``GridSearchCV`` take them too.
+
+    ``fit`` takes a list of PyG ``Data``, a PyG dataset, a list of NetworkX graphs or a
+    :class:`vepm.data.Dataset`. A fifth of the labelled graphs is set aside to choose the epoch.
+
+    Example:
+        >>> from vepm import GraphClassifier
+        >>> from vepm.data import load
+        >>> digits = load("digits-graphs")
+        >>> clf = GraphClassifier(random_state=0).fit(digits.graphs[:400])  # doctest: +SKIP
+        >>> clf.score(digits.graphs[400:])  # doctest: +SKIP
+    """
+
+    _task: TaskName = "graph"
+
+    def __init__(
+        self,
+        *,
+        preset: str = "tuned",
+        num_communities: int | None = None,
+        num_metacommunities: int | None = None,
+        config: Config | None = None,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            preset=preset,
+            num_communities=num_communities,
+            num_metacommunities=num_metacommunities,
+            config=config,
+            device=device,
+            random_state=random_state,
+            progress=progress,
+            **settings,
+        )
