@@ -25,12 +25,10 @@ def relative_error(ours: Tensor, exact: Tensor) -> float:
 
 
 def random_edges(nodes: int, edges: int) -> Tensor:
-    """Unsorted random edges whose targets are a few favourites half of the time."""
+    """Unsorted random edges, half of them into a few nodes of high degree."""
     source, target = torch.randint(nodes, (2, edges), device="cuda")
-    favourites = torch.randint(max(nodes // 100, 1), (edges,), device="cuda")
-    return torch.stack(
-        [source, torch.where(torch.rand(edges, device="cuda") < 0.5, favourites, target)]
-    )
+    hubs = torch.randint(max(nodes // 100, 1), (edges,), device="cuda")
+    return torch.stack([source, torch.where(torch.rand(edges, device="cuda") < 0.5, hubs, target)])
 
 
 def star(leaves: int) -> Tensor:
@@ -43,7 +41,7 @@ def star(leaves: int) -> Tensor:
 
 
 def check_kernels() -> Iterator[dict[str, Any]]:
-    """Errors of every kernel on graphs, shapes and types that take different paths."""
+    """Errors of every kernel on graphs, shapes and types that take different code paths."""
     nothing = torch.empty(2, 0, dtype=torch.long, device="cuda")
     graphs = {
         "random": (random_edges(5000, 100_000), 5000),
@@ -81,7 +79,7 @@ def _errors(
 
 
 def check_fused() -> Iterator[dict[str, Any]]:
-    """Errors of sums and gradients when shares are never written down."""
+    """Errors of sums and gradients of the fused kernels, which store no shares."""
     random, hub = (random_edges(5000, 100_000), 5000), (star(30_000), 30_001)
     shapes = ((8, 8, 8), (8, 1, 16), (3, 5, 7))
     for name, (edge_index, nodes), (heads, segment, channels) in (
@@ -111,7 +109,7 @@ def _fused(edges: Adjacency, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 def check_gradients() -> Iterator[dict[str, Any]]:
-    """Errors of the gradients of everything that plugs into the model."""
+    """Errors of the gradients of the operations that the model is made of."""
     edge_index, nodes = random_edges(3000, 40_000), 3000
     for heads, channels in ((8, 8), (1, 64)):
         leaves = [torch.randn(nodes, heads, channels, device="cuda").double() for _ in "xy"]
@@ -141,7 +139,7 @@ def _gradients(edges: Adjacency, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 def check_large_offsets() -> Iterator[dict[str, Any]]:
-    """Features and weights with more than 2^31 numbers, looked at where they end."""
+    """Features and weights with more than 2^31 entries, checked at their end."""
     nodes, edges, heads, channels = 34_000_000, 270_000_000, 8, 8
     index = torch.int32
     target = torch.randint(nodes, (edges,), device="cuda", dtype=index).sort().values

@@ -15,7 +15,7 @@ HEADS, CHANNELS = 8, 8
 
 
 def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
-    """Every kernel once in the shape of a model of width 64, the fused ones first.
+    """Every kernel in the shapes of a model of width 64, the fused ones first.
 
     Args:
         edge_index: Edges [2, E] in both directions.
@@ -69,7 +69,7 @@ def least_bytes(
     row: tuple[int, ...] = (),
     out: tuple[int, ...] = (),
 ) -> int:
-    """Fewest bytes that a pass over the edges moves, each number being four of them.
+    """Fewest bytes that a pass over the edges moves, at four bytes a number.
 
     Args:
         nodes: Number of nodes.

@@ -24,7 +24,7 @@ MOST_NODES = {"pretrain": 20_000, "weights": 6_000, "joint": 6_000}
 
 
 class LiteralVEPM:
-    """A model seen through dense and sparse matrices.
+    """A model computed with dense and sparse matrices.
 
     Args:
         model: The model whose parameters to use.

@@ -10,7 +10,7 @@ from vepm.training import preset
 # Three digits and few epochs, to be done in seconds; leave both out for the real thing.
 graphs = [graph for graph in load("digits-graphs").graphs if int(graph.y) < 3]
 train, test = graphs[::2], graphs[1::2]
-config = preset("tuned", "graph").replace(pretrain_epochs=10, epochs=20)
+config = preset("default", "graph").replace(pretrain_epochs=10, epochs=20)
 
 model = GraphClassifier(config=config, random_state=0).fit(train)
 print(f"test accuracy: {model.score(test):.3f}")

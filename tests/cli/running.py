@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from vepm.cli import main
-from vepm.cli.folders import MARK
+from vepm.cli.folders import MARKER
 
 QUICK = ("--set", "epochs=5", "--set", "pretrain_epochs=5", "--device", "cpu")
 
@@ -120,9 +120,9 @@ def same_tensors(one: Path, other: Path) -> bool:
 
 def names_in(folder: Path) -> set[str]:
     """What is in a folder beside the mark that it is ours."""
-    return {path.name for path in folder.iterdir()} - {MARK}
+    return {path.name for path in folder.iterdir()} - {MARKER}
 
 
 def hidden_in(folder: Path) -> list[Path]:
     """Locks and unfinished files."""
-    return [path for path in folder.rglob(".*") if path.name != MARK]
+    return [path for path in folder.rglob(".*") if path.name != MARKER]

@@ -12,7 +12,7 @@ import pytest
 from cli.running import QUICK, names_in, read_json, refused, succeed, vepm
 from cli.writing import write_nodes
 from paper.toys import write_toys
-from vepm.cli.folders import MARK
+from vepm.cli.folders import MARKER
 from vepm.errors import InputError
 from vepm.report import write_report
 
@@ -63,6 +63,7 @@ def test_a_run_may_lie_below_its_input() -> None:
     [
         *("config.toml", "edges.csv", "figures/plot.png", "tensorboard/a/events.out.tfevents.1"),
         *("metrics.json", "model.safetensors", "best.toml", "notes.txt", ".hidden"),
+        *("trials.jsonl", "trials.db", "checkpoint.safetensors", "cells/a/b/0.json"),
     ],
 )
 @pytest.mark.parametrize("command", COMMANDS)
@@ -71,8 +72,8 @@ def test_a_folder_of_others_is_left_alone(command: str, name: str, pets: Path) -
     Path("mine", name).write_text("mine")
     for overwrite in ((), ("--overwrite",)):
         line = refused(command, pets, "-o", "mine", *overwrite, *QUICK)
-        assert f"mine: holds {Path(name).parts[0]}, and is no" in line
-        assert "choose an empty or new folder" in line
+        assert f"mine: holds {Path(name).parts[0]} and is not the folder of a" in line
+        assert "choose an empty or new one with --output" in line
     assert contents(Path("mine")) == {name: b"mine"}
     assert names_in(Path("mine")) == {Path(name).parts[0]}
 
@@ -132,15 +133,25 @@ def test_a_lock_of_another_program_stays(pets: Path) -> None:
 
 def test_one_kind_of_folder_is_not_used_for_another(pets: Path) -> None:
     succeed("train", pets, "-o", "run", *QUICK)
-    assert "and is no search of vepm" in refused("tune", pets, "-o", "run", "--overwrite", *QUICK)
+    assert "is not the folder of a search" in refused(
+        "tune", pets, "-o", "run", "--overwrite", *QUICK
+    )
 
 
 def test_runs_of_an_earlier_version_are_known(pets: Path, pets_run: Path) -> None:
     shutil.copytree(pets_run, "run")
-    Path("run", MARK).unlink()
+    Path("run", MARKER).unlink()
     assert "holds a finished run" in refused("train", pets, "-o", "run", *QUICK)
     succeed("train", pets, "-o", "run", "--overwrite", "--seed", "3", *QUICK)
     assert read_json(Path("run/metrics.json"))["seed"] == 3
+
+
+def test_searches_of_an_earlier_version_are_known(pets: Path) -> None:
+    kept = Path(__file__).parents[2] / "results" / "tune-Cora"
+    shutil.copytree(kept, "tuned")
+    words = ("tune", pets, "-o", "tuned", "--trials", "1", *QUICK)
+    succeed(*words, "--overwrite")
+    assert read_json(Path("tuned/summary.json"))["dataset"] == "pets"
 
 
 def interrupt(*_: object, **__: object) -> None:
@@ -154,7 +165,7 @@ def test_an_interrupted_run_of_an_earlier_version_goes_on(
         patch.setattr("vepm.cli.work.write_run", interrupt)
         assert vepm("train", pets, "-o", "run", *QUICK).code == 130
     assert names_in(Path("run")) == {"checkpoint.safetensors"}
-    Path("run", MARK).unlink()
+    Path("run", MARKER).unlink()
     succeed("train", pets, "-o", "run", *QUICK)
 
 
@@ -219,7 +230,7 @@ def test_trials_are_not_kept_through_links(make: Callable[[Path], None] | None, 
     if make is not None:
         make(Path("other.jsonl"))
     Path("tuned").mkdir()
-    Path("tuned", MARK).write_text("vepm search\n")
+    Path("tuned", MARKER).write_text("vepm search\n")
     Path("tuned/trials.jsonl").symlink_to(Path("other.jsonl").resolve())
     assert "trials.jsonl: is a link" in refused("tune", pets, "-o", "tuned", *QUICK)
     assert make is None or Path("other.jsonl").stat().st_size == 0

@@ -98,7 +98,7 @@ def test_an_interrupted_run_goes_on(
     code, out, err = stop(running, signal.SIGINT)
     assert (code, out) == (130, "")
     words = " ".join(map(str, ("train", pets, "-o", "run", *LONG)))
-    assert err == f"stopped; to go on from run: vepm {words}\n"
+    assert err == f"stopped; to continue from run: vepm {words}\n"
     assert names_in(Path("run")) == {"checkpoint.safetensors"}
     check_resumed(pets, whole_run)
 
@@ -118,7 +118,7 @@ def test_a_run_told_to_end_goes_on(
 ) -> None:
     code, out, err = stop(running, signal.SIGTERM)
     assert (code, out) == (128 + signal.SIGTERM, "")
-    assert err.startswith("stopped; to go on from run: vepm train")
+    assert err.startswith("stopped; to continue from run: vepm train")
     assert names_in(Path("run")) == {"checkpoint.safetensors"}
     check_resumed(pets, whole_run)
 
@@ -161,7 +161,7 @@ def test_stopped_after_training(
         patch.setattr(f"vepm.cli.work.{moment}", interrupt)
         outcome = vepm(*again, "run")
     assert outcome.code == 130
-    assert outcome.err.startswith(f"stopped; to go on from run: vepm {command}")
+    assert outcome.err.startswith(f"stopped; to continue from run: vepm {command}")
     trained = [row["seconds"] for row in saved_history(Path("run"))]
     with monkeypatch.context() as patch:
         if moment == "write_report":

@@ -10,7 +10,7 @@ import pytest
 
 from cli.running import QUICK, names_in, read_json, read_rows, same_tensors, succeed, vepm
 from cli.writing import NODES
-from vepm.cli.folders import MARK, RUN
+from vepm.cli.folders import MARKER, RUN
 from vepm.cli.inputs import settings
 from vepm.data import Dataset, load
 from vepm.report import write_report
@@ -30,7 +30,7 @@ FILES = {
 
 def check_whole_run(folder: Path, task: str) -> dict[str, Any]:
     assert names_in(folder) == FILES
-    files = {path for path in folder.rglob("*") if path.is_file() and path.name != MARK}
+    files = {path for path in folder.rglob("*") if path.is_file() and path.name != MARKER}
     assert set(RUN.found(folder)) == files
     figures = names_in(folder / "figures")
     assert {"learning_curves.svg", "adjacency.png", "tsne_memberships.svg"} <= figures

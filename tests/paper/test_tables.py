@@ -132,7 +132,7 @@ HOSTILE = "[/red] <b>x</b> ](http://there) \x1b[2J"
 
 
 def test_text_of_an_experiment_is_shown_and_not_obeyed(results: Results, tmp_path: Path) -> None:
-    experiment = replace(results.experiment, title=HOSTILE, description=HOSTILE, notes=(HOSTILE,))
+    experiment = replace(results.experiment, title=HOSTILE, description=HOSTILE, notes=[HOSTILE])
     found = replace(results, experiment=experiment, values=(value(0.8, row=HOSTILE),))
     write_index(tmp_path, [("table-1", HOSTILE)])
     for text in (markdown(found), (tmp_path / "index.md").read_text()):

@@ -86,6 +86,14 @@ def test_curves_show_terms_of_some_epochs_only() -> None:
     assert np.asarray(line.get_xydata()).tolist() == [[1, 3], [4, 4]]
 
 
+def test_curves_mark_a_single_epoch() -> None:
+    history = {"phase": np.array(["pretrain"]), "epoch": np.zeros(1), "loss": np.ones(1)}
+    (axes,) = figures.learning_curves(history).axes
+    (line,) = axes.get_lines()
+    assert line.get_marker() == "o"
+    assert set(np.asarray(axes.get_xticks()).tolist()) <= {-1, 0, 1}
+
+
 def test_curves_of_an_empty_history() -> None:
     figures.learning_curves({"phase": np.array([], dtype=str), "epoch": np.array([])})
 

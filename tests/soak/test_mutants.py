@@ -45,7 +45,7 @@ def test_the_closest_tests_are_those_of_the_module() -> None:
 
     assert closest("vepm.nn.partitioner") == Path("nn/test_partitioner.py")
     assert closest("vepm.escaping") == Path("test_escaping.py")
-    assert [module for module in modules() if not closest_tests(module)] == []
+    assert [module for module in modules() if len(closest_tests(module)) < 3] == []
 
 
 def test_mutants_differ_in_what_they_do() -> None:

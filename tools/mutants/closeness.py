@@ -7,8 +7,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
 SOURCE, TESTS = HERE / "src", HERE / "tests"
-MOST_FILES = 4
-"""Test files that a mutant is run against."""
 
 
 def closest_tests(module: str) -> tuple[Path, ...]:
@@ -26,7 +24,7 @@ def closest_tests(module: str) -> tuple[Path, ...]:
         distance = _distances(test)[module] - (path.stem == f"test_{name}")
         mentions = len(re.findall(rf"\b{name}", path.read_text(), re.IGNORECASE))
         ranked.append((distance, package not in path.parts, -mentions, path))
-    return tuple(path for *_, path in sorted(ranked)[:MOST_FILES])
+    return tuple(path for *_, path in sorted(ranked))
 
 
 @functools.cache

@@ -1,8 +1,8 @@
-"""The folders that commands write: what is in them, whose they are, and when they are finished.
+"""The folders that commands write: their files, their marker and lock, and when they are finished.
 
-A folder is ours if it was empty when we came, which a mark in it says from then on, or if it holds
-what an earlier version wrote. Nothing is written into any other. A run is unfinished while its
-checkpoint exists; removing that is the last thing it does.
+A command writes only to a folder that was empty, where it leaves a marker, or that holds what an
+earlier version wrote. A run is unfinished while its checkpoint exists; removing the checkpoint is
+the last thing that it does.
 """
 
 import contextlib
@@ -12,18 +12,17 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from safetensors import SafetensorError, safe_open
 
 from vepm import console
 from vepm.errors import InputError, LostProcessError
 from vepm.files import HALVES, refuse_special, write_text
 
-MARK = ".vepm"
+MARKER = ".vepm"
 LOCK = ".lock"
+LONGEST_SIGN = 4096
 CHECKPOINT = "checkpoint.safetensors"
 METRICS = "metrics.json"
 FIGURES = (
@@ -38,7 +37,7 @@ FIGURES = (
 )
 SECONDS_BETWEEN_TRIES = 0.05
 SUBFOLDERS = ("figures", "tensorboard", "cells")
-"""Folders inside ours that files are written to."""
+"""Where files are written, beside the folder itself."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +47,24 @@ class Kind:
     name: str
     files: tuple[str, ...]
     """Patterns of the files that ``--overwrite`` removes."""
-    signs: tuple[tuple[str, ...], ...]
-    """Files that show together that a folder without a mark is of this kind."""
+    signs: tuple[Mapping[str, str], ...]
+    """Each shows that a folder without a marker is of this kind: files, and what they begin with.
+
+    A subfolder begins with nothing.
+    """
 
     def wrote(self, folder: Path) -> bool:
         """Whether a folder is of this kind."""
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if (folder / MARK).read_text(encoding="utf-8") == self.mark:
-                return True
-        return any(all(_looks_ours(folder / name) for name in group) for group in self.signs)
+        signs = ({MARKER: self.marker}, *self.signs)
+        return any(all(_contains(folder / f, text) for f, text in sign.items()) for sign in signs)
 
     def found(self, folder: Path) -> list[Path]:
         """The files of a folder that a command of this kind wrote."""
         return [path for pattern in self.files for path in folder.glob(pattern)]
 
     @property
-    def mark(self) -> str:
-        """What the mark in such a folder says."""
+    def marker(self) -> str:
+        """The content of the marker in such a folder."""
         return f"vepm {self.name}\n"
 
 
@@ -85,18 +85,20 @@ RUN = Kind(
         *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("png", "svg")),
         "tensorboard/*/events.out.tfevents.*",
     ),
-    ((CHECKPOINT,), (METRICS, "config.toml", "model.safetensors")),
+    (
+        {CHECKPOINT: '"vepm":"{'},
+        {METRICS: '"dataset"', "config.toml": "[model]", "model.safetensors": '"vepm":"{'},
+    ),
 )
 
 
-def _looks_ours(path: Path) -> bool:
-    if path.suffix != ".safetensors":
-        return path.exists()
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return "vepm" in (file.metadata() or {})
-    except (OSError, SafetensorError):
-        return False
+def _contains(path: Path, text: str) -> bool:
+    """Whether a text is near the start of a file; only a folder contains the empty one."""
+    if not text:
+        return path.is_dir()
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return text.encode() in file.read(LONGEST_SIGN)
+    return False
 
 
 def command_line() -> str:
@@ -173,7 +175,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterator[None]:
-    """Hold a folder to write to, and mark it as ours.
+    """Hold a folder to write to, and leave a marker in it.
 
     Folders made for a command that leaves nothing in them are removed again.
 
@@ -183,8 +185,8 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
         inputs: Files and folders that the command reads.
 
     Raises:
-        InputError: if the folder holds an input, or anything that we did not write; if another
-            process writes to it, or nobody can.
+        InputError: if the folder holds an input, or holds anything and is not of this kind; if
+            another process is writing to it, or it cannot be written to.
     """
     if not _is_utf8(folder):
         raise InputError(f"{folder}: the name is not UTF-8; choose another with --output")
@@ -192,19 +194,19 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
     foreign = _contents(folder)
     if foreign and not kind.wrote(folder):
         raise InputError(
-            f"{folder}: holds {foreign[0]}, and is no {kind.name} of vepm; choose an empty or new "
-            "folder with --output"
+            f"{folder}: holds {foreign[0]} and is not the folder of a {kind.name}; choose an empty "
+            "or new one with --output"
         )
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         with only_writer(folder):
             if not kind.wrote(folder):
-                write_text(folder / MARK, kind.mark)
+                write_text(folder / MARKER, kind.marker)
             try:
                 yield
             finally:
                 if not _contents(folder):
-                    (folder / MARK).unlink(missing_ok=True)
+                    (folder / MARKER).unlink(missing_ok=True)
     finally:
         for place in made:
             with contextlib.suppress(OSError):
@@ -221,11 +223,11 @@ def _is_utf8(path: Path) -> bool:
 
 
 def _contents(folder: Path) -> list[str]:
-    """Names of all that is in a folder beside mark, lock and unfinished files of ours."""
+    """What a folder holds beside marker, lock and unfinished files."""
     if not folder.is_dir():
         return []
     unfinished = {path.name for path in folder.glob(HALVES)}
-    return sorted({path.name for path in folder.iterdir()} - unfinished - {MARK, LOCK})
+    return sorted({path.name for path in folder.iterdir()} - unfinished - {MARKER, LOCK})
 
 
 def _check_apart(folder: Path, inputs: Iterable[Path]) -> None:
@@ -253,8 +255,8 @@ def _files(inputs: Iterable[Path]) -> Iterator[Path]:
 
 
 def clear(folder: Path, kind: Kind) -> None:
-    """Remove what a command wrote to its folder, and nothing else; the folder stays ours."""
-    write_text(folder / MARK, kind.mark)
+    """Remove what a command wrote to its folder, and nothing else; the marker stays."""
+    write_text(folder / MARKER, kind.marker)
     for path in kind.found(folder):
         path.unlink(missing_ok=True)
     for place in (*folder.glob("tensorboard/*"), *(folder / name for name in SUBFOLDERS)):
@@ -264,10 +266,10 @@ def clear(folder: Path, kind: Kind) -> None:
 
 @contextlib.contextmanager
 def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterator[Path]:
-    """Hold a folder for one run; gives the file in which its progress is kept.
+    """Hold a folder for one run; yields its checkpoint, which exists until the run is finished.
 
     Raises:
-        InputError: if the folder cannot be ours, or holds a finished run that is not to be
+        InputError: as :func:`own_folder`, or if the folder holds a finished run that is not to be
             replaced.
     """
     checkpoint = folder / CHECKPOINT
@@ -279,30 +281,30 @@ def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterato
                     "replace it with --overwrite"
                 )
             clear(folder, RUN)
-        with saying_how_to_go_on(folder):
+        with how_to_continue(folder):
             yield checkpoint
         checkpoint.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def saying_how_to_go_on(folder: Path) -> Iterator[None]:
-    """Tell the user who stops a run, or loses a part of it, what is left of it."""
+def how_to_continue(folder: Path) -> Iterator[None]:
+    """Tell the user how to continue a run that was interrupted or lost one of its processes."""
     try:
         yield
     except KeyboardInterrupt:
-        console.print_note(_way_to_go_on(folder))
+        console.print_note(_continuation(folder))
         raise
     except LostProcessError as error:
-        raise LostProcessError(f"{error}; {_way_to_go_on(folder)}") from error
+        raise LostProcessError(f"{error}; {_continuation(folder)}") from error
 
 
-def _way_to_go_on(folder: Path) -> str:
+def _continuation(folder: Path) -> str:
     if not (folder / CHECKPOINT).exists():
-        return "stopped before the first epoch was done; nothing is kept"
+        return "stopped in the first epoch; nothing is kept"
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         return (
-            f"stopped; to go on from {folder}, give the same torchrun command again "
+            f"stopped; to continue from {folder}, give the same torchrun command again "
             "(without --overwrite)"
         )
     typed = [word for word in sys.argv[1:] if word != "--overwrite"]
-    return f"stopped; to go on from {folder}: {shlex.join(['vepm', *typed])}"
+    return f"stopped; to continue from {folder}: {shlex.join(['vepm', *typed])}"

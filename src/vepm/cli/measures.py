@@ -59,7 +59,7 @@ def evaluate(
     method: Annotated[
         str, typer.Option(help="vepm or the name of a baseline.", rich_help_panel=SETTINGS_PANEL)
     ] = "vepm",
-    preset: Preset = "tuned",
+    preset: Preset = "default",
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: AsJson = False,

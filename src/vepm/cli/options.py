@@ -56,7 +56,9 @@ RunsAtOnce = Annotated[
 ]
 Preset = Annotated[
     str,
-    typer.Option(help="Named settings: tuned, paper or released.", rich_help_panel=SETTINGS_PANEL),
+    typer.Option(
+        help="Named settings: default, tuned, paper or released.", rich_help_panel=SETTINGS_PANEL
+    ),
 ]
 ConfigFile = Annotated[
     Path | None,

@@ -18,7 +18,7 @@ from vepm.escaping import on_one_line
 if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
 
-EXPERIMENT = Kind("experiment", (), (("cells",),))
+EXPERIMENT = Kind("experiment", (), ({"cells": ""},))
 
 
 def reproduce(

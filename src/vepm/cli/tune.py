@@ -63,7 +63,7 @@ def tune(
             rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
-    preset: Preset = "tuned",
+    preset: Preset = "default",
     config: ConfigFile = None,
     settings: Settings = None,
     seed: Seed = 0,
@@ -127,9 +127,9 @@ def tune(
 def _kind() -> Kind:
     from vepm.search import BEST_FILE, FORMER_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
 
-    results = (BEST_FILE, TABLE_FILE, SUMMARY_FILE)
-    files = (TRIALS_FILE, FORMER_FILE, f"{FORMER_FILE}-journal", *results)
-    return Kind("search", files, ((TRIALS_FILE,), (FORMER_FILE,), results))
+    logs = (TRIALS_FILE, FORMER_FILE, f"{FORMER_FILE}-journal")
+    results = {BEST_FILE: "[model]", TABLE_FILE: "trial,state", SUMMARY_FILE: '"rule"'}
+    return Kind("search", (*logs, *results), ({TRIALS_FILE: '{"sweep"'}, results))
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from vepm.cli.folders import (
     RUN,
     check_output,
     command_line,
+    how_to_continue,
     run_folder,
-    saying_how_to_go_on,
 )
 from vepm.cli.inputs import (
     READ_ALL,
@@ -65,7 +65,7 @@ class Job:
     def fit(
         self, checkpoint: Path, board: Progress | None = None, group: ProcessGroup | None = None
     ) -> Fitted:
-        """Train, or go on from the checkpoint, perhaps with other processes."""
+        """Train, or continue from the checkpoint, alone or with other processes."""
         with console.epoch_bar() as progress:
             return fit(
                 self.data,
@@ -121,7 +121,7 @@ def train(
     with process_group(job.device) as group:
         if group.leads:
             return _train_and_write(job, folder, overwrite, peers, log, group)
-        with saying_how_to_go_on(folder):
+        with how_to_continue(folder):
             job.fit(folder / CHECKPOINT, group=group)
     return None
 

@@ -72,7 +72,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        preset: str = "tuned",
+        preset: str = "default",
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,

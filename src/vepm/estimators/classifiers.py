@@ -151,7 +151,7 @@ class NodeClassifier(_Classifier):
 
     Args:
         graph: The graph whose nodes are given as X from then on; see below.
-        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         num_communities: Number of communities.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
@@ -191,7 +191,7 @@ class NodeClassifier(_Classifier):
         self,
         *,
         graph: Any = None,
-        preset: str = "tuned",
+        preset: str = "default",
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,
@@ -217,7 +217,7 @@ class GraphClassifier(_Classifier):
     """Labels whole graphs, and shows the communities inside them.
 
     Args:
-        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         num_communities: Number of communities.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
@@ -243,7 +243,7 @@ class GraphClassifier(_Classifier):
     def __init__(
         self,
         *,
-        preset: str = "tuned",
+        preset: str = "default",
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,

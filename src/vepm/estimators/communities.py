@@ -30,7 +30,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     Args:
         graph: The graph whose nodes are given as X from then on, as in
             :class:`vepm.NodeClassifier`.
-        preset: Named settings to start from: ``"tuned"``, ``"paper"`` or ``"released"``.
+        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         num_communities: Number of communities.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
@@ -56,7 +56,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         self,
         *,
         graph: Any = None,
-        preset: str = "tuned",
+        preset: str = "default",
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,

@@ -1,4 +1,4 @@
-"""Named settings: what the paper's text says, what its released code does, what works best."""
+"""Named settings: for any graph, for known datasets, of the paper's text and its released code."""
 
 import tomllib
 from functools import cache
@@ -133,7 +133,7 @@ def preset(name: str, task: str, dataset: str | None = None, partition: str = "l
     """Settings by name for a ``"node"`` or ``"graph"`` task.
 
     Args:
-        name: ``"paper"``, ``"released"`` or ``"tuned"``.
+        name: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         task: What is labelled.
         dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
         partition: How edges are split, for which it may know better ones still.

@@ -82,10 +82,11 @@ def _panel(
         steps = start + np.arange(len(rows))
         for name, label, colour in lines:
             shown_label = label if phase == phases[-1] and label else None
-            # Some terms are computed in some epochs only: what lies between is not known, yet
-            # single points would not be seen.
+            # Some terms are computed in some epochs only; the line joins those.
             known = np.isfinite(history[name][rows])
-            axes.plot(steps[known], history[name][rows][known], color=colour, label=shown_label)
+            values = history[name][rows][known]
+            marker = "o" if len(values) == 1 else ""
+            axes.plot(steps[known], values, color=colour, label=shown_label, marker=marker)
         if start:
             axes.axvline(start - 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (3, 3)))
         chosen = chosen_row(history, best_epoch)
@@ -93,6 +94,8 @@ def _panel(
             _mark(axes, start + int(np.flatnonzero(rows == chosen)[0]))
         start += len(rows)
     axes.set_xlim(-0.5, max(start - 0.5, 0.5))
+    axes.locator_params(axis="x", nbins=5, integer=True, min_n_ticks=1)
+    axes.locator_params(axis="y", nbins=5)
     axes.set_xlabel(", then ".join(phases) + " (epochs)")
     axes.grid(axis="y")
 
