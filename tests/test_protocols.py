@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from vepm.data import planted_graph
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 from vepm.evaluation import (
@@ -17,6 +18,7 @@ from vepm.evaluation import (
     capsgnn_folds,
     choose_epoch,
     evaluate,
+    few_labels,
     gin_folds,
     keep_labels,
     public_split,
@@ -269,3 +271,21 @@ def test_published_folds_leave_a_few_graphs_untested(name: str, never_tested: in
     tested = torch.cat([fold.test for fold in folds])
     assert tested.unique().numel() == tested.numel()
     assert len(dataset.graphs) - tested.numel() == never_tested
+
+
+def test_few_labels_leave_most_nodes_to_be_tested() -> None:
+    data = planted_graph(300, 3, seed=0)
+    splits = few_labels(data)
+    assert [split.name for split in splits] == [f"few-{i}" for i in range(10)]
+    y = data.labels
+    for split in splits:
+        assert torch.bincount(y[split.train]).tolist() == [20, 20, 20]
+        assert (split.val.numel(), split.test.numel()) == (80, 160)
+    assert not torch.equal(splits[0].train, splits[1].train)
+    assert torch.equal(few_labels(data)[3].test, splits[3].test)
+    assert not torch.equal(few_labels(data, seed=1)[3].train, splits[3].train)
+
+
+def test_few_labels_keep_half_of_a_small_class() -> None:
+    split = few_labels(planted_graph(30, 3, average_degree=4, seed=0), num_splits=1)[0]
+    assert split.train.numel() == 15

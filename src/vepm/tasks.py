@@ -68,7 +68,7 @@ class Task:
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        Task("node", True, "gcn", ("public",), "public"),
+        Task("node", True, "gcn", ("public", "few-labels"), "public"),
         Task("graph", False, "gin", ("gin", "capsgnn", "public"), "capsgnn"),
     )
 }

@@ -22,17 +22,19 @@ class RawFiles:
 
     Args:
         folder: the dataset's folder under the root.
-        names: the files needed in ``folder/raw``.
+        names: the files needed in ``folder/inside``.
         urls: what to fetch: the files themselves, or one .zip that holds them; may be empty.
+        inside: the folder inside ``folder`` that holds them.
     """
 
     folder: str
     names: tuple[str, ...]
     urls: tuple[str, ...]
+    inside: str = "raw"
 
     def missing(self, root: Path) -> list[Path]:
         """The files that are not there."""
-        paths = [root / self.folder / "raw" / name for name in self.names]
+        paths = [root / self.folder / self.inside / name for name in self.names]
         return [path for path in paths if not path.is_file()]
 
     def ensure(self, root: Path) -> Path:
@@ -40,13 +42,13 @@ class RawFiles:
         missing = self.missing(root)
         if missing and self.urls:
             try:
-                self._fetch(root / self.folder / "raw")
+                self._fetch(root / self.folder / self.inside)
             except (OSError, zipfile.BadZipFile) as error:
                 raise InputError(self._explain(missing, f"cannot be fetched ({error})")) from None
             missing = self.missing(root)
         if missing:
             raise InputError(self._explain(missing, "cannot be fetched from anywhere"))
-        return root / self.folder / "raw"
+        return root / self.folder / self.inside
 
     def _fetch(self, raw: Path) -> None:
         wanted = {*self.names, "README.txt"}

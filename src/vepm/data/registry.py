@@ -10,6 +10,7 @@ from vepm.data.bundled import digits, digits_graphs, karate_club
 from vepm.data.citation import WIKICS_FILES, load_planetoid, load_wikics, planetoid_files
 from vepm.data.dataset import Dataset
 from vepm.data.raw import RawFiles, data_root
+from vepm.data.reading import read
 from vepm.data.recipe import RECIPES, draw
 from vepm.data.tu import Features, load_tu, tu_files
 from vepm.errors import InputError
@@ -68,6 +69,17 @@ def _tu(name: str, features: Features, description: str) -> _Entry:
     )
 
 
+def _npz(folder: str, name: str, description: str) -> _Entry:
+    files = RawFiles(folder, (f"{name}.npz",), (), inside="")
+    return _Entry(
+        task="node",
+        source=folder,
+        description=description,
+        load=lambda root: read(files.ensure(root) / f"{name}.npz"),
+        files=files,
+    )
+
+
 _ENTRIES: dict[str, _Entry] = {
     "digits": _Entry(
         "node",
@@ -103,6 +115,10 @@ _ENTRIES: dict[str, _Entry] = {
         load_wikics,
         WIKICS_FILES,
     ),
+    "acm": _npz("relations", "acm", "4,019 papers that share an author or a subject, 3 fields"),
+    "imdb": _npz("relations", "imdb", "4,280 films that share a director, actor or year, 3 genres"),
+    "factors-4": _npz("relations", "factors-4", "1,000 nodes joined by 4 latent factors"),
+    "factors-6": _npz("relations", "factors-6", "1,000 nodes joined by 6 latent factors"),
     "MUTAG": _tu("MUTAG", "labels", "188 compounds, mutagenic or not"),
     "PTC": _tu("PTC", "labels", "344 compounds, carcinogenic or not (the variant GIN used)"),
     "PTC_MR": _tu("PTC_MR", "labels", "344 compounds, carcinogenic to male rats or not"),

@@ -109,11 +109,10 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         items = self._items(X)
         found = self._explain(items.dataset)
         model = self._model()
-        heads = model.partitioner.num_metacommunities
         with torch.no_grad():
-            activation = model.activation
-            links = interactions(found.memberships, activation, heads)
-            member = members(found.memberships, activation, heads, found.edge_index)
+            activation, grouping = model.activation, model.partitioner.grouping()
+            links = interactions(found.memberships, activation, grouping)
+            member = members(found.memberships, activation, grouping, found.edge_index)
         return Memberships(
             hard=items.of(links).argmax(1).cpu().numpy(),
             soft=items.of(links / links.sum(1, keepdim=True)).cpu().numpy(),

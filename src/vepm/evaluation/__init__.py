@@ -21,6 +21,7 @@ from vepm.evaluation.rules import RULES, Rule, Summary, summarise
 from vepm.evaluation.splits import (
     Split,
     capsgnn_folds,
+    few_labels,
     gin_folds,
     keep_labels,
     public_split,
@@ -47,6 +48,7 @@ __all__ = [
     "curve_of",
     "evaluate",
     "evaluate_cells",
+    "few_labels",
     "gin_folds",
     "keep_labels",
     "protocol_for",

@@ -9,6 +9,7 @@ from vepm.evaluation.splits import (
     NUM_FOLDS,
     Split,
     capsgnn_folds,
+    few_labels,
     gin_folds,
     public_split,
     wikics_splits,
@@ -53,6 +54,7 @@ PROTOCOLS: dict[str, Protocol] = {
     for protocol in (
         Protocol("public", ("validation",), 1, _published),
         Protocol("wikics", ("validation",), 20, lambda data, seed, n: wikics_splits(data)),
+        Protocol("few-labels", ("validation",), NUM_FOLDS, few_labels),
         Protocol("gin", ("gin", "fold-max", "last"), NUM_FOLDS, gin_folds),
         Protocol("capsgnn", ("capsgnn", "last"), NUM_FOLDS, capsgnn_folds),
     )

@@ -77,6 +77,50 @@ def wikics_splits(dataset: Dataset) -> list[Split]:
     return [_from_masks(f"split-{i}", masks) for i, masks in enumerate(dataset.splits)]
 
 
+LABELS_PER_CLASS = 20
+MOST_VALIDATION = 1000
+
+
+def few_labels(
+    dataset: Dataset,
+    seed: int = 0,
+    num_splits: int = NUM_FOLDS,
+    labels_per_class: int = LABELS_PER_CLASS,
+) -> list[Split]:
+    """Random splits with few training labels, as in semi-supervised node classification.
+
+    So many labelled nodes of each class train, at most half of the class; of the others a third,
+    at most 1,000, validates and the rest tests.
+
+    Args:
+        dataset: a node task; masks that come with it are not used.
+        seed: of the draws.
+        num_splits: number of splits.
+        labels_per_class: training labels of each class.
+
+    Example:
+        >>> from vepm.data import planted_graph
+        >>> from vepm.evaluation import few_labels
+        >>> [split.train.numel() for split in few_labels(planted_graph(200, 2, seed=0))][:2]
+        [40, 40]
+    """
+    splits = []
+    for number in range(num_splits):
+        generator = torch.Generator().manual_seed(NUM_FOLDS * seed + number)
+        known = (dataset.labels >= 0).nonzero().flatten()
+        known = known[torch.randperm(known.numel(), generator=generator)]
+        y = dataset.labels[known]
+        chosen = torch.zeros(known.numel(), dtype=torch.bool)
+        for label in y.unique():
+            own = (y == label).nonzero().flatten()
+            chosen[own[: min(labels_per_class, own.numel() // 2)]] = True
+        rest = known[~chosen]
+        val = min(MOST_VALIDATION, rest.numel() // 3)
+        name = f"few-{seed}-{number}" if seed else f"few-{number}"
+        splits.append(Split(name, known[chosen], rest[:val], rest[val:]))
+    return splits
+
+
 def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
     """GIN's cross-validation: nine folds train, one is scored at every epoch, none validates.
 

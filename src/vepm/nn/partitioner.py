@@ -49,8 +49,9 @@ def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
 
 def segment_matrix(num_communities: int, num_metacommunities: int) -> Tensor:
     """Assignment [C, K] of communities to consecutive segments, as zeros and ones."""
-    sizes = torch.tensor(segment_sizes(num_communities, num_metacommunities))
-    return torch.eye(num_metacommunities).repeat_interleave(sizes, dim=0)
+    sizes = enumerate(segment_sizes(num_communities, num_metacommunities))
+    segment = [k for k, size in sizes for _ in range(size)]
+    return torch.eye(num_metacommunities)[segment]
 
 
 def gather(values: Tensor, grouping: Tensor | int) -> Tensor:

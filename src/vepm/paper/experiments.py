@@ -50,6 +50,8 @@ METRICS: dict[str, Metric] = {
     "shuffled_accuracy": _PERCENT,
     "split_gradient": _PERCENT,
     "label_gradient": _PERCENT,
+    "parts_by_kind": Metric(decimals=3),
+    "kind_ranking": _PERCENT,
     "nmi_pretrained": Metric(decimals=3),
     "nmi_finetuned": Metric(decimals=3),
     "graphs": _COUNT,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vepm.baselines import BASELINES, baseline
-from vepm.data import datasets
+from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.evaluation import PROTOCOLS, Protocol
 from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, slug
@@ -208,8 +208,9 @@ def protocol_of(choice: Choice) -> Protocol:
 @cache
 def task_of(dataset: str) -> TaskName:
     """What a dataset labels, nodes or graphs, without loading it."""
+    listed = dataset.partition(":")[0] if is_recipe(dataset) else dataset
     for info in datasets():
-        if info.name == dataset:
+        if info.name == listed:
             return info.task
     raise InputError(f"unknown dataset '{dataset}'; `vepm datasets` lists those known")
 

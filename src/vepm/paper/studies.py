@@ -13,9 +13,10 @@ from vepm.evaluation import RunResult
 from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.partition_use import partition_use
-from vepm.training import pick_device, probabilities
+from vepm.training import explain, pick_device, probabilities
 from vepm.training.calibration import best_sharpness, calibrate
 from vepm.training.metrics import calibration_error
+from vepm.training.parts import agreement_with_kinds
 
 SAMPLES = 16
 QUICK_EPOCHS = 2
@@ -33,6 +34,15 @@ def statistics(setting: Setting) -> Finding:
             "classes": float(setting.dataset.num_classes),
         }
     )
+
+
+def parts_and_kinds(setting: Setting) -> Finding:
+    """Accuracy, and how well the parts of the edges match kinds that the model never saw."""
+    fitted, result = finetune(setting)
+    shares = explain(fitted.model, fitted.source).edge_weight.cpu()
+    found = agreement_with_kinds(shares, setting.graph.edge_kind)
+    numbers = {"parts_by_kind": found.mutual_information, "kind_ranking": found.ranking}
+    return Finding(numbers, result=result)
 
 
 def timing(setting: Setting) -> Finding:
@@ -97,6 +107,7 @@ Study = Callable[[Setting], Finding]
 STUDIES: dict[str, Study] = {
     "statistics": statistics,
     "timing": timing,
+    "parts_and_kinds": parts_and_kinds,
     "communities": communities,
     "confusion": confusion,
     "calibration": calibration,

@@ -21,6 +21,7 @@ FINITE = (
     "edge_weight",
     "memberships",
     "activation",
+    "assignment",
     "probabilities",
     "community_embeddings",
     *ATTRIBUTION,
@@ -61,6 +62,9 @@ def _wrong_edges(outputs: Arrays) -> str | None:
         return f"{z.shape[1]} communities in memberships, {len(outputs['activation'])} activations"
     if not 1 <= shares.shape[1] <= z.shape[1]:
         return f"{shares.shape[1]} metacommunities of {z.shape[1]} communities"
+    grouped = (z.shape[1], shares.shape[1])
+    if "assignment" in outputs and outputs["assignment"].shape != grouped:
+        return f"assignment {outputs['assignment'].shape} of communities to metacommunities"
     return None
 
 

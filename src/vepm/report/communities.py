@@ -23,27 +23,31 @@ def segment_starts(num_communities: int, num_metacommunities: int) -> Ints:
 def interactions(
     memberships: Floats,
     activation: Floats,
-    num_metacommunities: int,
+    grouping: Floats | int,
     batch: Ints | None = None,
 ) -> Floats:
     """:func:`vepm.nn.interactions` of arrays: each node's links by metacommunity [N, K]."""
     z, gamma = _tensors(memberships, activation)
-    found: Floats = nn.interactions(z, gamma, num_metacommunities, _graphs(batch)).numpy()
+    found: Floats = nn.interactions(z, gamma, _grouping(grouping), _graphs(batch)).numpy()
     return found
 
 
 def members(
     memberships: Floats,
     activation: Floats,
-    num_metacommunities: int,
+    grouping: Floats | int,
     edge_index: Ints,
     batch: Ints | None = None,
 ) -> Bools:
     """:func:`vepm.nn.members` of arrays: who is a member of what [N, K]."""
     z, gamma = _tensors(memberships, activation)
     edges = torch.from_numpy(np.ascontiguousarray(edge_index))
-    found: Bools = nn.members(z, gamma, num_metacommunities, edges, _graphs(batch)).numpy()
+    found: Bools = nn.members(z, gamma, _grouping(grouping), edges, _graphs(batch)).numpy()
     return found
+
+
+def _grouping(grouping: Floats | int) -> torch.Tensor | int:
+    return grouping if isinstance(grouping, int) else _tensors(grouping)[0]
 
 
 def _tensors(*arrays: Floats) -> list[torch.Tensor]:

@@ -47,7 +47,7 @@ def write_report(folder: str | Path) -> Path:
 
 
 def _compose(run: Run) -> str:
-    interaction = interactions(run.memberships, run.activation, run.num_metacommunities, run.batch)
+    interaction = interactions(run.memberships, run.activation, run.grouping, run.batch)
     drawings = {
         drawing.name: {"description": drawing.description, **_draw(drawing, run.folder / "figures")}
         for drawing in plan_drawings(run, interaction)

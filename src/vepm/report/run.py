@@ -60,6 +60,8 @@ class Run:
     """The class each item would get then [items, K]."""
     batch: NDArray[np.int64] | None
     """Graph of each node [N], for graph tasks."""
+    assignment: Floats | None
+    """Share of each community in each metacommunity [C, K], where that was learned."""
     features: Floats | None
     """Node features [N, F]."""
     typical_features: Floats | None
@@ -87,10 +89,15 @@ class Run:
         return members(
             self.memberships,
             self.activation,
-            self.num_metacommunities,
+            self.grouping,
             self.edge_index,
             self.batch,
         )
+
+    @property
+    def grouping(self) -> Floats | int:
+        """How communities are grouped: an assignment [C, K], or the number of segments."""
+        return self.num_metacommunities if self.assignment is None else self.assignment
 
     @property
     def num_nodes(self) -> int:
@@ -148,6 +155,7 @@ FLOATS = {
     "edge_weight": "edge_weight",
     "memberships": "memberships",
     "activation": "activation",
+    "assignment": "assignment",
     "probabilities": "probabilities",
     "community_embeddings": "community_embeddings",
     "embeddings": "embeddings",

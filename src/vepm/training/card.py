@@ -109,7 +109,7 @@ class ModelCard:
         return cls(
             dataset.task,
             dataset.num_features,
-            config,
+            _for_kinds(config, dataset),
             dataset.class_names,
             int(seed),
             dataset.feature_names,
@@ -199,6 +199,20 @@ def _added(value: Any) -> int:
     if value not in (0, NUM_POSITIONS):
         raise ValueError(f"{value!r} columns of coordinates")
     return int(value)
+
+
+def _for_kinds(config: Config, dataset: Dataset) -> Config:
+    """Settings with a metacommunity for each known kind of edges, if they are split by kind."""
+    if config.model.partition != "kinds":
+        return config
+    if dataset.kind_names is None or not dataset.single_graph:
+        raise InputError(
+            f"{dataset.name}: its edges are of no known kinds to split them by; give a kind of "
+            "each edge with the data, or another partition"
+        )
+    count = len(dataset.kind_names)
+    communities = max(count, config.model.num_communities)
+    return config.replace(num_metacommunities=count, num_communities=communities)
 
 
 def _count(value: Any) -> int:

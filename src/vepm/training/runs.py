@@ -12,7 +12,7 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
-from vepm.nn import interactions
+from vepm.nn import VEPM, interactions
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.large import LargeGraph
 from vepm.training.attribution import attribute
@@ -127,6 +127,7 @@ def _outputs(
         "edge_weight": found.edge_weight,
         "memberships": found.memberships,
         "activation": model.activation.detach(),
+        **_assignment(model),
         "y": source.y,
         "community_embeddings": found.community_embeddings,
         "embeddings": found.embeddings,
@@ -149,6 +150,12 @@ def _features(dataset: Dataset, nodes: Tensor | None = None) -> dict[str, Tensor
     """The features of all nodes or some, as they were given, unless they are too many."""
     x = dataset.features if nodes is None else dataset.features.index_select(0, nodes)
     return {"features": x.to_dense()} if x.numel() <= LARGEST_FEATURES else {}
+
+
+def _assignment(model: VEPM) -> dict[str, Tensor]:
+    """Which metacommunity each community belongs to [C, K], where that was learned."""
+    grouping = model.partitioner.grouping()
+    return {"assignment": grouping.detach()} if isinstance(grouping, Tensor) else {}
 
 
 def _metrics(
@@ -184,8 +191,8 @@ def _metrics(
                     metrics["ece"] = calibration_error(found, y)
     known = outputs["y"] >= 0
     if dataset.task == "node" and known.any():
-        heads = card.config.model.num_metacommunities
-        hard = interactions(outputs["memberships"], outputs["activation"], heads).argmax(1)
+        grouping = outputs.get("assignment", card.config.model.num_metacommunities)
+        hard = interactions(outputs["memberships"], outputs["activation"], grouping).argmax(1)
         metrics["nmi"] = agreement(hard[known], outputs["y"][known])
     return metrics
 

@@ -116,9 +116,9 @@ class OwnEdges(Adjacency):
         def rule(
             runs: int, dims: Dims, target: Tensor, source: Tensor, groups: Tensor
         ) -> tuple[Tensor, int]:
-            ends = (beside(t, d, 0, runs) for t, d in zip((target, source), dims[:2], strict=True))
+            near, far = beside(target, dims[0], 0, runs), beside(source, dims[1], 0, runs)
             own = groups.expand(runs, -1, -1) if dims[2] is None else groups.movedim(dims[2], 0)
-            return apart(plain(*ends, own), 0, runs)
+            return apart(plain(near, far, own), 0, runs)
 
         return across(rule, target, source, assignment)
 

@@ -1,0 +1,104 @@
+"""What each part of the split edges is worth, and of which known kinds its edges are."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.metrics import normalized_mutual_info_score, roc_auc_score
+from torch import Tensor
+
+from vepm.nn import VEPM
+
+RANKED_EDGES = 200_000
+"""Edges, evenly spaced, by which shares are ranked against kinds."""
+
+
+class Part(NamedTuple):
+    """A metacommunity's part of the edges."""
+
+    relevance: float | None
+    """Weight the labels gave it in the composer, beside one for the node itself; None without."""
+    share: float
+    """Its share of all edges."""
+    homophily: float | None
+    """How often its edges join equal labels among the training nodes; None if none joins two."""
+    kinds: dict[str, float]
+    """Share of its edges that is of each known kind."""
+
+
+@torch.no_grad()
+def summarise_parts(
+    model: VEPM,
+    edge_index: Tensor,
+    shares: Tensor,
+    labels: Tensor,
+    train: Tensor,
+    kinds: Tensor | None = None,
+    kind_names: tuple[str, ...] | None = None,
+) -> list[Part]:
+    """One :class:`Part` for each metacommunity.
+
+    Args:
+        model: The trained model.
+        edge_index: Edges [2, E].
+        shares: Share of each edge in each metacommunity [E, K].
+        labels: Class index of each node [N], or nothing if graphs are labelled.
+        train: Indices of the training nodes.
+        kinds: Of which known kinds each edge is [E, R].
+        kind_names: Names of the kinds.
+    """
+    relevance = model.composer.relevance
+    weights = [None] * shares.size(1) if relevance is None else relevance.weight.tolist()
+    shares = shares.double()
+    total = shares.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
+    inside = torch.zeros(int(edge_index.max()) + 1 if edge_index.numel() else 0, dtype=torch.bool)
+    inside[train] = True
+    known = inside[edge_index].all(0)
+    equal = labels[edge_index[0, known]] == labels[edge_index[1, known]]
+    among = shares[known].sum(0)
+    joined = (shares[known] * equal[:, None]).sum(0)
+    by_kind = torch.zeros(0, shares.size(1)) if kinds is None else kinds.double().t() @ shares
+    return [
+        Part(
+            relevance=weights[k],
+            share=float(total[k] / max(len(shares), 1)),
+            homophily=float(joined[k] / among[k]) if among[k] > 0 else None,
+            kinds={
+                name: float(row[k] / total[k])
+                for name, row in zip(kind_names or (), by_kind, strict=True)
+            },
+        )
+        for k in range(shares.size(1))
+    ]
+
+
+class KindAgreement(NamedTuple):
+    """How well a split finds the known kinds of edges."""
+
+    mutual_information: float
+    """Normalised mutual information of an edge's strongest part and its kind, 0 to 1; over the
+    edges of exactly one kind."""
+    ranking: float
+    """Area under the ROC curve with which the best part of each kind ranks its edges, mean over
+    kinds; 0.5 is chance."""
+
+
+def agreement_with_kinds(shares: Tensor, kinds: Tensor) -> KindAgreement:
+    """Compare shares [E, K] with known kinds [E, R], which the model never saw.
+
+    Example:
+        >>> shares = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+        >>> agreement_with_kinds(shares, torch.tensor([[1, 0], [1, 0], [0, 1]]).bool())
+        KindAgreement(mutual_information=1.0, ranking=1.0)
+    """
+    single = kinds.sum(1) == 1
+    parts = shares[single].argmax(1).numpy()
+    information = normalized_mutual_info_score(kinds[single].int().argmax(1).numpy(), parts)
+    every = max(1, len(shares) // RANKED_EDGES)
+    some, truth = shares[::every].numpy(), kinds[::every].numpy()
+    areas = [
+        max(roc_auc_score(of_kind, part) for part in some.T)
+        for of_kind in truth.T
+        if of_kind.any() and not of_kind.all()
+    ]
+    return KindAgreement(float(information), float(np.mean(areas)) if areas else float("nan"))

@@ -1,0 +1,70 @@
+"""What each part of the edges is worth, on graphs small enough to count by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vepm.data import planted_relations
+from vepm.errors import InputError
+from vepm.nn import VEPM
+from vepm.training import Config, fit
+from vepm.training.card import ModelCard
+from vepm.training.parts import agreement_with_kinds, summarise_parts
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+SHARES = torch.tensor([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
+
+
+def model(composer: str = "weighted") -> VEPM:
+    return VEPM(3, 2, num_communities=4, num_metacommunities=2, composer=composer)
+
+
+def test_parts_by_hand() -> None:
+    labels, train = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
+    kinds = torch.tensor([[True, False], [True, False], [False, True], [False, True]])
+    first, second = summarise_parts(model(), EDGES, SHARES, labels, train, kinds, ("a", "b"))
+    assert first.relevance == second.relevance == 1
+    assert first.share == second.share == 0.5
+    assert first.homophily == pytest.approx(0.75)
+    assert second.homophily == pytest.approx(0.25)
+    assert first.kinds == {"a": pytest.approx(0.75), "b": pytest.approx(0.25)}
+
+
+def test_parts_without_relevance_kinds_or_labelled_pairs() -> None:
+    parts = summarise_parts(model("gnn"), EDGES, SHARES, torch.zeros(3), torch.tensor([0]))
+    assert [part.relevance for part in parts] == [None, None]
+    assert [part.homophily for part in parts] == [None, None]
+    assert parts[0].kinds == {}
+
+
+def test_an_even_split_says_nothing_about_kinds() -> None:
+    kinds = torch.tensor([[True, False], [False, True]]).repeat(10, 1)
+    found = agreement_with_kinds(torch.full((20, 2), 0.5), kinds)
+    assert found.mutual_information == 0
+    assert found.ranking == 0.5
+
+
+def test_edges_of_several_kinds_count_for_the_ranking_alone() -> None:
+    kinds = torch.tensor([[True, True], [True, False], [False, True], [False, False]])
+    shares = torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.1, 0.9], [0.5, 0.5]])
+    found = agreement_with_kinds(shares, kinds)
+    assert found.mutual_information == 1
+    assert found.ranking == pytest.approx(0.875)
+
+
+def test_a_split_by_kinds_has_a_part_for_each() -> None:
+    data = planted_relations(60, num_relations=3, num_communities=2, seed=0)
+    config = Config().replace(
+        partition="kinds", num_communities=2, num_metacommunities=2, epochs=1, pretrain_epochs=1
+    )
+    train = data.graphs[0].train_mask.nonzero().flatten()
+    fitted = fit(data, config, train_on=train, validate_on=train, device="cpu")
+    assert fitted.model.partitioner.num_metacommunities == 3
+    assert fitted.card.config.model.num_communities == 3
+
+
+def test_a_split_by_kinds_needs_kinds() -> None:
+    data = planted_relations(60, num_communities=2, seed=0)
+    with pytest.raises(InputError, match="of no known kinds"):
+        ModelCard.of(replace(data, kind_names=None), Config().replace(partition="kinds"))
