@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from vepm.errors import InputError
 from vepm.report import read_run, write_report
+from vepm.report.run import FILES
 
 from .writing import Array, change, write_graph_run, write_node_run
 
@@ -31,6 +33,14 @@ def test_reads_everything(folder: Path) -> None:
 def test_no_such_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such run folder"):
         write_report(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_in_the_place_of_a_file_is_refused(name: str, folder: Path) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match=f"{name}: not a file"):
+        read_run(folder)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from vepm.tasks import TASKS
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
+FILES = ("metrics.json", "config.toml", "history.csv", "outputs.safetensors", "names.json")
 SPLITS = ("train", "val", "test")
 
 
@@ -129,6 +130,10 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; `vepm train` writes one")
+    for name in FILES:
+        # Reading a pipe or a device might never end.
+        if (folder / name).exists() and not (folder / name).is_file():
+            raise InputError(f"{folder / name}: not a file")
     metrics = read_json(folder / "metrics.json", required=True)
     _check_metrics(folder / "metrics.json", metrics)
     outputs = read_outputs(folder / "outputs.safetensors")
