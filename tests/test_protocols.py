@@ -21,6 +21,8 @@ from vepm.evaluation import (
     few_labels,
     gin_folds,
     keep_labels,
+    protocol_for,
+    protocol_named,
     public_split,
     summarise,
     wikics_splits,
@@ -289,3 +291,36 @@ def test_few_labels_leave_most_nodes_to_be_tested() -> None:
 def test_few_labels_keep_half_of_a_small_class() -> None:
     split = few_labels(planted_graph(30, 3, average_degree=4, seed=0), num_splits=1)[0]
     assert split.train.numel() == 15
+
+
+def test_few_labels_of_graphs() -> None:
+    dataset = graph_task([0] * 300 + [1] * 60 + [2] * 6 + [-1] * 9)
+    first, second = few_labels(dataset, seed=3, num_splits=2, labels_per_class=10)
+    assert dataset.labels[first.train].bincount().tolist() == [10, 10, 3]
+    assert (first.val.numel(), first.test.numel()) == (114, 229)
+    assert int(torch.cat([first.train, first.val, first.test]).max()) == 365
+    assert not same([first], [second])
+
+
+def test_at_most_a_thousand_validate() -> None:
+    dataset = planted_graph(4000, 2, seed=0)
+    (split,) = few_labels(dataset, num_splits=1)
+    assert (split.train.numel(), split.val.numel(), split.test.numel()) == (40, 1000, 2960)
+
+
+def test_the_labels_of_a_class_may_stand_in_the_name_of_the_protocol() -> None:
+    dataset = planted_graph(200, 2, seed=0)
+    assert len(protocol_named("few-labels")(dataset)) == PROTOCOLS["few-labels"].num_splits == 10
+    found = protocol_for("node", "few-labels-7")
+    assert found.name == "few-labels-7"
+    assert found(dataset, 0, 3)[2].train.numel() == 14
+    for name in ("few-labels-0", "few-labels-x", "few-labels-1234567", "other"):
+        with pytest.raises(InputError, match="no protocol"):
+            protocol_named(name)
+        with pytest.raises(InputError, match="no protocol"):
+            protocol_for("node", name)
+
+
+def test_nothing_is_left_to_test_of_too_few_labels() -> None:
+    with pytest.raises(InputError, match="test part is empty"):
+        few_labels(graph_task([0, 1]), num_splits=1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from vepm.escaping import for_json, for_terminal, on_one_line
 from vepm.files import FULL
@@ -115,6 +115,18 @@ def print_run(metrics: Mapping[str, Any], page: Path) -> None:
         print_line(line)
 
 
+def print_warnings(metrics: Mapping[str, Any]) -> None:
+    """What looked wrong with a training, on standard error."""
+    for line in metrics["warnings"]:
+        err.print(
+            f"warning: {on_one_line(line)}",
+            style="yellow",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
 def print_communities(metrics: Mapping[str, Any], folder: Path, page: Path) -> None:
     """Where communities were written to, and at what cost."""
     print_line(f"memberships.csv and edges.csv in {folder}")
@@ -139,35 +151,52 @@ def print_json(value: Any) -> None:
     print(json.dumps(for_json(value)))
 
 
-def print_evaluation(results: "list[RunResult]", rules: Sequence[str], as_json: bool) -> None:
-    """Mean, spread and rule of many runs, as a table or as JSON."""
+def print_evaluation(
+    measured: "Sequence[list[RunResult]]", rules: Sequence[str], as_json: bool
+) -> None:
+    """Mean, spread and rule of many runs, as a table or as JSON.
+
+    Args:
+        measured: the runs of each method, on the same splits with the same seeds.
+        rules: the selection rules, the main one first; baselines are shown by that one alone.
+        as_json: print JSON.
+    """
+    results, *peers = measured
+    if as_json:
+        baselines = {runs[0].method: _summary(runs, rules[:1]) for runs in peers}
+        print_json(_summary(results, rules) | {"baselines": baselines})
+        return
+    seeds = sorted({result.seed for result in results})
+    name = on_one_line(results[0].dataset)
+    title = f"{results[0].method} on {name}: {len(results)} runs, seeds {seeds[0]}-{seeds[-1]}"
+    numbers = (Column(name, no_wrap=True) for name in ("mean", "std", "std. error"))
+    method, rule = Column("method", no_wrap=True), Column("rule", no_wrap=True)
+    table = Table(method, rule, *numbers, "how the epoch was chosen", title=title)
+    for runs, shown in [(results, rules), *((runs, rules[:1]) for runs in peers)]:
+        for found in _summary(runs, shown)["rules"].values():
+            cells = (f"{100 * found[key]:.2f}" for key in ("mean", "std", "standard_error"))
+            table.add_row(runs[0].method, found["rule"], *cells, found["description"])
+    out.print(table)
+    every = [result for runs in measured for result in runs]
+    print_line(f"cost: {sum(r.seconds for r in every):.1f} s of training in {len(every)} runs")
+
+
+def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]:
+    """What there is to say about the runs of a method."""
     from vepm.evaluation import summarise
 
     summaries = [summarise(results, rule) for rule in rules]
     main = summaries[0]
-    if as_json:
-        fields = ("split", "seed", "val_accuracy", "test_accuracy", "best_epoch", "seconds")
-        print_json(
-            {
-                "dataset": results[0].dataset,
-                "method": results[0].method,
-                "rule": main.rule,
-                "mean": main.mean,
-                "std": main.std,
-                "standard_error": main.standard_error,
-                "n": main.n,
-                "rules": {summary.rule: vars(summary) for summary in summaries},
-                "runs": [{name: getattr(r, name) for name in fields} for r in results],
-                "settings": results[0].settings,
-            }
-        )
-        return
-    seeds = sorted({result.seed for result in results})
-    name = on_one_line(results[0].dataset)
-    title = f"{results[0].method} on {name}: {main.n} runs, seeds {seeds[0]}-{seeds[-1]}"
-    table = Table("rule", "mean", "std", "std. error", "how the epoch was chosen", title=title)
-    for summary in summaries:
-        numbers = (summary.mean, summary.std, summary.standard_error)
-        table.add_row(summary.rule, *(f"{100 * n:.2f}" for n in numbers), summary.description)
-    out.print(table)
-    print_line(f"cost: {sum(r.seconds for r in results):.1f} s of training in {main.n} runs")
+    fields = ("split", "seed", "val_accuracy", "test_accuracy", "best_epoch", "seconds")
+    return {
+        "dataset": results[0].dataset,
+        "method": results[0].method,
+        "rule": main.rule,
+        "mean": main.mean,
+        "std": main.std,
+        "standard_error": main.standard_error,
+        "n": main.n,
+        "rules": {summary.rule: vars(summary) for summary in summaries},
+        "runs": [{name: getattr(r, name) for name in fields} for r in results],
+        "settings": results[0].settings,
+    }

@@ -1,4 +1,4 @@
-"""The exceptions that a user is told about in one line."""
+"""The exceptions and warnings that a user is told about in one line."""
 
 
 class InputError(ValueError):
@@ -17,6 +17,17 @@ class InputError(ValueError):
 
 class LostProcessError(RuntimeError):
     """One of several processes that worked together has ended, so the others cannot go on."""
+
+
+class TrainingWarning(UserWarning):
+    """A trained model looks as if it had learned little; the message says what to try next.
+
+    Example:
+        >>> import warnings
+        >>> from vepm.errors import TrainingWarning
+        >>> warnings.simplefilter("error", TrainingWarning)  # to stop at the first sign
+        >>> warnings.simplefilter("ignore", TrainingWarning)
+    """
 
 
 class DivergedError(InputError):

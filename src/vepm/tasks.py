@@ -36,7 +36,7 @@ class Task:
     Example:
         >>> from vepm.tasks import TASKS
         >>> TASKS["graph"].protocols
-        ('gin', 'capsgnn', 'public')
+        ('gin', 'capsgnn', 'public', 'few-labels')
     """
 
     name: TaskName
@@ -69,7 +69,7 @@ TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         Task("node", True, "gcn", ("public", "few-labels"), "public"),
-        Task("graph", False, "gin", ("gin", "capsgnn", "public"), "capsgnn"),
+        Task("graph", False, "gin", ("gin", "capsgnn", "public", "few-labels"), "capsgnn"),
     )
 }
 """Every task by its name."""

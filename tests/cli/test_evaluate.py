@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cli.running import refused, succeed
+from people import write_people
 
 SHORT = ("--set", "epochs=3", "--set", "pretrain_epochs=2", "--device", "cpu", "--jobs", "1")
 
@@ -125,3 +126,28 @@ def test_ten_folds_of_mutag() -> None:
     result = evaluated("MUTAG", *words)
     assert len(result["runs"]) == 10
     assert list(result["rules"]) == ["gin", "fold-max", "last"]
+
+
+def test_random_splits_with_few_labels_beside_baselines(tmp_path: Path) -> None:
+    folder = tmp_path / "people"
+    write_people(folder)
+    words = (folder, "--labels-per-class", "6", "--splits", "3", *SHORT)
+    result = evaluated(*words, "--baselines", "gcn,label-propagation")
+    assert [run["split"] for run in result["runs"]] == ["few-0", "few-1", "few-2"]
+    assert result["rule"] == "validation"
+    check_summary(result, [run["test_accuracy"] for run in result["runs"]])
+    assert list(result["baselines"]) == ["gcn", "label-propagation"]
+    for name, found in result["baselines"].items():
+        assert found["method"] == name
+        check_summary(found, [run["test_accuracy"] for run in found["runs"]])
+    assert result["baselines"]["label-propagation"]["mean"] > 0.5
+    table = succeed("evaluate", *words, "--baselines", "label-propagation").out
+    assert "label-propagation" in table
+    assert "std. error" in table
+    assert "in 6 runs" in table
+
+
+def test_options_of_random_splits_that_do_not_go_together(pets: Path) -> None:
+    assert "give --labels-per-class too" in refused("evaluate", pets, "--splits", "3", *SHORT)
+    line = refused("evaluate", pets, "--labels-per-class", "3", "--protocol", "public", *SHORT)
+    assert "not for protocol public" in line

@@ -87,7 +87,8 @@ def test_bundled_nodes_leave_a_whole_run_folder(tmp_path: Path) -> None:
         f"{100 * accuracy:.1f}",
     ):
         assert text in outcome.out
-    assert outcome.err == ""
+    assert outcome.err.splitlines() == [f"warning: {line}" for line in metrics["warnings"]]
+    assert "without labels to validate on" in outcome.err
     assert metrics["command"].startswith("vepm train KarateClub -o run --baselines 'gcn, gcn' ")
 
 

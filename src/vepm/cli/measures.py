@@ -13,6 +13,7 @@ from vepm.cli.options import (
     MACHINE_PANEL,
     SETTINGS_PANEL,
     AsJson,
+    Baselines,
     ConfigFile,
     DataDir,
     Device,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from vepm.training import Config
 
 PROTOCOL_PANEL = "Protocol"
+DEFAULT_SPLITS = 10
+MOST_SPLITS = 10_000
+MOST_LABELS = 999_999
 
 
 def evaluate(
@@ -39,7 +43,7 @@ def evaluate(
     protocol: Annotated[
         str,
         typer.Option(
-            help="public, gin or capsgnn. [default: public for nodes, gin for graphs]",
+            help="public, gin, capsgnn or few-labels. [default: public for nodes, gin for graphs]",
             rich_help_panel=PROTOCOL_PANEL,
         ),
     ] = "",
@@ -56,6 +60,25 @@ def evaluate(
         int,
         typer.Option(min=2, help="Folds of gin and capsgnn.", rich_help_panel=PROTOCOL_PANEL),
     ] = 10,
+    labels_per_class: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_LABELS,
+            help="Random splits with so many training labels of every class: few-labels.",
+            rich_help_panel=PROTOCOL_PANEL,
+        ),
+    ] = None,
+    splits: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SPLITS,
+            help="Random splits of few-labels. [default: 10]",
+            rich_help_panel=PROTOCOL_PANEL,
+        ),
+    ] = None,
+    baselines: Baselines = "",
     method: Annotated[
         str, typer.Option(help="vepm or the name of a baseline.", rich_help_panel=SETTINGS_PANEL)
     ] = "vepm",
@@ -86,8 +109,10 @@ def evaluate(
         vepm evaluate Cora --seeds 10
 
         vepm evaluate MUTAG --protocol gin --json
+
+        vepm evaluate my-graph/ --labels-per-class 20 --baselines gcn,gat,label-propagation
     """
-    from vepm.cli.inputs import open_data, protocol_splits, read_options
+    from vepm.cli.inputs import listed, open_data, protocol_splits, read_options
     from vepm.cli.inputs import settings as settings_from
     from vepm.data import require_labels
     from vepm.evaluation import Compute
@@ -95,7 +120,8 @@ def evaluate(
 
     data = open_data(dataset, data_dir, read_options(label, features, drop, strict))
     require_labels(data)
-    splits, rules = protocol_splits(data, protocol, folds)
+    protocol, count = _protocol(protocol, labels_per_class, splits, folds)
+    parts, rules = protocol_splits(data, protocol, count)
     chosen = settings_from(data, preset, config, settings)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
@@ -103,12 +129,30 @@ def evaluate(
     if method != "vepm" and (settings or config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
     compute = Compute(device, jobs, runs_at_once, shared=True)
-    runner = _runner(method, data, chosen, compute.own_device)
+    names = dict.fromkeys([method, *listed(baselines)])
+    runners = [_runner(name, data, chosen, compute.own_device) for name in names]
     every_seed = range(first_seed, first_seed + seeds)
-    with console.run_bar(f"{method} on {data.name}") as progress:
-        results = run_all(runner, data, splits, every_seed, progress, compute)
+    measured = []
+    for name, runner in zip(names, runners, strict=True):
+        with console.run_bar(f"{name} on {data.name}") as progress:
+            measured.append(run_all(runner, data, parts, every_seed, progress, compute))
     if compute.leads:
-        console.print_evaluation(results, rules, as_json)
+        console.print_evaluation(measured, rules, as_json)
+
+
+def _protocol(
+    name: str, labels_per_class: int | None, splits: int | None, folds: int
+) -> tuple[str, int]:
+    """The protocol that the options ask for, and its number of splits or folds."""
+    if labels_per_class is not None:
+        if name not in ("", "few-labels"):
+            raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
+        name = f"few-labels-{labels_per_class}"
+    if name.startswith("few-labels"):
+        return name, DEFAULT_SPLITS if splits is None else splits
+    if splits is not None:
+        raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
+    return name, folds
 
 
 def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":

@@ -95,6 +95,7 @@ def train(
     if written is None:
         return
     metrics, page = written
+    console.print_warnings(metrics)
     if as_json:
         console.print_json(metrics)
     else:
@@ -211,6 +212,7 @@ def communities(
     job = replace(job, check_memory=not no_memory_check)
     folder = output or Path("runs") / f"{job.data.name}-communities"
     metrics, page = work.find_communities(job, folder, overwrite)
+    console.print_warnings(metrics)
     if as_json:
         console.print_json(metrics)
     else:

@@ -1,5 +1,6 @@
 """What the estimators share: settings as parameters, reading data, fitting, saving."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vepm.data import Dataset, as_dataset
-from vepm.errors import InputError
+from vepm.errors import InputError, TrainingWarning
 from vepm.files import write_text
 from vepm.nn import VEPM
 from vepm.scale.processes import ProcessGroup
@@ -217,6 +218,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             group=group,
             check_memory=check_memory,
         )
+        for sign in fitted.warnings:
+            warnings.warn(sign, TrainingWarning, stacklevel=3)
         self.history_ = fitted.history
         self.best_epoch_ = fitted.best_epoch
         if dataset.single_graph:

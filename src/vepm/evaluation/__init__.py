@@ -14,6 +14,7 @@ from vepm.evaluation.protocols import (
     PROTOCOLS,
     Protocol,
     protocol_for,
+    protocol_named,
     splits_for,
 )
 from vepm.evaluation.results import Curve, RunResult, choose_epoch
@@ -52,6 +53,7 @@ __all__ = [
     "gin_folds",
     "keep_labels",
     "protocol_for",
+    "protocol_named",
     "public_split",
     "run_jobs",
     "splits_for",

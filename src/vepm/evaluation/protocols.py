@@ -1,7 +1,9 @@
 """Protocols: who trains, validates and tests, and the selection rules that go with it."""
 
+import functools
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
@@ -15,6 +17,8 @@ from vepm.evaluation.splits import (
     wikics_splits,
 )
 from vepm.tasks import TASKS, TaskName
+
+_FEW_LABELS = re.compile("few-labels-([1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,25 @@ PROTOCOLS: dict[str, Protocol] = {
 """Protocols by name."""
 
 
+def protocol_named(name: str) -> Protocol:
+    """A protocol by name; ``few-labels-5`` is ``few-labels`` with five labels of each class.
+
+    Raises:
+        InputError: if there is no such protocol.
+
+    Example:
+        >>> from vepm.evaluation import protocol_named
+        >>> protocol_named("few-labels-5").rules
+        ('validation',)
+    """
+    if found := _FEW_LABELS.fullmatch(name):
+        few = functools.partial(few_labels, labels_per_class=int(found[1]))
+        return replace(PROTOCOLS["few-labels"], name=name, split=few)
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)} and few-labels-N")
+    return PROTOCOLS[name]
+
+
 def protocol_for(task: TaskName, name: str = "") -> Protocol:
     """A protocol by name, by default the task's own.
 
@@ -70,9 +93,9 @@ def protocol_for(task: TaskName, name: str = "") -> Protocol:
     """
     fitting = TASKS[task].protocols
     name = name or fitting[0]
-    if name not in fitting:
+    if name not in fitting and not _FEW_LABELS.fullmatch(name):
         raise InputError(f"no protocol '{name}' for {task} tasks; there are {', '.join(fitting)}")
-    return PROTOCOLS[name]
+    return protocol_named(name)
 
 
 def splits_for(
@@ -83,7 +106,7 @@ def splits_for(
     Args:
         dataset: what is split.
         protocol: a key of :data:`PROTOCOLS`; by default that of the dataset's task.
-        num_folds: number of folds, for protocols that fold.
+        num_folds: number of folds, for protocols that fold, or of random splits.
     """
     chosen = protocol_for(dataset.task, protocol)
     return chosen(dataset, num_folds=num_folds), chosen.rules

@@ -89,11 +89,11 @@ def few_labels(
 ) -> list[Split]:
     """Random splits with few training labels, as in semi-supervised node classification.
 
-    So many labelled nodes of each class train, at most half of the class; of the others a third,
-    at most 1,000, validates and the rest tests.
+    So many labelled nodes or graphs of each class train, at most half of the class; of the others
+    a third, at most 1,000, validates and the rest tests.
 
     Args:
-        dataset: a node task; masks that come with it are not used.
+        dataset: a node or graph task; masks that come with it are not used.
         seed: of the draws.
         num_splits: number of splits.
         labels_per_class: training labels of each class.

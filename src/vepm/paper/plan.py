@@ -12,7 +12,7 @@ from typing import Any
 from vepm.baselines import BASELINES, baseline
 from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
-from vepm.evaluation import PROTOCOLS, Protocol
+from vepm.evaluation import Protocol, protocol_named
 from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, slug
 from vepm.paper.studies import STUDIES
 from vepm.tasks import TASKS, TaskName
@@ -200,9 +200,7 @@ def resolve(choice: Choice, quick: bool) -> Task:
 def protocol_of(choice: Choice) -> Protocol:
     """The protocol a square is measured by."""
     name = choice.protocol or TASKS[task_of(choice.dataset or "")].protocols[0]
-    if name not in PROTOCOLS:
-        raise InputError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[name]
+    return protocol_named(name)
 
 
 @cache

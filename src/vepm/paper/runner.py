@@ -13,11 +13,11 @@ from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
 from vepm.evaluation import (
     HERE,
-    PROTOCOLS,
     Compute,
     Split,
     VEPMMethod,
     keep_labels,
+    protocol_named,
     run_jobs,
 )
 from vepm.paper.cells import copy_cell, read_cell, write_cell
@@ -201,7 +201,7 @@ def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:
     """The data of a task and who trains, validates and tests."""
     shrink = task.quick and task.method not in WHOLE
     dataset = open_dataset(task.dataset, root, QUICK_GRAPHS if shrink else 0)
-    split = PROTOCOLS[task.protocol](dataset)[task.split]
+    split = protocol_named(task.protocol)(dataset)[task.split]
     return dataset, keep_labels(split, dataset.labels, task.keep, task.seed)
 
 

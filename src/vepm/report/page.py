@@ -84,6 +84,7 @@ def _render(
         run=run,
         size_line=summary.size_line(run),
         headline=summary.headline(run, interaction),
+        warnings=summary.warnings(run),
         communities=summary.community_rows(run, interaction),
         settings=summary.settings_groups(run),
         provenance=summary.provenance(run),

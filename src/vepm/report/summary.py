@@ -41,6 +41,12 @@ def headline(run: Run, interaction: Floats) -> dict[str, Any]:
     }
 
 
+def warnings(run: Run) -> list[str]:
+    """What looked wrong with the training, from ``metrics.json``."""
+    found = run.metrics.get("warnings")
+    return [str(line) for line in found] if isinstance(found, list) else []
+
+
 def chosen_epoch(run: Run) -> int | None:
     """The epoch whose parameters were kept, where one was chosen."""
     epoch = run.metrics.get("best_epoch")

@@ -25,6 +25,7 @@ from vepm.scale.processes import ProcessGroup, own_device
 from vepm.training.calibration import calibrate
 from vepm.training.card import ModelCard
 from vepm.training.checkpoint import load_state, save_state
+from vepm.training.checks import signs_of_failure
 from vepm.training.config import Config
 from vepm.training.loop import train
 from vepm.training.prediction import scores
@@ -49,6 +50,8 @@ class Fitted:
     source: Source
     history: list[Row]
     best_epoch: int
+    warnings: tuple[str, ...] = ()
+    """Signs that the training failed, with what to try next; none if it was not calibrated."""
 
     @property
     def best(self) -> Row:
@@ -175,9 +178,13 @@ def fit_many(
 def _finished(
     model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
 ) -> Fitted:
-    if calibrated and run.train_on.numel():
+    found = (course.history, course.best_epoch)
+    if not calibrated:
+        return Fitted(model, card, source, *found)
+    if run.train_on.numel():
         calibrate(model, source, run.validate_on, card.config.training.num_samples, card.seed)
-    return Fitted(model, card, source, course.history, course.best_epoch)
+    signs = signs_of_failure(model, card, source, run.train_on, run.validate_on, *found)
+    return Fitted(model, card, source, *found, tuple(signs))
 
 
 def _train_saving(

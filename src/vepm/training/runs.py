@@ -178,6 +178,7 @@ def _metrics(
         **{f"num_{role}": rows.numel() for role, rows in roles.items()},
         "device": str(fitted.model.activation.device),
         "versions": describe_machine(),
+        "warnings": list(fitted.warnings),
     }
     if "probabilities" in outputs:
         metrics["rule"] = RULE if roles["val"].numel() else LAST

@@ -14,6 +14,8 @@ from vepm.tasks import TASKS
 
 FEWEST_TO_SPLIT = 10
 """With fewer labels, none is set aside."""
+ENOUGH_ASIDE = 30
+"""Fewer labels than this can hardly tell a good epoch from a lucky one."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -31,20 +33,23 @@ def pick_device(name: str) -> torch.device:
 def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Split labelled nodes or graphs into four fifths and one, each class in proportion.
 
-    Nothing is set aside where there are too few labels.
+    Of few labels, more than a fifth is set aside: 30, or a third if that is less. The only label
+    of a class is kept. Nothing is set aside of fewer than ten labels or of a single class.
 
     Args:
         rows: Their indices.
         y: All labels.
         seed: Seed of the split.
     """
-    labels = y[rows].numpy()
-    _, counts = np.unique(labels, return_counts=True)
-    if len(labels) < FEWEST_TO_SPLIT or counts.min() < 2:
+    counts = torch.bincount(y[rows])
+    spare, classes = rows[counts[y[rows]] > 1], int((counts > 1).sum())
+    if len(spare) < FEWEST_TO_SPLIT or classes < 2:
         return rows, rows[:0]
-    size = max(len(labels) // 5, len(counts))
-    kept, aside = train_test_split(rows.numpy(), test_size=size, stratify=labels, random_state=seed)
-    return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(aside))
+    size = max(len(spare) // 5, min(ENOUGH_ASIDE, len(spare) // 3), classes)
+    labels = y[spare].numpy()
+    _, aside = train_test_split(spare.numpy(), test_size=size, stratify=labels, random_state=seed)
+    aside = torch.from_numpy(np.sort(aside))
+    return rows[~torch.isin(rows, aside)].sort().values, aside
 
 
 def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:

@@ -1,0 +1,111 @@
+"""Trainings that failed say so, and those that did not are silent."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from training.toys import SMALL, TASKS, toy
+from vepm.data import Dataset, planted_graph
+from vepm.nn import VEPM
+from vepm.training import Fitted, fit, preset
+from vepm.training.checks import signs_of_failure
+
+TRAIN, VAL = torch.arange(0, 60), torch.arange(60, 100)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return planted_graph(120, 3, num_features=20, seed=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(dataset: Dataset) -> Fitted:
+    config = preset("default", "node").replace(pretrain_epochs=60, epochs=60)
+    return fit(dataset, config, train_on=TRAIN, validate_on=VAL, device="cpu")
+
+
+def test_a_training_that_went_well_has_no_warnings(fitted: Fitted) -> None:
+    assert fitted.best["val_accuracy"] > 0.9
+    assert fitted.warnings == ()
+
+
+def signs(fitted: Fitted, *, val: torch.Tensor = VAL, **best: float) -> list[str]:
+    """What is found in the same run, had its best epoch been another."""
+    rows = [{"phase": "finetune", **fitted.best, **best}] * 3
+    found = signs_of_failure(
+        fitted.model, fitted.card, fitted.source, TRAIN, val, rows, best_epoch=1
+    )
+    return list(found)
+
+
+def test_accuracy_is_held_against_simple_rules(fitted: Fitted) -> None:
+    assert signs(fitted) == []
+    largest, propagation = signs(fitted, val_accuracy=0.2)
+    assert "is not above that of always choosing the largest class" in largest
+    assert "label propagation" in propagation
+    assert "another seed" in propagation
+    by_rows = fitted.card.config.replace(feature_norm="l2")
+    old = replace(fitted, card=replace(fitted.card, config=by_rows))
+    assert 'feature_norm = "auto"' in signs(old, val_accuracy=0.2)[0]
+
+
+def test_few_validation_labels_calibrate_nothing(fitted: Fitted) -> None:
+    (found,) = signs(fitted, val=VAL[:19])
+    assert "19 validation labels are too few" in found
+    assert signs(fitted, val=VAL[:20]) == []
+    (found,) = signs(fitted, val=VAL[:0])
+    assert found.startswith("without labels to validate on")
+
+
+def test_a_first_epoch_that_was_never_beaten(fitted: Fitted) -> None:
+    epoch = {"phase": "finetune", "val_accuracy": 1.0}
+    rows: list[dict[str, Any]] = [{"phase": "pretrain"}, epoch, epoch, epoch]
+    arguments = (fitted.model, fitted.card, fitted.source, TRAIN, VAL)
+    (found,) = signs_of_failure(*arguments, rows, 0)
+    assert "none of 3 epochs was better than the first" in found
+    assert not list(signs_of_failure(*arguments, rows, 2))
+    assert not list(signs_of_failure(*arguments, rows[:2], 0))
+
+
+def _silenced(fitted: Fitted, part: str) -> VEPM:
+    """The model with one part that says the same of everything."""
+    model = fitted.card.build()
+    model.load_state_dict(fitted.model.state_dict())
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.startswith(part):
+                weight.zero_()
+    return model
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_one_class_and_one_community(task: str) -> None:
+    rows = torch.arange(0, 8), torch.arange(8, 11)
+    fitted = fit(toy(task), SMALL[task], train_on=rows[0], validate_on=rows[1], device="cpu")
+    for part, words in [
+        ("composer", f"every {task} is predicted"),
+        ("encoder", "all nodes belong"),
+    ]:
+        model = _silenced(fitted, part)
+        found = signs_of_failure(model, fitted.card, fitted.source, *rows, [], 0)
+        assert any(line.startswith(words) for line in found)
+
+
+def test_communities_without_labels_are_checked_alone(dataset: Dataset) -> None:
+    fitted = fit(dataset, SMALL["node"], device="cpu")
+    assert not any("label" in line for line in fitted.warnings)
+
+
+def test_nothing_is_checked_where_only_scores_matter(dataset: Dataset) -> None:
+    for calibrated in (True, False):
+        fitted = fit(
+            dataset,
+            SMALL["node"],
+            train_on=TRAIN,
+            validate_on=VAL[:3],
+            device="cpu",
+            calibrated=calibrated,
+        )
+        assert bool(fitted.warnings) == calibrated
