@@ -106,6 +106,8 @@ def print_run(metrics: Mapping[str, Any], page: Path) -> None:
         table.add_row(name, "-" if value is None else f"{100 * value:.1f} %")
     print_line(f"{metrics['dataset']}: the same {metrics['num_train']} training labels for all")
     out.print(table)
+    for number, part in enumerate(metrics.get("parts", ()), start=1):
+        print_line(f"part {number}: {part_in_words(part)}")
     for line in (
         f"epoch: {metrics['rule']}",
         f"one run, seed {metrics['seed']}; vepm evaluate tells how far seeds differ",
@@ -125,6 +127,21 @@ def print_warnings(metrics: Mapping[str, Any]) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def part_in_words(part: Mapping[str, Any]) -> str:
+    """What a part of the edges is worth, as metrics.json has it.
+
+    Example:
+        >>> part_in_words({"relevance": 2.0, "share": 0.25, "homophily": 0.8, "kinds": {}})
+        'weight 2, 25 % of the edges, 80 % of them between equal labels'
+    """
+    words = [] if part["relevance"] is None else [f"weight {part['relevance']:.3g}"]
+    words.append(f"{100 * part['share']:.0f} % of the edges")
+    if part["homophily"] is not None:
+        words.append(f"{100 * part['homophily']:.0f} % of them between equal labels")
+    words += [f"{100 * share:.0f} % {name}" for name, share in part["kinds"].items()]
+    return ", ".join(words)
 
 
 def print_communities(metrics: Mapping[str, Any], folder: Path, page: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from vepm.console import part_in_words
 from vepm.data import planted_relations
 from vepm.errors import InputError
 from vepm.nn import VEPM
@@ -68,3 +69,8 @@ def test_a_split_by_kinds_needs_kinds() -> None:
     data = planted_relations(60, num_communities=2, seed=0)
     with pytest.raises(InputError, match="of no known kinds"):
         ModelCard.of(replace(data, kind_names=None), Config().replace(partition="kinds"))
+
+
+def test_a_part_in_words() -> None:
+    part = {"relevance": 0.0123, "share": 0.5, "homophily": None, "kinds": {"author": 0.25}}
+    assert part_in_words(part) == "weight 0.0123, 50 % of the edges, 25 % author"

@@ -21,6 +21,7 @@ from vepm.training.excerpt import LARGEST, large_outputs
 from vepm.training.fitting import Fitted
 from vepm.training.machine import describe_machine, peak_memory
 from vepm.training.metrics import accuracy, agreement, calibration_error
+from vepm.training.parts import summarise_parts
 from vepm.training.prediction import explain, probabilities
 
 RULE = (
@@ -73,6 +74,7 @@ def write_run(
     else:
         outputs = _outputs(fitted, fitted.source, roles) | _features(dataset)
         metrics, names = _metrics(dataset, fitted, roles, outputs), _names(dataset)
+        metrics |= _parts(dataset, fitted.model, roles["train"], outputs)
         write_bytes(folder / "outputs.safetensors", save(outputs))
     metrics = for_json(metrics | extra)
     save_model(folder / "model.safetensors", fitted.model, fitted.card)
@@ -101,7 +103,7 @@ def _write_large(
     kept = {k: v for k, v in whole.items() if k in ("memberships", "probabilities", "prediction")}
     write_bytes(folder / "predictions.safetensors", save(kept))
     outputs |= {name: mask[nodes] for name, mask in _masks(roles, graph.num_nodes).items()}
-    outputs |= _features(dataset, nodes)
+    outputs |= _features(dataset, nodes) | _assignment(fitted.model)
     arrays = {name: tensor.cpu().contiguous() for name, tensor in outputs.items()}
     write_bytes(folder / "outputs.safetensors", save(arrays))
     names = _names(dataset)
@@ -155,7 +157,31 @@ def _features(dataset: Dataset, nodes: Tensor | None = None) -> dict[str, Tensor
 def _assignment(model: VEPM) -> dict[str, Tensor]:
     """Which metacommunity each community belongs to [C, K], where that was learned."""
     grouping = model.partitioner.grouping()
-    return {"assignment": grouping.detach()} if isinstance(grouping, Tensor) else {}
+    return {"assignment": grouping.detach().cpu()} if isinstance(grouping, Tensor) else {}
+
+
+def _num_parts(model: VEPM) -> int:
+    return model.partitioner.num_metacommunities
+
+
+def _parts(
+    dataset: Dataset, model: VEPM, train: Tensor, outputs: dict[str, Tensor]
+) -> dict[str, Any]:
+    """What each part of the edges is worth to a model that was trained on labels."""
+    if not train.numel():
+        return {}
+    single = dataset.single_graph
+    kinds = dataset.graphs[0].get("edge_kind") if single else None
+    found = summarise_parts(
+        model,
+        outputs["edge_index"],
+        outputs["edge_weight"],
+        outputs["y"],
+        train if single else train[:0],
+        kinds,
+        None if kinds is None else dataset.kind_names,
+    )
+    return {"parts": [part._asdict() for part in found]}
 
 
 def _metrics(
@@ -192,7 +218,7 @@ def _metrics(
                     metrics["ece"] = calibration_error(found, y)
     known = outputs["y"] >= 0
     if dataset.task == "node" and known.any():
-        grouping = outputs.get("assignment", card.config.model.num_metacommunities)
+        grouping = _assignment(fitted.model).get("assignment", _num_parts(fitted.model))
         hard = interactions(outputs["memberships"], outputs["activation"], grouping).argmax(1)
         metrics["nmi"] = agreement(hard[known], outputs["y"][known])
     return metrics
