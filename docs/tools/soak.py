@@ -51,8 +51,8 @@ def noticed(found: Record) -> str:
         for name, package in found["packages"].items()
     )
     return (
-        f"{found['killed']} of {found['mutants']} mutants drawn from every package were noticed by "
-        f"the tests ({found['share_killed']:.0%}: {scores})"
+        f"{found['killed']} of {found['mutants']} mutants were noticed by the tests "
+        f"({found['share_killed']:.0%}: {scores})"
     )
 
 

@@ -123,3 +123,13 @@ def test_vectors_and_other_objects_in_networkx(caplog: pytest.LogCaptureFixture)
     dataset = as_dataset(graph)
     assert dataset.feature_names == ("place_0", "place_1")
     assert "column 'owner' (neither numbers nor text)" in caplog.text
+
+
+def test_text_that_would_fill_memory_is_left_out(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two cities of four people make eight cells.
+    monkeypatch.setattr("vepm.data.columns._MOST_CELLS", 8)
+    assert read(people, label="team").feature_names == ("age", "city=Oslo", "city=Rome")
+    monkeypatch.setattr("vepm.data.columns._MOST_CELLS", 7)
+    assert read(people, label="team").feature_names == ("age",)

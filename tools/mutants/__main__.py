@@ -46,6 +46,7 @@ def judge(counts: Mapping[str, int], seed: int, end: float = math.inf) -> dict[s
         tests = chosen_tests(module)
         if time.monotonic() > end:
             break
+        print(f"{module}: {count}", file=sys.stderr, flush=True)
         # A mutant that takes much longer than the unchanged code is as good as noticed.
         limit = 3 * sum(map(seconds_of, tests)) + 10
         found = packages.setdefault(
