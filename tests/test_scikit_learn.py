@@ -1,5 +1,6 @@
 """The estimators among scikit-learn's tools, and scikit-learn's own checks of them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.class_weight import compute_class_weight
 from torch_geometric.data import Data
 
 from training.estimators import ESTIMATORS, estimator, fitted, graph_data, node_data
-from training.toys import SMALL, TASKS
+from training.toys import SMALL, TASKS, timeless
 from vepm import CommunityDetector, NodeClassifier, NodeSplit
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
@@ -208,3 +210,67 @@ def test_memberships_feed_other_models() -> None:
     )
     pipeline = make_pipeline(detector, LogisticRegression())
     assert cross_val_score(pipeline, np.arange(120), data.labels.numpy(), cv=3).mean() > 0.8
+
+
+def test_class_weights_reach_the_loss() -> None:
+    data = node_data()
+    probabilities = {
+        kind: estimator("node", class_weight=weight).fit(data).predict_proba(data)
+        for kind, weight in {
+            "none": None,
+            "equal": {0: 3.0, 1: 3.0, 2: 3.0},
+            "first": {0: 50.0},
+            "balanced": "balanced",
+            "other": {0: 0.0, 1: 1e-9},
+        }.items()
+    }
+    np.testing.assert_array_equal(probabilities["none"], fitted("node").predict_proba(data))
+    np.testing.assert_allclose(probabilities["equal"], probabilities["none"], rtol=1e-4)
+    assert (probabilities["first"].mean(0) - probabilities["none"].mean(0))[0] > 0.02
+    assert (probabilities["other"].mean(0) - probabilities["none"].mean(0))[2] > 0.02
+
+
+def test_balanced_weights_are_those_of_scikit_learn() -> None:
+    data = node_data()
+    data.train_mask = data.train_mask & ((data.y > 0) | (torch.arange(60) % 2 == 0))
+    y = data.y[data.train_mask].numpy()
+    weights = dict(enumerate(compute_class_weight("balanced", classes=np.arange(3), y=y)))
+    assert len({round(weight, 6) for weight in weights.values()}) > 1
+    found = [
+        estimator("node", class_weight=weight).fit(data).predict_proba(data)
+        for weight in (weights, "balanced", None)
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    assert np.abs(found[1] - found[2]).max() > 1e-4
+
+
+def test_class_weights_by_name_and_those_that_cannot_be() -> None:
+    y = np.array(["ant", "bee", "cat"])[labels_of("node")]
+    data = node_data()
+    named = estimator("node", class_weight={"cat": 9.0}).fit(data, y)
+    indexed = estimator("node", class_weight={2: 9.0}).fit(data)
+    np.testing.assert_array_equal(named.predict_proba(data), indexed.predict_proba(data))
+    for weight, words in [
+        ({"dog": 1.0}, "no class 'dog'"),
+        ("even", "'balanced' or a dict, got 'even'"),
+        ({0: -1.0}, "not negative"),
+        (dict.fromkeys(range(3), 0.0), "not all 0"),
+        ({0: float("nan")}, "finite"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            estimator("node", class_weight=weight).fit(data)
+
+
+def test_runs_with_other_class_weights_are_not_resumed(tmp_path: Path) -> None:
+    dataset = as_dataset(node_data(), "node")
+    train, val = (torch.where(mask)[0] for mask in (dataset.masks or ())[:2])
+    checkpoint = tmp_path / "state.safetensors"
+    clf = estimator("node", class_weight="balanced")
+    first = clf.fit_split(dataset, train, val, checkpoint=checkpoint)
+    again = clone(clf).fit_split(dataset, train, val, checkpoint=checkpoint)
+    assert timeless(again.history) == timeless(first.history)
+    with pytest.raises(InputError, match="other settings"):
+        estimator("node").fit_split(dataset, train, val, checkpoint=checkpoint)
+    np.testing.assert_array_equal(
+        clf.predict_proba(dataset), clone(clf).fit(dataset).predict_proba(dataset)
+    )

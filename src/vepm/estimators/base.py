@@ -1,6 +1,7 @@
 """What the estimators share: settings as parameters, reading data, fitting, saving."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from vepm.data import Dataset, as_dataset
@@ -40,6 +42,7 @@ from vepm.training.card import Used
 from vepm.training.config import FIELDS
 
 Array = NDArray[Any]
+LEAST_WEIGHT = 1e-9
 RandomState = int | np.random.RandomState | None
 
 
@@ -69,6 +72,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     _task: TaskName = "node"
     graph: Any = None
+    class_weight: Any = None
 
     def __init__(
         self,
@@ -206,11 +210,13 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         seed = self._seed()
         if validate_on is None:
             train_on, validate_on = set_aside(train_on, dataset.labels, seed)
+        labels = dataset.labels[train_on].numpy()
         fitted = fit(
             dataset,
             self.settings(),
             train_on=train_on,
             validate_on=validate_on,
+            class_weights=_class_weights(self.class_weight, dataset.class_names, labels),
             seed=seed,
             device=self.device,
             progress=self.progress,
@@ -274,6 +280,29 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def _plain(value: Any) -> Any:
     """NumPy's numbers, which grids are often made of, as Python's."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _class_weights(given: Any, names: tuple[str, ...], labels: Array) -> Tensor | None:
+    """Weight of each class, one on average over the training labels."""
+    if given is None or not labels.size:
+        return None
+    weights = np.ones(len(names))
+    if isinstance(given, Mapping):
+        by_name = {str(_plain(label)): float(weight) for label, weight in given.items()}
+        unknown = by_name.keys() - set(names)
+        if unknown:
+            raise InputError(f"class_weight: there is no class {min(unknown)!r} in the labels")
+        weights = np.array([by_name.get(name, 1.0) for name in names])
+    elif isinstance(given, str) and given == "balanced":
+        found = np.unique(labels)
+        weights[found] = compute_class_weight("balanced", classes=found, y=labels)
+    else:
+        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
+    mean = weights[labels].mean()
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and mean > 0):
+        raise InputError("class_weight: weights must be finite, not negative and not all 0")
+    # Validation labels may all be of classes that weigh nothing, and still choose the epoch.
+    return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
 
 def _node_indices(X: Any, num_nodes: int) -> Tensor:

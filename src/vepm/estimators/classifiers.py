@@ -1,5 +1,6 @@
 """Labels of nodes and of graphs."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,8 @@ from vepm.estimators.base import Array, Estimator, Items, RandomState
 from vepm.nn import VEPM
 from vepm.tasks import TaskName
 from vepm.training import Config, ModelCard, Progress, probabilities
+
+ClassWeight = Mapping[Any, float] | str | None
 
 
 class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
@@ -155,6 +158,9 @@ class NodeClassifier(_Classifier):
         num_communities: Number of communities.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
+        class_weight: Weight of the labels of each class, in the loss and where the epoch is
+            chosen: a dict by label, ``"balanced"`` to give every class the same weight in all, or
+            None. Only their ratios count.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
         progress: Called after every epoch.
@@ -195,6 +201,7 @@ class NodeClassifier(_Classifier):
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,
+        class_weight: ClassWeight = None,
         device: str = "auto",
         random_state: RandomState = 0,
         progress: Progress | None = None,
@@ -211,6 +218,7 @@ class NodeClassifier(_Classifier):
             **settings,
         )
         self.graph = graph
+        self.class_weight = class_weight
 
 
 class GraphClassifier(_Classifier):
@@ -221,6 +229,9 @@ class GraphClassifier(_Classifier):
         num_communities: Number of communities.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
+        class_weight: Weight of the labels of each class, in the loss and where the epoch is
+            chosen: a dict by label, ``"balanced"`` to give every class the same weight in all, or
+            None. Only their ratios count.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
         progress: Called after every epoch.
@@ -247,6 +258,7 @@ class GraphClassifier(_Classifier):
         num_communities: int | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,
+        class_weight: ClassWeight = None,
         device: str = "auto",
         random_state: RandomState = 0,
         progress: Progress | None = None,
@@ -262,3 +274,4 @@ class GraphClassifier(_Classifier):
             progress=progress,
             **settings,
         )
+        self.class_weight = class_weight

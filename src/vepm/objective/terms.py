@@ -118,6 +118,7 @@ def predictor_terms(
     consistency_weight: float | Tensor,
     sharpening: float,
     class_balance_weight: float,
+    class_weights: Tensor | None = None,
 ) -> Terms:
     """Labels alone, with the communities held.
 
@@ -128,8 +129,11 @@ def predictor_terms(
         consistency_weight: Weight of the passes' disagreement.
         sharpening: Temperature of the mean that they should agree on.
         class_balance_weight: How strongly that mean is corrected for over-predicted classes.
+        class_weights: Weight of the labels of each class; None weighs all alike.
     """
-    task, spread, correct = _label_terms(passes, rows, batch, sharpening, class_balance_weight)
+    task, spread, correct = _label_terms(
+        passes, rows, batch, sharpening, class_balance_weight, class_weights
+    )
     task = task / batch.count(rows).labels
     loss = consistency_weight * spread - task
     return Terms(loss, task=task, disagreement=spread, correct=correct)
@@ -145,12 +149,15 @@ def bound_terms(
     consistency_weight: float | Tensor,
     sharpening: float,
     class_balance_weight: float,
+    class_weights: Tensor | None = None,
 ) -> Terms:
     """The whole bound: the labels on top of :func:`pretraining_terms`.
 
     The other arguments are those of :func:`pretraining_terms` and :func:`predictor_terms`.
     """
-    task, spread, correct = _label_terms(passes, rows, batch, sharpening, class_balance_weight)
+    task, spread, correct = _label_terms(
+        passes, rows, batch, sharpening, class_balance_weight, class_weights
+    )
     counts = batch.count(rows)
     task = task / (counts.nodes if likelihood == "summed" else counts.labels)
     loss = unsupervised.loss - task + consistency_weight * spread
@@ -163,11 +170,14 @@ def _label_terms(
     batch: Batch,
     sharpening: float,
     class_balance_weight: float,
+    class_weights: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Log-likelihood of all labels, disagreement of the passes, number of correct labels."""
     scores = torch.stack([logits[rows] for logits in passes])
     y, counts = batch.y[rows], batch.count(rows)
     task = torch.stack([label_log_likelihood(s, y) for s in scores]).mean(0)
+    if class_weights is not None:
+        task = task * class_weights[y]
     hits = scores.detach().mean(0).argmax(1) == y
     power = class_balance_weight * scores.size(-1) / counts.labels if class_balance_weight else None
     outputs = counts.nodes if batch.batch is None else counts.graphs

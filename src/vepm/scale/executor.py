@@ -45,6 +45,8 @@ class Examples:
     """Indices of those whose accuracy is recorded; they choose nothing."""
     clusters: Clusters | None = None
     """Clusters of a large graph; None for other sources."""
+    class_weights: Tensor | None = None
+    """Weight of the labels of each class, all above 0; None weighs all alike."""
 
     @property
     def watched(self) -> dict[str, Tensor]:
@@ -256,8 +258,12 @@ class OneRun:
         logits, y = self._scores(self.model, examples.source), examples.source.y
         for role, rows in examples.watched.items():
             rows = rows.to(y.device)
-            row[f"{role}_accuracy"] = float((logits[rows].argmax(1) == y[rows]).double().mean())
-            row[f"{role}_loss"] = float(torch.nn.functional.cross_entropy(logits[rows], y[rows]))
+            found, truth, weights = logits[rows], y[rows], examples.class_weights
+            hits = (found.argmax(1) == truth).double()
+            if weights is not None:
+                hits = hits * weights[truth] / weights[truth].double().mean()
+            row[f"{role}_accuracy"] = float(hits.mean())
+            row[f"{role}_loss"] = float(torch.nn.functional.cross_entropy(found, truth, weights))
         return row
 
     def keep(self, runs: Sequence[int]) -> None:

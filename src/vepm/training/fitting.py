@@ -74,6 +74,7 @@ def fit(
     train_on: Tensor = NONE,
     validate_on: Tensor = NONE,
     watch: Tensor | None = None,
+    class_weights: Tensor | None = None,
     seed: int = 0,
     device: str = "auto",
     progress: Progress | None = None,
@@ -91,6 +92,8 @@ def fit(
             communities are learned from the edges alone.
         validate_on: Indices of those that choose the epoch.
         watch: Indices of those whose accuracy is recorded and decides nothing.
+        class_weights: Weight of the labels of each class, in the loss and where the epoch is
+            chosen; None weighs all alike.
         seed: Seed of the weights and of all that is sampled.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: Called after every epoch.
@@ -117,6 +120,8 @@ def fit(
         examples = _by_clusters(examples, source, config, group, seed)
     elif isinstance(source, GraphBatch) and _order_is_free(config):
         examples = _in_order(examples, dataset, where)
+    if class_weights is not None:
+        examples = replace(examples, class_weights=class_weights.to(where))
     executor = OneRun(
         model,
         examples,
@@ -318,4 +323,6 @@ def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
         digest.update(tensor.cpu().contiguous().numpy())
     # The data tell these apart, and checkpoints of earlier versions have none.
     described = {k: v for k, v in card.description().items() if k not in UNTIED}
+    if examples.class_weights is not None:
+        described["class_weights"] = examples.class_weights.tolist()
     return described | {"data": digest.hexdigest()}

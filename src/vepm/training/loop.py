@@ -133,17 +133,18 @@ def _finetune_step(
     kind: str, state: TrainingState, batch: Any, held: Held | None, config: TrainingConfig
 ) -> Terms:
     weight = state.consistency_weight
+    class_weights = state.executor.examples[0].class_weights
     if kind == "predictor":
 
         def predict(model: VEPM, batch: GraphBatch, rows: Tensor, *given: Held) -> Terms:
             held = given[0] if given else hold(model, batch, config)
-            return predictor_loss(model, batch, rows, held, config, weight)
+            return predictor_loss(model, batch, rows, held, config, weight, class_weights)
 
         given = () if held is None else (held,)
         return state.executor.step(kind, predict, batch, [state.predictor_optimizer], *given)
 
     def bound(model: VEPM, batch: GraphBatch, rows: Tensor) -> Terms:
-        return bound_loss(model, batch, rows, config, weight)
+        return bound_loss(model, batch, rows, config, weight, class_weights)
 
     moving = [state.encoder_optimizer]
     if kind == "both":

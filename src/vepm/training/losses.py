@@ -48,6 +48,7 @@ def predictor_loss(
     held: Held,
     config: TrainingConfig,
     consistency_weight: Tensor | None = None,
+    class_weights: Tensor | None = None,
 ) -> Terms:
     """Labels alone, with the communities held.
 
@@ -58,6 +59,7 @@ def predictor_loss(
         held: Affiliations and the split of the edges.
         config: The settings.
         consistency_weight: Weight of the disagreement in this epoch, by default the settings'.
+        class_weights: Weight of the labels of each class; None weighs all alike.
     """
     b = batch
     # Communities are held, but how labels group them may still be learned.
@@ -76,6 +78,7 @@ def predictor_loss(
         consistency_weight=weight,
         sharpening=config.sharpening,
         class_balance_weight=config.class_balance_weight,
+        class_weights=class_weights,
     )
 
 
@@ -85,6 +88,7 @@ def bound_loss(
     rows: Tensor,
     config: TrainingConfig,
     consistency_weight: Tensor | None = None,
+    class_weights: Tensor | None = None,
 ) -> Terms:
     """The whole negative bound, with gradients to every parameter; see :func:`predictor_loss`."""
     b = batch
@@ -108,6 +112,7 @@ def bound_loss(
         consistency_weight=weight,
         sharpening=config.sharpening,
         class_balance_weight=config.class_balance_weight,
+        class_weights=class_weights,
     )
 
 
