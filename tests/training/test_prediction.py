@@ -134,11 +134,11 @@ def test_batches_of_training_do_not_change_what_is_predicted_for_a_graph() -> No
 
 
 def test_labels_are_set_aside_in_proportion_and_the_same_way_twice() -> None:
-    y = torch.tensor([0] * 120 + [1] * 60 + [-1] * 10)
-    rows = torch.arange(180)
+    y = torch.tensor([0] * 40 + [1] * 20 + [-1] * 10)
+    rows = torch.arange(60)
     kept, aside = set_aside(rows, y, seed=0)
     assert torch.equal(torch.cat([kept, aside]).sort().values, rows)
-    assert torch.bincount(y[aside]).tolist() == [24, 12]
+    assert torch.bincount(y[aside]).tolist() == [8, 4]
     again, other = set_aside(rows, y, seed=0)[1], set_aside(rows, y, seed=1)[1]
     assert torch.equal(aside, again)
     assert not torch.equal(aside, other)
@@ -156,17 +156,11 @@ def test_too_few_labels_are_all_learned_from(labels: list[int]) -> None:
     assert aside.numel() == 0
 
 
-@pytest.mark.parametrize(("labels", "aside"), [(10, 3), (60, 20), (100, 30), (200, 40)])
-def test_of_few_labels_more_than_a_fifth_is_set_aside(labels: int, aside: int) -> None:
-    y = torch.arange(labels) % 2
-    assert set_aside(torch.arange(labels), y, seed=0)[1].numel() == aside
-
-
 def test_the_only_label_of_a_class_is_learned_from() -> None:
     y = torch.tensor([0, 1] * 60 + [2])
     kept, aside = set_aside(torch.arange(121), y, seed=0)
     assert 120 in kept
-    assert aside.numel() == 30
+    assert aside.numel() == 24
 
 
 def test_two_labels_of_many_classes_can_still_be_split() -> None:
