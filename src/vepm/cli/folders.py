@@ -94,8 +94,8 @@ RUN = Kind(
 
 def _contains(path: Path, text: str) -> bool:
     """Whether a text is near the start of a file; only a folder contains the empty one."""
-    if not text:
-        return path.is_dir()
+    if not text or not path.is_file():
+        return not text and path.is_dir()
     with contextlib.suppress(OSError), path.open("rb") as file:
         return text.encode() in file.read(LONGEST_SIGN)
     return False
