@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from results import ROOT
 from vepm.evaluation import Summary
+from vepm.files import read_toml
 from vepm.paper import Ended, Results, catalogue, gather, squares, task_of
-from vepm.search import Sweep, standings
+from vepm.search import standings
 from vepm.training import preset
 from vepm.training.presets import tuned_for
 
@@ -84,7 +85,7 @@ def partitions(folder: str) -> str:
     lines = ["| search | learned | even | random |", "|---|---|---|---|"]
     for path in sorted((ROOT / folder).glob("*.toml")):
         log = path.with_suffix(".jsonl")
-        if log.exists() and "random" in Sweep.read(path).space.get("partition", ()):
+        if log.exists() and "random" in read_toml(path)["space"].get("partition", ()):
             lines.append(_by_partition(path.stem, log))
     return "\n".join(lines)
 
