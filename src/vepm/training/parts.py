@@ -51,7 +51,9 @@ def summarise_parts(
     weights = [None] * shares.size(1) if relevance is None else relevance.weight.tolist()
     shares = shares.double()
     total = shares.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    inside = torch.zeros(int(edge_index.max()) + 1 if edge_index.numel() else 0, dtype=torch.bool)
+    # Training nodes may be isolated, and numbered after the last node that has an edge.
+    largest = max((int(nodes.max()) for nodes in (edge_index, train) if nodes.numel()), default=-1)
+    inside = torch.zeros(largest + 1, dtype=torch.bool)
     inside[train] = True
     known = inside[edge_index].all(0)
     equal = labels[edge_index[0, known]] == labels[edge_index[1, known]]
