@@ -19,7 +19,9 @@ TRAIN = torch.tensor([0, 3, 4, 9, 15, 21])
 
 
 class Tabled(nn.Module):
-    """Answers by a node's number, which stands in its features."""
+    """Looks up its answers by the index of a node, which is the node's feature."""
+
+    learns_grouping = False
 
     def __init__(self) -> None:
         super().__init__()
