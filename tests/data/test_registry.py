@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -13,6 +14,7 @@ from torch_geometric.data import Data
 from vepm.data import Dataset, datasets, load
 from vepm.data.edges import canonical_edges
 from vepm.errors import InputError
+from vepm.tasks import MASK_NAMES
 
 ROOT = os.environ.get("VEPM_DATA")
 needs_data = pytest.mark.skipif(not ROOT, reason="VEPM_DATA does not name a data folder")
@@ -258,7 +260,7 @@ def test_wikics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "not the WikiCS layout"),
         ("[]", "not the WikiCS layout"),
         ("{}", "not the WikiCS layout"),
         (json.dumps(wikics() | {"features": [[1.0], [1.0, 2.0]]}), "not the WikiCS layout"),
@@ -287,8 +289,132 @@ def test_the_list_says_what_is_there(tmp_path: Path) -> None:
     assert available["IMDB-MULTI"]
     assert not available["Cora"]
     assert not available["acm"]
-    assert len(available) == 22
+    assert len(available) == 45
     assert all(info.description and info.source for info in datasets(tmp_path))
+
+
+def write_geom_gcn(root: Path, features: list[str], **changes: str) -> None:
+    """Three linked pages, the last of them first, with ten splits."""
+    raw = root / "WebKB" / "texas" / "raw"
+    raw.mkdir(parents=True)
+    rows = [f"{i}\t{features[i]}\t{i % 2}" for i in (2, 0, 1)]
+    files = {
+        "node_feature_label": "\n".join(["node_id\tfeature\tlabel", *rows, ""]),
+        "graph_edges": "node_id\tnode_id\n0\t1\n1\t1\n2\t1\n1\t2\n",
+    }
+    for part, text in (files | changes).items():
+        (raw / f"out1_{part}.txt").write_text(text)
+    for i in range(10):
+        masks = {name: np.arange(3) == (i + k) % 3 for k, name in enumerate(MASK_NAMES)}
+        np.savez(raw / f"texas_split_0.6_0.2_{i}.npz", **masks)
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        (["0,1", "1,0", "1,1"], [[0, 1], [1, 0], [1, 1]]),
+        (["2", "0,1", "1"], [[0, 0, 1], [1, 1, 0], [0, 1, 0]]),
+    ],
+)
+def test_geom_gcn(features: list[str], expected: list[list[int]], tmp_path: Path) -> None:
+    write_geom_gcn(tmp_path, features)
+    dataset = load("Texas", tmp_path)
+    assert_canonical(dataset)
+    graph = dataset.graphs[0]
+    assert graph.x.tolist() == expected
+    assert graph.y.tolist() == [0, 1, 0]
+    assert graph.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert dataset.splits is not None
+    assert [split[0].tolist().index(True) for split in dataset.splits] == [0, 1, 2] * 3 + [0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"node_feature_label": "id\n0\t1\n"}, "not the layout of Geom-GCN"),
+        ({"node_feature_label": "id\n5\t1\t0\n"}, "not numbered from 0"),
+        ({"graph_edges": "id id\n0\tx\n"}, "not integers in columns"),
+        ({"graph_edges": "id id\n0\t9\n"}, "joins 0 and 9"),
+    ],
+)
+def test_bad_geom_gcn_files_are_refused(
+    changes: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    write_geom_gcn(tmp_path, ["0,1", "1,0", "1,1"], **changes)
+    with pytest.raises(InputError, match=message):
+        load("texas", tmp_path)
+
+
+def test_email(tmp_path: Path) -> None:
+    raw = tmp_path / "EmailEUCore" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "email-Eu-core.txt").write_text("0 1\n2 1\n")
+    (raw / "email-Eu-core-department-labels.txt").write_text("0 7\n1 3\n2 7\n")
+    dataset = load("EmailEUCore", tmp_path)
+    assert dataset.class_names == ("3", "7")
+    assert dataset.graphs[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    (raw / "email-Eu-core-department-labels.txt").write_text("1 7\n0 3\n2 7\n")
+    with pytest.raises(InputError, match="do not count up from 0"):
+        load("EmailEUCore", tmp_path)
+
+
+def test_archives_of_edge_lists(tmp_path: Path) -> None:
+    arrays = {
+        "edges": np.array([[0, 1], [1, 2]]),
+        "node_features": np.eye(3),
+        "node_labels": np.array([0, 1, 1]),
+        "train_masks": np.eye(3, dtype=bool)[:2],
+    }
+    folder = tmp_path / "heterophilous-filtered"
+    folder.mkdir()
+    np.savez(folder / "squirrel_filtered.npz", **arrays)
+    dataset = load("squirrel_filtered", tmp_path)
+    assert_canonical(dataset)
+    assert dataset.graphs[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert dataset.splits is not None
+    assert len(dataset.splits) == 2
+    for bad in (np.array([[0, 1, 2]]), np.array([[0.0, 1.0]]), np.array([[0, 9]])):
+        np.savez(folder / "squirrel_filtered.npz", **(arrays | {"edges": bad}))
+        with pytest.raises(InputError, match=r"squirrel_filtered\.npz"):
+            load("squirrel_filtered", tmp_path)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "nodes", "edges", "features", "classes", "splits"),
+    [
+        ("amazon-photo", 7650, 119081, 745, 8, 1),
+        ("citeseer-full", 4230, 5337, 602, 6, 1),
+        ("dblp-full", 17716, 52867, 1639, 4, 1),
+        ("facebook-pages", 22470, 170823, 4714, 4, 1),
+        ("reed98-year", 962, 18812, 730, 6, 1),
+        ("tolokers", 11758, 519000, 10, 2, 10),
+        ("uat", 1190, 13599, 239, 4, 1),
+        ("ukfaculty", 81, 577, 18, 4, 1),
+        ("ukfaculty-weighted", 81, 577, 18, 4, 1),
+        ("highschool2013", 327, 5818, 18, 9, 1),
+        ("cornell", 183, 277, 1703, 5, 10),
+        ("texas", 183, 279, 1703, 5, 10),
+        ("wisconsin", 251, 450, 1703, 5, 10),
+        ("Actor", 7600, 26659, 932, 5, 10),
+        ("chameleon_filtered", 890, 8854, 2325, 5, 10),
+        ("squirrel_filtered", 2223, 46998, 2089, 5, 10),
+        ("minesweeper", 10000, 39402, 7, 2, 10),
+        ("EmailEUCore", 1005, 16064, 18, 42, 1),
+        ("fb_414", 159, 1693, 16, 0, 1),
+    ],
+)
+def test_sets_of_one_graph(
+    name: str, nodes: int, edges: int, features: int, classes: int, splits: int
+) -> None:
+    dataset = load(name)
+    assert dataset.name == name
+    graph = dataset.graphs[0]
+    assert graph.x.shape == (nodes, features)
+    assert graph.edge_index.size(1) == 2 * edges
+    assert dataset.num_classes == classes
+    assert len(dataset.splits or (0,)) == splits
+    assert ("memberships" in graph) == (classes == 0)
 
 
 @needs_data

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from vepm import console
 from vepm.cli.folders import only_writer
@@ -197,7 +197,7 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     if as_json:
         console.print_json([vars(info) for info in found])
         return
-    table = Table("name", "task", "here now", "source", "what it is")
+    table = Table(Column("name", no_wrap=True), "task", "here now", "source", "what it is")
     for info in found:
         here = "yes" if info.available else "no"
         table.add_row(info.name, info.task, here, info.source, info.description)

@@ -1,17 +1,12 @@
-"""Citation networks and WikiCS: one graph each, with published splits."""
+"""The citation networks Cora, CiteSeer and PubMed, whose published files are pickles."""
 
 import hashlib
-import json
 import logging
 import os
 import warnings
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch_geometric.data import Data
-from torch_geometric.datasets import Planetoid, WikiCS
+from torch_geometric.datasets import Planetoid
 from torch_geometric.io import read_planetoid_data
 
 from vepm.data.build import build
@@ -22,7 +17,6 @@ from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
 
-WIKICS_FILES = RawFiles("WikiCS", ("data.json",), (f"{WikiCS.url}/data.json",))
 TRUSTED = "VEPM_TRUSTED_SHA256"
 """Environment variable with checksums of files to open though they are not the published ones."""
 _PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -78,17 +72,6 @@ def load_planetoid(name: str, root: Path) -> Dataset:
     return build(data_parts([data], name, single=True, source=f"Planetoid, public split, {raw}"))
 
 
-def load_wikics(root: Path) -> Dataset:
-    """The Wikipedia network as an undirected graph; its own masks are those of the first split."""
-    path = WIKICS_FILES.ensure(root) / "data.json"
-    raw = _parse(path)
-    try:
-        data = _to_data(raw)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not the WikiCS layout ({error!r}); fetch it again") from None
-    return build(data_parts([data], "WikiCS", single=True, source=str(path)))
-
-
 def _verify(path: Path) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest == PLANETOID[path.name]:
@@ -100,26 +83,4 @@ def _verify(path: Path) -> None:
         f"{path}: is not the published file (expected SHA-256 {PLANETOID[path.name][:12]}...) and, "
         "being a pickle that could run any code, is not opened; remove it and fetch it again, or, "
         f"if you made it yourself, put {digest} into the environment variable {TRUSTED}"
-    )
-
-
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error}); fetch it again") from None
-    if not isinstance(raw, dict):
-        raise InputError(f"{path}: not the WikiCS layout; fetch it again")
-    return raw
-
-
-def _to_data(raw: dict[str, Any]) -> Data:
-    links = chain.from_iterable(((i, j) for j in js) for i, js in enumerate(raw["links"]))
-    return Data(
-        x=torch.tensor(raw["features"], dtype=torch.float),
-        edge_index=torch.tensor(list(links), dtype=torch.long).view(-1, 2).t(),
-        y=torch.tensor(raw["labels"], dtype=torch.long),
-        train_mask=torch.tensor(raw["train_masks"], dtype=torch.bool).t(),
-        val_mask=torch.tensor(raw["val_masks"], dtype=torch.bool).t(),
-        test_mask=torch.tensor(raw["test_mask"], dtype=torch.bool),
     )

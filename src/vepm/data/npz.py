@@ -35,21 +35,24 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     Features are ``attr_*`` likewise or a dense ``attr_matrix``; labels are ``labels`` [N]. Names
     such as ``adj_matrix.data`` do as well, and sparse ``labels.*`` [N, C], for communities that
     overlap, are kept as ``memberships``. Masks are ``train_mask`` [N] or, for several splits,
-    ``train_masks`` [R, N]. Object arrays are not read: they are pickles.
+    ``train_masks`` [R, N]. ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way
+    to store the same. Object arrays are not read: they are pickles.
     """
     if options.features is not None or options.drop:
         raise InputError(f"{path}: its feature columns have no names to choose or drop them by")
     arrays = _Archive(path)
-    adjacency = arrays.scipy() if "format" in arrays.names else arrays.matrix("adj")
+    listed = "edges" in arrays.names and "node_labels" in arrays.names
+    adjacency = arrays.adjacency(listed)
     if adjacency is None:
         raise InputError(
             f"{path}: array 'adj_data' is missing (found: {', '.join(arrays.names)[:200]}); "
             "give the adjacency as adj_data, adj_indices, adj_indptr and adj_shape"
         )
-    label = options.label or "labels"
+    label = options.label or ("node_labels" if listed else "labels")
     if options.label and label not in arrays.names:
         raise InputError(f"{path}: there is no array '{label}' with labels")
-    x, kinds = arrays.matrix("attr"), arrays.get("edge_kind")
+    x = arrays.get("node_features") if listed else arrays.matrix("attr")
+    kinds = arrays.get("edge_kind")
     overlapping = None if label in arrays.names else arrays.matrix("labels")
     fields: dict[str, Any] = {
         "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
@@ -65,6 +68,7 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
         name=path.stem,
         source=str(path),
         options=options,
+        one_way=listed,
         unused=[f"array '{name}'" for name in arrays.names if name not in arrays.taken],
         **fields,
     )
@@ -120,6 +124,18 @@ class _Archive:
         """An array by name; None if there is none."""
         self.taken.add(name)
         return self._guard(lambda: self._arrays[name]) if name in self.names else None
+
+    def adjacency(self, listed: bool) -> Any:
+        """The adjacency matrix, perhaps stored as a list of edges; None if there is none."""
+        if "format" in self.names:
+            return self.scipy()
+        if not listed:
+            return self.matrix("adj")
+        edges, count = self.get("edges"), self._guard(lambda: len(self.get("node_labels")))
+        if edges.dtype.kind not in "iu" or edges.ndim != 2 or edges.shape[1] != 2:
+            raise InputError(f"{self.path}: edges are {edges.dtype} {list(edges.shape)}; {_REMEDY}")
+        ones = np.ones(len(edges), dtype=np.float32)
+        return self._guard(lambda: sp.coo_array((ones, edges.T), shape=(count, count)))
 
     def matrix(self, name: str) -> Any:
         """A matrix stored in CSR parts or, as ``name_matrix``, dense; None if there is none."""

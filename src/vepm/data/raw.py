@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from vepm.errors import InputError
 from vepm.files import write_bytes
 
@@ -90,6 +94,30 @@ def _unpack(content: bytes, wanted: set[str]) -> dict[str, bytes]:
                 raise zipfile.BadZipFile(f"{name} claims {entry.file_size} bytes")
             found[name] = archive.read(entry)
     return found
+
+
+def read_integers(
+    path: Path, columns: int = 1, *, delimiter: str | None = ",", header: bool = False
+) -> Tensor:
+    """A text file of integers [rows], or [rows, columns]; ``delimiter=None`` means blanks.
+
+    Raises:
+        InputError: if the file holds something else.
+    """
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty; fetch it again")
+    try:
+        values = np.loadtxt(
+            path, np.int64, delimiter=delimiter, skiprows=int(header), ndmin=2, encoding="utf-8"
+        )
+    except (ValueError, UnicodeDecodeError) as error:
+        line = " ".join(str(error).split())
+        raise InputError(f"{path}: not integers in columns ({line}); fetch it again") from None
+    if values.shape[1] != columns:
+        raise InputError(
+            f"{path}: {values.shape[1]} columns where {columns} belong; fetch it again"
+        )
+    return torch.from_numpy(values if columns > 1 else values[:, 0])
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

@@ -6,11 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vepm.data.build import ReadOptions, build
 from vepm.data.bundled import digits, digits_graphs, karate_club
-from vepm.data.citation import WIKICS_FILES, load_planetoid, load_wikics, planetoid_files
+from vepm.data.citation import load_planetoid, planetoid_files
 from vepm.data.dataset import Dataset
+from vepm.data.node_sets import (
+    EMAIL_FILES,
+    WIKICS_FILES,
+    geom_gcn_files,
+    load_email,
+    load_geom_gcn,
+    load_wikics,
+)
+from vepm.data.npz import read_npz
 from vepm.data.raw import RawFiles, data_root
-from vepm.data.reading import read
 from vepm.data.recipe import RECIPES, draw
 from vepm.data.tu import Features, load_tu, tu_files
 from vepm.errors import InputError
@@ -69,13 +78,32 @@ def _tu(name: str, features: Features, description: str) -> _Entry:
     )
 
 
-def _npz(folder: str, name: str, description: str) -> _Entry:
-    files = RawFiles(folder, (f"{name}.npz",), (), inside="")
+def _npz(folder: str, name: str, description: str, file: str = "", inside: str = "") -> _Entry:
+    file = f"{file or name}.npz"
+    files = RawFiles(folder, (file,), (), inside=inside)
     return _Entry(
         task="node",
-        source=folder,
+        source=folder.partition("/")[0],
         description=description,
-        load=lambda root: read(files.ensure(root) / f"{name}.npz"),
+        load=lambda root: _build_npz(files.ensure(root) / file, name),
+        files=files,
+    )
+
+
+def _build_npz(path: Path, name: str) -> Dataset:
+    parts = read_npz(path, ReadOptions())
+    # Arrays that a published file has beside the graph are no news to its users.
+    unused = [what for what in parts.unused if not what.startswith("array")]
+    return build(replace(parts, name=name, unused=unused))
+
+
+def _geom_gcn(name: str, folder: str, original: str, description: str) -> _Entry:
+    files = geom_gcn_files(folder, original)
+    return _Entry(
+        task="node",
+        source="Geom-GCN",
+        description=description,
+        load=lambda root: load_geom_gcn(name, files, root),
         files=files,
     )
 
@@ -119,6 +147,49 @@ _ENTRIES: dict[str, _Entry] = {
     "imdb": _npz("relations", "imdb", "4,280 films that share a director, actor or year, 3 genres"),
     "factors-4": _npz("relations", "factors-4", "1,000 nodes joined by 4 latent factors"),
     "factors-6": _npz("relations", "factors-6", "1,000 nodes joined by 6 latent factors"),
+    "amazon-photo": _npz("panel", "amazon-photo", "7,650 cameras and accessories in 8 categories"),
+    "citeseer-full": _npz("panel", "citeseer-full", "4,230 papers in 6 fields"),
+    "dblp-full": _npz("panel", "dblp-full", "17,716 computer-science papers in 4 fields"),
+    "facebook-pages": _npz("panel", "facebook-pages", "22,470 Facebook pages in 4 categories"),
+    "reed98-year": _npz("panel", "reed98-year", "962 students of Reed College in 6 years"),
+    "tolokers": _npz("panel", "tolokers", "11,758 crowd workers, banned or not, 10 splits"),
+    "uat": _npz("panel", "uat", "1,190 American airports in 4 levels of activity"),
+    "ukfaculty": _npz("panel", "ukfaculty", "81 members of a faculty in 4 groups"),
+    "ukfaculty-weighted": _npz(
+        "weighted",
+        "ukfaculty-weighted",
+        "81 members of a faculty, directed edges with weights",
+        file="ukfaculty",
+    ),
+    "highschool2013": _npz(
+        "weighted", "highschool2013", "327 pupils in 9 classes, edges weighted by contacts"
+    ),
+    "cornell": _geom_gcn("cornell", "WebKB/cornell", "cornell", "183 web pages of 5 kinds"),
+    "texas": _geom_gcn("texas", "WebKB/texas", "texas", "183 web pages of 5 kinds"),
+    "wisconsin": _geom_gcn("wisconsin", "WebKB/wisconsin", "wisconsin", "251 web pages of 5 kinds"),
+    "Actor": _geom_gcn("Actor", "Actor", "film", "7,600 actors in 5 categories, 10 splits"),
+    "chameleon_filtered": _npz(
+        "heterophilous-filtered", "chameleon_filtered", "890 Wikipedia pages in 5 levels of traffic"
+    ),
+    "squirrel_filtered": _npz(
+        "heterophilous-filtered",
+        "squirrel_filtered",
+        "2,223 Wikipedia pages in 5 levels of traffic",
+    ),
+    "minesweeper": _npz(
+        "HeterophilousGraphDataset/minesweeper",
+        "minesweeper",
+        "10,000 cells of a grid, mined or not",
+        inside="raw",
+    ),
+    "EmailEUCore": _Entry(
+        "node", "SNAP", "1,005 members of 42 departments", load_email, EMAIL_FILES
+    ),
+    "fb_0": _npz("NOCD-facebook_ego", "fb_0", "347 friends in 24 overlapping circles"),
+    "fb_107": _npz("NOCD-facebook_ego", "fb_107", "1,045 friends in 9 overlapping circles"),
+    "fb_348": _npz("NOCD-facebook_ego", "fb_348", "227 friends in 14 overlapping circles"),
+    "fb_414": _npz("NOCD-facebook_ego", "fb_414", "159 friends in 7 overlapping circles"),
+    "fb_686": _npz("NOCD-facebook_ego", "fb_686", "170 friends in 14 overlapping circles"),
     "MUTAG": _tu("MUTAG", "labels", "188 compounds, mutagenic or not"),
     "PTC": _tu("PTC", "labels", "344 compounds, carcinogenic or not (the variant GIN used)"),
     "PTC_MR": _tu("PTC_MR", "labels", "344 compounds, carcinogenic to male rats or not"),

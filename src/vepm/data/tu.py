@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -12,7 +11,7 @@ from torch_geometric.datasets import TUDataset
 from vepm.data.build import Parts, build, report
 from vepm.data.dataset import Dataset
 from vepm.data.edges import canonical_edges, check_range
-from vepm.data.raw import RawFiles
+from vepm.data.raw import RawFiles, read_integers
 from vepm.errors import InputError
 
 Features = Literal["labels", "degrees", "constant"]
@@ -123,25 +122,7 @@ def _node_labels(prefix: Path, num_nodes: int) -> Tensor:
 
 
 def _read(prefix: Path, part: str, columns: int = 1) -> Tensor:
-    path = Path(f"{prefix}_{part}.txt")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty; fetch it again")
-    return _integers(path, columns)
-
-
-def _integers(path: Path, columns: int = 1) -> Tensor:
-    try:
-        values = np.loadtxt(path, dtype=np.int64, delimiter=",", ndmin=2, encoding="utf-8")
-    except (ValueError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise InputError(
-            f"{path}: not integers separated by commas ({line}); fetch it again"
-        ) from None
-    if values.shape[1] != columns:
-        raise InputError(
-            f"{path}: {values.shape[1]} columns where {columns} belong; fetch it again"
-        )
-    return torch.from_numpy(values if columns > 1 else values[:, 0])
+    return read_integers(Path(f"{prefix}_{part}.txt"), columns)
 
 
 def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] | None:
@@ -149,7 +130,7 @@ def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] |
     files = [(folder / f"train_idx-{i}.txt", folder / f"test_idx-{i}.txt") for i in range(1, 11)]
     if not all(path.is_file() for pair in files for path in pair):
         return None
-    folds = tuple((_integers(train), _integers(test)) for train, test in files)
+    folds = tuple((read_integers(train), read_integers(test)) for train, test in files)
     for (_, path), fold in zip(files, folds, strict=True):
         indices = torch.cat(fold)
         if int(indices.min()) < 0 or int(indices.max()) >= num_graphs:
