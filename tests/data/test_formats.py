@@ -180,7 +180,7 @@ def test_what_is_not_used_is_named_once(tmp_path: Path, caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING, "vepm"):
         read(tmp_path)
     assert caplog.messages == [
-        f"{tmp_path / 'edges.csv'}: not used: edge column 'weight', edge column 'since'"
+        f"{tmp_path / 'edges.csv'}: not used: edge column 'since', edge weights"
     ]
     caplog.clear()
     graph: nx.DiGraph[str] = nx.DiGraph()
@@ -188,12 +188,12 @@ def test_what_is_not_used_is_named_once(tmp_path: Path, caplog: pytest.LogCaptur
     nx.write_graphml(graph, tmp_path / "g.graphml")
     read(tmp_path / "g.graphml")
     (line,) = caplog.messages
-    assert line.endswith("not used: edge attribute 'weight', the direction of edges")
+    assert line.endswith("not used: edge weights, the direction of edges")
     caplog.clear()
     np.savez(tmp_path / "g.npz", **(ADJACENCY | {"adj_data": np.full(6, 2), "when": np.ones(3)}))
     read(tmp_path / "g.npz")
     (line,) = caplog.messages
-    assert line.endswith("not used: edge weights, array 'when'")
+    assert line.endswith("not used: array 'when', edge weights")
 
 
 def test_pipes_and_unknown_home_folders_are_refused(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_the_list_says_what_is_there(tmp_path: Path) -> None:
     assert available["IMDB-MULTI"]
     assert not available["Cora"]
     assert not available["acm"]
-    assert len(available) == 45
+    assert len(available) == 46
     assert all(info.description and info.source for info in datasets(tmp_path))
 
 
@@ -359,7 +359,7 @@ def test_email(tmp_path: Path) -> None:
 
 
 def test_archives_of_edge_lists(tmp_path: Path) -> None:
-    arrays = {
+    arrays: dict[str, Any] = {
         "edges": np.array([[0, 1], [1, 2]]),
         "node_features": np.eye(3),
         "node_labels": np.array([0, 1, 1]),
@@ -393,6 +393,7 @@ def test_archives_of_edge_lists(tmp_path: Path) -> None:
         ("ukfaculty", 81, 577, 18, 4, 1),
         ("ukfaculty-weighted", 81, 577, 18, 4, 1),
         ("highschool2013", 327, 5818, 18, 9, 1),
+        ("highschool2013-unweighted", 327, 5818, 18, 9, 1),
         ("cornell", 183, 277, 1703, 5, 10),
         ("texas", 183, 279, 1703, 5, 10),
         ("wisconsin", 251, 450, 1703, 5, 10),
@@ -415,6 +416,7 @@ def test_sets_of_one_graph(
     assert dataset.num_classes == classes
     assert len(dataset.splits or (0,)) == splits
     assert ("memberships" in graph) == (classes == 0)
+    assert ("edge_weight" in graph) == (name in ("ukfaculty-weighted", "highschool2013"))
 
 
 @needs_data

@@ -20,6 +20,7 @@ from vepm.cli.options import (
     Drop,
     Features,
     Label,
+    NoWeights,
     Preset,
     RunsAtOnce,
     Settings,
@@ -96,6 +97,7 @@ def evaluate(
     label: Label = None,
     features: Features = None,
     drop: Drop = None,
+    no_weights: NoWeights = False,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -118,7 +120,7 @@ def evaluate(
     from vepm.evaluation import Compute
     from vepm.evaluation import evaluate as run_all
 
-    data = open_data(dataset, data_dir, read_options(label, features, drop, strict))
+    data = open_data(dataset, data_dir, read_options(label, features, drop, strict, no_weights))
     require_labels(data)
     protocol, count = _protocol(protocol, labels_per_class, splits, folds)
     parts, rules = protocol_splits(data, protocol, count)

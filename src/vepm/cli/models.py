@@ -22,6 +22,7 @@ from vepm.cli.options import (
     Label,
     Log,
     NoMemoryCheck,
+    NoWeights,
     Overwrite,
     OwnData,
     Preset,
@@ -62,6 +63,7 @@ def train(
     label: Label = None,
     features: Features = None,
     drop: Drop = None,
+    no_weights: NoWeights = False,
     strict: Strict = False,
     device: Device = "auto",
     no_memory_check: NoMemoryCheck = False,
@@ -85,7 +87,7 @@ def train(
     from vepm.cli import work
     from vepm.cli.inputs import read_options
 
-    options = read_options(label, features, drop, strict)
+    options = read_options(label, features, drop, strict, no_weights)
     pairs = with_batches(settings, batch_nodes)
     job = work.classification(dataset, data_dir, preset, config, pairs, seed, device, options)
     job = replace(job, check_memory=not no_memory_check)
@@ -127,6 +129,7 @@ def predict(
     label: Label = None,
     features: Features = None,
     drop: Drop = None,
+    no_weights: NoWeights = False,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -142,7 +145,7 @@ def predict(
 
     if as_json and output == STDOUT:
         raise InputError("--output - prints the predictions; leave out --json or name a file")
-    options = read_options(label, features, drop, strict)
+    options = read_options(label, features, drop, strict, no_weights)
     found = work.predict(run, data, data_dir, samples, device, output, options)
     if as_json:
         console.print_json(found)
@@ -191,6 +194,7 @@ def communities(
     label: Label = None,
     features: Features = None,
     drop: Drop = None,
+    no_weights: NoWeights = False,
     strict: Strict = False,
     device: Device = "auto",
     no_memory_check: NoMemoryCheck = False,
@@ -205,7 +209,7 @@ def communities(
     from vepm.cli import work
     from vepm.cli.inputs import read_options
 
-    options = read_options(label, features, drop, strict)
+    options = read_options(label, features, drop, strict, no_weights)
     sizes = (num_communities, num_metacommunities or num_communities)
     pairs = with_batches(settings, batch_nodes)
     job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, options)

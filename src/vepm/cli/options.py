@@ -119,6 +119,14 @@ Strict = Annotated[
         rich_help_panel=DATA_PANEL,
     ),
 ]
+NoWeights = Annotated[
+    bool,
+    typer.Option(
+        "--no-weights",
+        help="Ignore the weights of edges in own data.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 Label = Annotated[
     str | None,
     typer.Option(help="Column of own data with the labels.", rich_help_panel=DATA_PANEL),

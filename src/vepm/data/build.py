@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data.dataset import Dataset
-from vepm.data.edges import canonical_edges, canonical_kinds
+from vepm.data.edges import canonical_edges, canonical_kinds, canonical_weights, check_weights
 from vepm.data.features import (
     DEGREE_FEATURES,
     NUM_POSITIONS,
@@ -40,6 +40,8 @@ class ReadOptions:
         class_names: the classes of a fitted model, so that class indices agree with it.
         feature_names: the feature columns of a fitted model.
         strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
+        weights: whether to use the weights of edges.
+        directed: whether to keep the directions of edges.
     """
 
     label: str | None = None
@@ -48,6 +50,8 @@ class ReadOptions:
     class_names: Sequence[str] | None = None
     feature_names: Sequence[str] | None = None
     strict: bool = False
+    weights: bool = True
+    directed: bool = False
 
     @property
     def for_model(self) -> bool:
@@ -71,6 +75,8 @@ class Parts:
         masks: ``train_mask``, ``val_mask`` and ``test_mask`` over what is labelled.
         batch: the graph of each node, in non-decreasing order; None for node tasks.
         num_graphs: number of graphs in the batch.
+        weights: the weight of each edge [M]; None if they have none.
+        weight_at: says where the i-th weight is, for messages.
         kinds: whether each edge is of each kind [M, R], and the names of the kinds.
         feature_names: the name of each feature column.
         node_names: the id of each node.
@@ -78,6 +84,7 @@ class Parts:
         memberships: known communities [N, C].
         folds: published (train, test) index pairs over the graphs.
         one_way: whether edges are listed in one direction by convention.
+        directed: whether the edges have directions; None if the data do not say.
         unused: what the data hold and no model uses, in words.
     """
 
@@ -92,6 +99,8 @@ class Parts:
     masks: Mapping[str, object] = field(default_factory=dict)
     batch: Tensor | None = None
     num_graphs: int = 1
+    weights: Tensor | None = None
+    weight_at: Callable[[int], str] | None = None
     kinds: tuple[Tensor, tuple[str, ...]] | None = None
     feature_names: Sequence[str] | None = None
     node_names: Sequence[str] | None = None
@@ -99,6 +108,7 @@ class Parts:
     memberships: Tensor | None = None
     folds: tuple[tuple[Tensor, Tensor], ...] | None = None
     one_way: bool = False
+    directed: bool | None = None
     unused: Sequence[str] = ()
 
 
@@ -109,17 +119,20 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
         InputError: saying what is wrong and what to do about it.
     """
     edge_index, found = canonical_edges(
-        parts.edges, parts.num_nodes, source=parts.source, one_way=parts.one_way
+        parts.edges,
+        parts.num_nodes,
+        source=parts.source,
+        one_way=parts.one_way or options.directed,
     )
     report(found, parts.source, strict=options.strict)
-    unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(found) else [])]
+    whole = _edges(parts, options, edge_index)
+    unused = [*parts.unused, *(["edge weights"] if "edge_weight" in whole else [])]
+    if "reverse" in str(found):
+        unused.append("the direction of edges")
     if unused and not options.for_model:
         logger.warning("%s: not used: %s", parts.source, ", ".join(unused))
-    whole = Data(edge_index=edge_index)
     whole.x, names = _features(parts, edge_index)
     coordinates = parts.x is None and parts.batch is None
-    if parts.kinds is not None:
-        whole.edge_kind = canonical_kinds(edge_index, parts.edges, parts.kinds[0], parts.num_nodes)
     whole.y, classes = _labels(parts, options)
     first, splits = item_masks(parts.masks, whole.y >= 0, parts.source)
     if parts.batch is None:
@@ -142,6 +155,36 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
         source=parts.source,
         num_positions=NUM_POSITIONS if coordinates else 0,
     )
+
+
+def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
+    """A graph of edges alone, with what is known of each; ``edge_index`` has both directions."""
+    graph, count, directed = Data(edge_index=edge_index), parts.num_nodes, options.directed
+    if directed:
+        if parts.directed is False:
+            raise InputError(
+                f"{parts.source}: its edges have no direction; leave out directed=True "
+                "(--directed), or give a directed graph"
+            )
+        graph.edge_index, _ = canonical_edges(parts.edges, count, directed=True)
+        graph.directed = True
+    where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")
+    given = parts.weights if options.weights else None
+    weights = None if given is None else check_weights(given, where)
+    if weights is not None:
+        graph.edge_weight = canonical_weights(
+            graph.edge_index,
+            parts.edges,
+            weights,
+            count,
+            directed=directed,
+            add_directions=parts.directed is True,
+        )
+    if parts.kinds is not None:
+        graph.edge_kind = canonical_kinds(
+            graph.edge_index, parts.edges, parts.kinds[0], count, directed=directed
+        )
+    return graph
 
 
 def report(
@@ -209,10 +252,15 @@ def _graphs(union: Data, batch: Tensor) -> list[Data]:
         "edge_index": (union.edge_index - first[owner]).split(num_edges, dim=1),
         "y": union.y.split(1),
     }
-    if "edge_kind" in union:
-        columns["edge_kind"] = union.edge_kind.split(num_edges)
+    for name in ("edge_weight", "edge_kind"):
+        if name in union:
+            columns[name] = union[name].split(num_edges)
+    flags = {"directed": True} if "directed" in union else {}
     # Clones, so that keeping or saving one graph does not keep them all.
-    return [Data(**{key: parts[i].clone() for key, parts in columns.items()}) for i in range(count)]
+    return [
+        Data(**{key: parts[i].clone() for key, parts in columns.items()}, **flags)
+        for i in range(count)
+    ]
 
 
 def _node_names(parts: Parts, graphs: Sequence[Data]) -> tuple[tuple[str, ...], ...] | None:

@@ -18,8 +18,10 @@ class Dataset:
     Every graph has ``x`` float32 [N, F]; ``edge_index`` int64 [2, E] with both directions of every
     edge, no self-loops, no duplicates, sorted by destination and then source; ``y`` int64, [N] for
     node tasks and [1] for graph tasks, -1 where unlabelled. Graphs of node tasks also have boolean
-    ``train_mask``, ``val_mask`` and ``test_mask`` [N], which only ever cover labelled nodes. Where
-    the kinds of edges are known, ``edge_kind`` [E, R] says of which kinds each edge is; an edge
+    ``train_mask``, ``val_mask`` and ``test_mask`` [N], which only ever cover labelled nodes. Edges
+    with weights have ``edge_weight`` float32 [E], positive and the same in both directions. In a
+    graph with ``directed`` true, ``edge_index`` holds only the directions that exist. Where the
+    kinds of edges are known, ``edge_kind`` [E, R] says of which kinds each edge is; an edge
     may be of none or several. Models never see it.
 
     Args:
@@ -85,6 +87,11 @@ class Dataset:
     def single_graph(self) -> bool:
         """Whether the dataset is one graph whose nodes are labelled."""
         return TASKS[self.task].single_graph
+
+    @property
+    def directed(self) -> bool:
+        """Whether ``edge_index`` holds only the directions that exist, not both of every edge."""
+        return bool(self.graphs[0].get("directed", False))
 
     @property
     def labels(self) -> Tensor:

@@ -1,6 +1,6 @@
-"""Edges in canonical form, and the kinds of edges where the data tell them apart."""
+"""Edges in canonical form, with the weights and kinds that the data give them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +12,12 @@ KIND_SEPARATOR = "|"
 
 
 def canonical_edges(
-    edge_index: Tensor, num_nodes: int, *, source: str = "data", one_way: bool = False
+    edge_index: Tensor,
+    num_nodes: int,
+    *,
+    source: str = "data",
+    one_way: bool = False,
+    directed: bool = False,
 ) -> tuple[Tensor, list[str]]:
     """Both directions of every edge, once, sorted by destination and then source.
 
@@ -22,6 +27,7 @@ def canonical_edges(
         source: what to call the edges in messages.
         one_way: whether edges are listed in one direction by convention, so that adding the other
             direction is not worth a message.
+        directed: keep the directions listed and add none.
 
     Returns:
         The canonical edges [2, E], and in words what was changed.
@@ -35,7 +41,10 @@ def canonical_edges(
     loops = int(row.numel() - proper.sum())
     row, col = row[proper], col[proper]
     listed = torch.unique(col * num_nodes + row)
-    keys = torch.unique(torch.cat([listed, (listed % num_nodes) * num_nodes + listed // num_nodes]))
+    keys = listed
+    if not directed:
+        reverse = (listed % num_nodes) * num_nodes + listed // num_nodes
+        keys = torch.unique(torch.cat([listed, reverse]))
     found = [
         f"{verb} {count} {what}{'' if count == 1 else 's'}"
         for verb, count, what in (
@@ -60,7 +69,61 @@ def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
         )
 
 
-def canonical_kinds(edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes: int) -> Tensor:
+def check_weights(weights: Tensor, where: Callable[[int], str]) -> Tensor | None:
+    """Weights of edges as float64 [M]; None if all are 1.
+
+    Raises:
+        InputError: naming the first weight that is not positive and finite as float32.
+    """
+    single = weights.float()
+    bad = (~(single.isfinite() & (single > 0))).nonzero()
+    if bad.numel():
+        i = int(bad[0])
+        raise InputError(
+            f"{where(i)}: the weight is {float(weights[i]):g}; edge weights must be positive and "
+            "finite; correct it, or ignore all of them with weights=False (--no-weights)"
+        )
+    return None if bool((weights == 1).all()) else weights.double()
+
+
+def canonical_weights(
+    edge_index: Tensor,
+    listed: Tensor,
+    weights: Tensor,
+    num_nodes: int,
+    *,
+    directed: bool = False,
+    add_directions: bool = False,
+) -> Tensor:
+    """The weights of canonical edges [E], given those of the edges as they were listed.
+
+    Edges listed several times in one direction have the sum of their weights. An edge listed in
+    both directions has that weight if it is the same in both; if that is not so for all of them,
+    the edges are directed, and the weights of both directions are added.
+
+    Args:
+        edge_index: canonical edges [2, E].
+        listed: the edges they were made from [2, M].
+        weights: the weight of each listed edge [M].
+        num_nodes: number of nodes.
+        directed: whether the canonical edges are directed.
+        add_directions: whether to add the weights of both directions in any case.
+    """
+    place, order = _places(edge_index, listed, num_nodes)
+    found = torch.zeros(edge_index.size(1), dtype=torch.float64)
+    found.index_add_(0, place, weights[order])
+    if directed:
+        return found.float()
+    back = found[_reverse(edge_index, num_nodes)]
+    differ = (found > 0) & (back > 0) & ~torch.isclose(found, back)
+    if add_directions or bool(differ.any()):
+        return (found + back).float()
+    return torch.maximum(found, back).float()
+
+
+def canonical_kinds(
+    edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes: int, *, directed: bool = False
+) -> Tensor:
     """The kinds of canonical edges [E, R], given those of the edges as they were listed.
 
     An edge listed several times, or in both directions, is of all the kinds it was listed with.
@@ -70,18 +133,28 @@ def canonical_kinds(edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes
         listed: the edges they were made from [2, M].
         kinds: whether each listed edge is of each kind [M, R].
         num_nodes: number of nodes.
+        directed: whether the canonical edges are directed.
     """
-    keys = edge_index[1] * num_nodes + edge_index[0]
-    found = torch.zeros(keys.numel(), kinds.size(1), dtype=torch.bool)
-    row, col = listed
-    # Sorted queries are found ten times as fast as those in random order.
-    wanted, order = (col * num_nodes + row)[row != col].sort()
-    place = torch.searchsorted(keys, wanted)
-    for kind, member in enumerate(kinds[row != col][order].unbind(1)):
+    place, order = _places(edge_index, listed, num_nodes)
+    found = torch.zeros(edge_index.size(1), kinds.size(1), dtype=torch.bool)
+    for kind, member in enumerate(kinds[order].unbind(1)):
         found[place[member], kind] = True
-    # Sorted by its reverse, each edge takes the place of its reverse.
-    reverse = (edge_index[0] * num_nodes + edge_index[1]).argsort()
-    return found | found[reverse]
+    return found if directed else found | found[_reverse(edge_index, num_nodes)]
+
+
+def _places(edge_index: Tensor, listed: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Where listed edges are among the canonical ones, in an order, and that order."""
+    row, col = listed
+    proper = (row != col).nonzero().flatten()
+    # Sorted queries are found ten times as fast as those in random order.
+    wanted, order = (col * num_nodes + row)[proper].sort()
+    place = torch.searchsorted(edge_index[1] * num_nodes + edge_index[0], wanted)
+    return place, proper[order]
+
+
+def _reverse(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """The position of the reverse of each canonical edge."""
+    return (edge_index[0] * num_nodes + edge_index[1]).argsort()
 
 
 def encode_kinds(values: Sequence[str], source: str) -> tuple[Tensor, tuple[str, ...]]:

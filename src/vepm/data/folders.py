@@ -10,7 +10,7 @@ from vepm.data.build import Parts, ReadOptions
 from vepm.data.columns import encode_columns
 from vepm.data.edges import encode_kinds
 from vepm.data.labels import masks_from_text
-from vepm.data.tables import ENDS, Table, read_edge_list, read_table
+from vepm.data.tables import ENDS, WEIGHT, Table, read_edge_list, read_table
 from vepm.errors import InputError
 
 
@@ -50,7 +50,7 @@ def _edges(table: Table, name: str, options: ReadOptions) -> Parts:
         source=table.source,
         num_nodes=len(index),
         node_names=tuple(index),
-        **_edge_fields(table, index, table.source),
+        **_edge_fields(table, index, table.source, options),
     )
 
 
@@ -58,7 +58,7 @@ def _nodes(path: Path, name: str, options: ReadOptions) -> Parts:
     nodes = read_table(path / "nodes.csv", ("id",))
     edges = read_table(path / "edges.csv", ENDS)
     index = nodes.ids()
-    fields = _edge_fields(edges, index, nodes.source)
+    fields = _edge_fields(edges, index, nodes.source, options)
     features = _feature_fields(nodes, {"id", _label(nodes, options), "split"}, options)
     fields["unused"] += features.pop("unused")
     return Parts(
@@ -83,7 +83,7 @@ def _graphs(path: Path, name: str, options: ReadOptions) -> Parts:
         )
     index = nodes.ids()
     batch, order = _group(nodes, graphs)
-    fields = _edge_fields(edges, index, nodes.source)
+    fields = _edge_fields(edges, index, nodes.source, options)
     _refuse_bridges(batch[fields["edges"]], edges)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.numel())
@@ -133,16 +133,33 @@ def _feature_fields(nodes: Table, other: set[str], options: ReadOptions) -> dict
     return {"x": x, "feature_names": names, "unused": unused}
 
 
-def _edge_fields(edges: Table, index: dict[str, int], nodes_source: str) -> dict[str, Any]:
-    """Edges as indices, their kinds, and the names of other columns."""
+def _edge_fields(
+    edges: Table, index: dict[str, int], nodes_source: str, options: ReadOptions
+) -> dict[str, Any]:
+    """Edges as indices, their weights and kinds, and the names of other columns."""
     kinds = edges.columns.get("kind")
-    others = [name for name in edges.columns if name not in (*ENDS, "kind")]
+    others = [name for name in edges.columns if name not in (*ENDS, "kind", WEIGHT)]
     return {
         "edges": _edge_ends(edges, index, nodes_source),
+        "weights": _weights(edges) if options.weights and WEIGHT in edges.columns else None,
+        "weight_at": lambda i: edges.where(i, WEIGHT),
         "kinds": None if kinds is None else encode_kinds(kinds, edges.source),
         "one_way": True,
         "unused": [f"edge column '{name}'" for name in others],
     }
+
+
+def _weights(edges: Table) -> Tensor:
+    numbers = []
+    for i, cell in enumerate(edges.columns[WEIGHT]):
+        try:
+            numbers.append(float(cell))
+        except ValueError:
+            raise InputError(
+                f"{edges.where(i, WEIGHT)}: '{cell[:40]}' is no number; give every edge a weight, "
+                "or ignore all of them with weights=False (--no-weights)"
+            ) from None
+    return torch.tensor(numbers, dtype=torch.float64)
 
 
 def _both(edges: Table) -> list[list[str]]:

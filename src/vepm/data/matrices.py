@@ -31,7 +31,7 @@ def matrix_parts(
 
     Args:
         x: features [N, F] or None.
-        adjacency: a square matrix [N, N]; entries that are not zero are edges.
+        adjacency: a square matrix [N, N]; entries that are not zero are edges, and their weights.
         y: labels [N] or None.
         name: what to call the data.
         source: where they came from.
@@ -44,8 +44,6 @@ def matrix_parts(
     num_nodes = int(coo.shape[0])
     ends = np.stack([coo.row[present], coo.col[present]]).astype(np.int64)
     table, names, unused = _features(x, num_nodes, source, options)
-    if (coo.data[present] != 1).any():
-        unused.append("edge weights")
     if kinds is not None:
         kinds = (kinds[0][torch.from_numpy(present)], kinds[1])
     return Parts(
@@ -56,6 +54,8 @@ def matrix_parts(
         x=table,
         feature_names=names,
         labels=label_column(y, num_nodes, source),
+        weights=torch.from_numpy(coo.data[present].astype(np.float64)),
+        weight_at=lambda i: f"{source}, entry {ends[:, i].tolist()} of the adjacency matrix",
         kinds=kinds,
         unused=[*unused, *more.pop("unused", ())],
         **more,

@@ -70,7 +70,7 @@ def _union(
 ) -> dict[str, Any]:
     """Edges, features and names of the disjoint union of graphs."""
     names: list[str] = []
-    rows, ends, kinds = [], [], []
+    rows, ends, kinds, weights = [], [], [], []
     edge_keys: dict[Any, None] = {}
     for i, graph in enumerate(graphs):
         if not len(graph):
@@ -84,15 +84,21 @@ def _union(
         for u, v, data in graph.edges(data=True):
             ends.append((index[u], index[v]))
             kinds.append(_kind_text(data.get("kind")))
+            if options.weights:
+                weights.append(_weight(data.get("weight"), u, v, source))
             edge_keys |= dict.fromkeys(data)
     directed = any(graph.is_directed() for graph in graphs)
     x, features, unused = _features(names, rows, source, other, options)
-    unused += [f"edge attribute '{key}'" for key in edge_keys if key not in ("kind", *_IDS)]
+    others = [key for key in edge_keys if key not in ("kind", "weight", *_IDS)]
+    unused += [f"edge attribute '{key}'" for key in others]
     return {
         "edges": torch.tensor(ends, dtype=torch.long).view(-1, 2).t(),
         "num_nodes": len(names),
         "node_names": names,
         "one_way": not directed,
+        "directed": directed,
+        "weights": torch.tensor(weights).double() if weights and "weight" in edge_keys else None,
+        "weight_at": lambda i: f"{source}, edge '{names[ends[i][0]]}' to '{names[ends[i][1]]}'",
         "kinds": encode_kinds(kinds, source) if "kind" in edge_keys else None,
         "x": x,
         "feature_names": features,
@@ -116,6 +122,18 @@ def _which(i: int, graphs: Sequence[Any]) -> str:
 
 def _text(value: object) -> str:
     return "" if value is None else str(value)
+
+
+def _weight(value: Any, u: Any, v: Any, source: str) -> float:
+    """The weight of an edge; 1 without one, as in NetworkX."""
+    if value is None:
+        return 1.0
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"{source}, edge '{u}' to '{v}': weight '{str(value)[:40]}' is no number; correct it"
+        ) from None
 
 
 def _kind_text(value: Any) -> str:

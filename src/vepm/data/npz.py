@@ -58,9 +58,8 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
         "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
         "memberships": None if overlapping is None else _memberships(overlapping, adjacency, path),
         "kinds": None if kinds is None else _kinds(arrays, kinds, adjacency, path),
+        "directed": _flag(arrays, "directed"),
     }
-    # Whether edges are directed can be seen from the matrix itself.
-    arrays.get("directed")
     return matrix_parts(
         x,
         adjacency,
@@ -81,6 +80,13 @@ def _columns(arrays: "_Archive", name: str) -> Any:
     if mask is None or mask.dtype.kind in "biu":
         return None if mask is None else torch.from_numpy(np.ascontiguousarray(mask, np.int64))
     raise InputError(f"{arrays.path}: {name} holds {mask.dtype}; True and False are needed")
+
+
+def _flag(arrays: "_Archive", name: str) -> bool | None:
+    flag = arrays.get(name)
+    if flag is not None and (flag.dtype.kind not in "biu" or flag.size != 1):
+        raise InputError(f"{arrays.path}: {name} is {flag.dtype} {list(flag.shape)}; {_REMEDY}")
+    return None if flag is None else bool(flag.item())
 
 
 def _memberships(matrix: Any, adjacency: Any, path: Path) -> torch.Tensor:

@@ -13,6 +13,8 @@ from vepm.data.labels import as_integers, item_masks
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED
 
+_EDGE_KEYS = ("edge_index", "edge_kind", "edge_weight")
+
 
 def clean(
     data: Data, *, strict: bool = False, source: str = "data", messages: list[str] | None = None
@@ -84,6 +86,7 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
         masks={mask: graphs[0].get(mask) for mask in MASK_NAMES} if single else {},
         batch=None if single else torch.arange(len(graphs)).repeat_interleave(counts),
         num_graphs=len(graphs),
+        weights=_weights(graphs, checked, source),
         kinds=_kinds(graphs, checked, source),
         unused=_unused(graphs),
     )
@@ -164,6 +167,21 @@ def _labels(data: Data, num_nodes: int, source: str) -> Tensor:
     return as_integers(y.detach().cpu().reshape(-1), source)
 
 
+def _weights(graphs: list[Data], checked: list[_Checked], source: str) -> Tensor | None:
+    given = [graph.get("edge_weight") for graph in graphs]
+    if all(weights is None for weights in given):
+        return None
+    for weights, found in zip(given, checked, strict=True):
+        count = found.edges.size(1)
+        fits = isinstance(weights, Tensor) and weights.shape in ((count,), (count, 1))
+        if not fits or weights.is_complex():
+            raise InputError(
+                f"{source}: edge_weight does not fit edge_index; give every graph one number per "
+                "edge ([E])"
+            )
+    return torch.cat([weights.detach().cpu().reshape(-1).double() for weights in given])
+
+
 def _kinds(
     graphs: list[Data], checked: list[_Checked], source: str
 ) -> tuple[Tensor, tuple[str, ...]] | None:
@@ -184,4 +202,4 @@ def _kinds(
 def _unused(graphs: list[Data]) -> list[str]:
     """Attributes of edges that a model does not use."""
     keys = dict.fromkeys(key for graph in graphs for key in graph.to_dict() if key[:5] == "edge_")
-    return [f"'{key}'" for key in keys if key not in ("edge_index", "edge_kind")]
+    return [f"'{key}'" for key in keys if key not in _EDGE_KEYS]

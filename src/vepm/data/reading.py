@@ -47,33 +47,31 @@ def as_dataset(
     name: str = "data",
     strict: bool = False,
     labels: Any = None,
+    weights: bool = True,
+    directed: bool = False,
 ) -> Dataset:
     """Check graphs in memory and put them in canonical form.
 
-    Labels may be any integers from 0 or any names; class indices follow their order and
-    ``class_names`` keeps them. Nodes and graphs labelled -1 are unlabelled, as are NetworkX nodes
-    without a ``label``. Without a ``train_mask`` all labelled nodes that no other mask holds are
-    for training. Graphs without features get a constant and log(1 + degree), and, where nodes are
-    labelled, 16 spectral coordinates. Kinds of edges, if the data tell them (``edge_kind`` and
-    ``kind_names`` of a PyG ``Data``, attribute ``kind`` in NetworkX), are kept but never shown to
-    a model. A warning names what is not used, such as edge weights.
+    Labels may be any integers from 0 or any names, -1 for none. Without a ``train_mask`` all
+    labelled nodes that no other mask holds are for training. Graphs without features get a
+    constant and log(1 + degree), and, where nodes are labelled, 16 spectral coordinates. Weights of
+    edges (entries of A, ``edge_weight`` in PyG, attribute ``weight`` in NetworkX) are used, kinds
+    of edges (``edge_kind`` and ``kind_names``, attribute ``kind``) only kept. A warning names what
+    is not used.
 
     Args:
-        obj: a PyG ``Data``, a list or dataset of them, a NetworkX graph or a list of them (labels
-            in ``graph.graph["label"]``), a tuple ``(X, A)`` or ``(X, A, y)`` with A a SciPy sparse
-            or dense matrix, X an array or data frame, and X, y perhaps None, or a
-            :class:`Dataset`, given back as it is.
+        obj: a PyG ``Data``, a list or dataset of them, a NetworkX graph or a list of them, a tuple
+            ``(X, A)`` or ``(X, A, y)`` with A a SciPy sparse or dense matrix, X an array or data
+            frame, and X, y perhaps None, or a :class:`Dataset`, given back as it is.
         task: ``"node"`` or ``"graph"``; without it one graph is a node task unless it has a single
             label for its many nodes, and several graphs are a graph task.
-        class_names: the classes of a fitted model, so that indices agree with it; found from the
-            labels if not given.
+        class_names: the classes of a fitted model, so that indices agree with it.
         feature_names: the feature columns of a fitted model, so that text is encoded as it was.
         name: what to call the data in messages and reports.
         strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
         labels: one for each node or graph, instead of the labels of ``obj``.
-
-    Raises:
-        InputError: saying what is wrong and what to do about it.
+        weights: whether to use the weights of edges.
+        directed: whether to keep the directions of edges; by default both belong to an edge.
 
     Example:
         >>> import networkx as nx
@@ -82,18 +80,31 @@ def as_dataset(
         >>> dataset.graphs[0].edge_index.tolist()
         [[1, 0, 2, 1], [0, 1, 1, 2]]
     """
-    wanted = None if task is None else task_named(task)
+    options = ReadOptions(
+        class_names=class_names,
+        feature_names=feature_names,
+        strict=strict,
+        weights=weights,
+        directed=directed,
+    )
+    return _convert(obj, None if task is None else task_named(task), name, labels, options)
+
+
+def _convert(obj: Any, task: Task | None, name: str, labels: Any, options: ReadOptions) -> Dataset:
     if isinstance(obj, Dataset):
-        if task not in (None, obj.task):
-            raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
-        return obj if labels is None else relabelled(obj, labels, class_names=class_names)
-    options = ReadOptions(class_names=class_names, feature_names=feature_names, strict=strict)
+        if task is not None and task.name != obj.task:
+            raise InputError(
+                f"{obj.name} is a {obj.task} task, not a {task.name} task; use the other"
+            )
+        if labels is None:
+            return obj
+        return relabelled(obj, labels, class_names=options.class_names)
     if _is_matrices(obj):
-        if wanted and not wanted.single_graph:
+        if task and not task.single_graph:
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
         parts = matrix_parts(*obj, name=name, source=name, options=options)
     else:
-        parts = _graph_parts(obj, wanted, name, options)
+        parts = _graph_parts(obj, task, name, options)
     if labels is not None:
         count = parts.num_nodes if parts.batch is None else parts.num_graphs
         given = label_column(labels, count, name)
@@ -110,16 +121,19 @@ def read(
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     strict: bool = False,
+    weights: bool = True,
+    directed: bool = False,
 ) -> Dataset:
     """Read a graph, or a set of graphs, from files.
 
     - A folder: ``edges.csv`` has columns ``source`` and ``target``, each edge in one direction or
-      both, and perhaps ``kind``. ``nodes.csv`` has ``id``, perhaps ``label`` and ``split``
-      (train/val/test), and every other column is a feature; without it the nodes are those of the
-      edges. With ``graphs.csv`` (``id``, ``label``, perhaps ``split``) it is a graph task, and
-      ``nodes.csv`` has a ``graph`` column. Node ids are text, unique over the whole folder. Cells
-      are separated by commas, semicolons or tabs.
-    - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids in every line.
+      both, and perhaps ``weight`` and ``kind``. ``nodes.csv`` has ``id``, perhaps ``label`` and
+      ``split`` (train/val/test), and every other column is a feature; without it the nodes are
+      those of the edges. With ``graphs.csv`` (``id``, ``label``, perhaps ``split``) it is a graph
+      task, and ``nodes.csv`` has a ``graph`` column. Node ids are text, unique over the whole
+      folder. Cells are separated by commas, semicolons or tabs.
+    - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids in every line, and perhaps
+      the weight.
     - ``.graphml``, ``.gml``, ``.gexf``: node attribute ``label``, perhaps ``split``; other
       attributes are features. In GML and GEXF a ``label`` that differs in every node is its name.
     - ``.npz``: ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``; features ``attr_*``
@@ -129,7 +143,11 @@ def read(
     An empty label or -1 means unlabelled. Labels that are all numbers must be integers; others are
     names. Columns of text become one column of zeros and ones per value, named ``column=value``.
     Without features a node has a constant and log(1 + degree), and, where nodes are labelled, 16
-    spectral coordinates. What is not used is named in a warning: edge weights, dates, constants.
+    spectral coordinates. What is not used is named in a warning, such as dates and constants.
+
+    Weights of edges must be positive. Those of edges listed several times are added up. An edge
+    listed in both directions has the weight listed, if it is the same in both throughout the data,
+    and otherwise the sum.
 
     The kind of an edge (several separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` per entry
     of ``adj_indices``, and ``kind_names``) is kept as ``graphs[0].edge_kind`` [E, R] to judge how
@@ -144,6 +162,8 @@ def read(
             labels if not given.
         feature_names: the feature columns of a fitted model, so that text is encoded as it was.
         strict: refuse self-loops and duplicate edges instead of correcting them.
+        weights: whether to use the weights of edges.
+        directed: whether to keep the directions of edges; by default both belong to an edge.
 
     Raises:
         InputError: naming the file, row and column at fault and what to do about it.
@@ -153,7 +173,9 @@ def read(
         >>> dataset = read("my_graph", label="team", drop=["phone"])  # doctest: +SKIP
     """
     path = expanded(path)
-    options = ReadOptions(label, features, tuple(drop), class_names, feature_names, strict)
+    options = ReadOptions(
+        label, features, tuple(drop), class_names, feature_names, strict, weights, directed
+    )
     return build(_reader(path)(path, options), options)
 
 

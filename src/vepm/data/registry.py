@@ -78,23 +78,28 @@ def _tu(name: str, features: Features, description: str) -> _Entry:
     )
 
 
-def _npz(folder: str, name: str, description: str, file: str = "", inside: str = "") -> _Entry:
+def _npz(
+    folder: str,
+    name: str,
+    description: str,
+    file: str = "",
+    inside: str = "",
+    weights: bool = True,
+) -> _Entry:
     file = f"{file or name}.npz"
     files = RawFiles(folder, (file,), (), inside=inside)
     return _Entry(
         task="node",
         source=folder.partition("/")[0],
         description=description,
-        load=lambda root: _build_npz(files.ensure(root) / file, name),
+        load=lambda root: _build_npz(files.ensure(root) / file, name, ReadOptions(weights=weights)),
         files=files,
     )
 
 
-def _build_npz(path: Path, name: str) -> Dataset:
-    parts = read_npz(path, ReadOptions())
+def _build_npz(path: Path, name: str, options: ReadOptions) -> Dataset:
     # Arrays that a published file has beside the graph are no news to its users.
-    unused = [what for what in parts.unused if not what.startswith("array")]
-    return build(replace(parts, name=name, unused=unused))
+    return build(replace(read_npz(path, options), name=name, unused=()), options)
 
 
 def _geom_gcn(name: str, folder: str, original: str, description: str) -> _Entry:
@@ -158,11 +163,18 @@ _ENTRIES: dict[str, _Entry] = {
     "ukfaculty-weighted": _npz(
         "weighted",
         "ukfaculty-weighted",
-        "81 members of a faculty, directed edges with weights",
+        "81 members of a faculty, edges with weights",
         file="ukfaculty",
     ),
     "highschool2013": _npz(
         "weighted", "highschool2013", "327 pupils in 9 classes, edges weighted by contacts"
+    ),
+    "highschool2013-unweighted": _npz(
+        "weighted",
+        "highschool2013-unweighted",
+        "327 pupils in 9 classes, contacts not counted",
+        file="highschool2013",
+        weights=False,
     ),
     "cornell": _geom_gcn("cornell", "WebKB/cornell", "cornell", "183 web pages of 5 kinds"),
     "texas": _geom_gcn("texas", "WebKB/texas", "texas", "183 web pages of 5 kinds"),

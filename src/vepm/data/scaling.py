@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vepm.data.dataset import Dataset
+from vepm.data.edges import canonical_edges
 from vepm.data.features import NUM_POSITIONS, is_sparse, positions
 
 FEW_COLUMNS = 16
@@ -147,7 +148,9 @@ def with_coordinates(dataset: Dataset) -> Dataset:
         return dataset
     if dataset not in _WITH_COORDINATES:
         graph = dataset.graphs[0].clone()
-        found = positions(graph.edge_index, graph.x.size(0))
+        # Of a directed graph there is only one direction of each edge.
+        edge_index, _ = canonical_edges(graph.edge_index, graph.x.size(0))
+        found = positions(edge_index, graph.x.size(0))
         graph.x = torch.cat([graph.x, found], dim=1)
         _WITH_COORDINATES[dataset] = replace(
             dataset, graphs=[graph], feature_names=None, num_positions=NUM_POSITIONS

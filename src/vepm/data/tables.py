@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +11,14 @@ from pathlib import Path
 
 from vepm.errors import InputError
 
+logger = logging.getLogger("vepm")
+
 DELIMITERS = (",", ";", "\t")
 ENDS = ("source", "target")
+WEIGHT = "weight"
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _BETWEEN = re.compile(r"[\s,;]+")
+_IN_DICT = re.compile(r"\{.*'weight': *([^,}]+).*\}|\{\}")
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ def read_edge_list(path: Path) -> Table:
     """Read lines of two ids, separated by blanks, commas, semicolons or tabs.
 
     A header with ``source`` and ``target`` makes it a table. Lines that start with # or % are
-    comments; what follows the two ids is ignored.
+    comments. A number after the two ids, alone or as NetworkX writes it (``{'weight': 2}``), is
+    the weight; edges without one have weight 1.
     """
     lines = [line.strip() for line in read_text(path).split("\n")]
     numbered = [(i, line) for i, line in enumerate(lines, 1) if line and line[0] not in "#%"]
@@ -103,18 +109,33 @@ def read_edge_list(path: Path) -> Table:
         raise InputError(f"{path}: the file holds no edges; give one per line, as two ids")
     if set(ENDS) <= set(_BETWEEN.split(numbered[0][1])):
         return read_table(path, ENDS)
-    pairs, more = [], False
+    pairs, rest = [], []
     for i, line in numbered:
-        cells = _BETWEEN.split(line)
+        cells = _BETWEEN.split(line, maxsplit=2)
         if len(cells) < 2 or not all(cells[:2]):
             raise InputError(f"{path}, row {i}: '{line[:40]}' is no edge; give two ids")
         pairs.append(cells[:2])
-        more |= len(cells) > 2
+        rest.append(cells[2] if len(cells) > 2 else "")
     sources, targets = (list(ends) for ends in zip(*pairs, strict=True))
     columns = {"source": sources, "target": targets}
-    if more:
-        columns["what follows the ids"] = [""] * len(pairs)
+    if any(rest):
+        weights = [_weight_text(words) for words in rest]
+        known = None not in weights
+        if known:
+            logger.info("%s: the number after the ids of an edge is its weight", path)
+        columns[WEIGHT if known else "what follows the ids"] = [word or "" for word in weights]
     return Table(str(path), columns, [i for i, _ in numbered])
+
+
+def _weight_text(words: str) -> str | None:
+    """The weight after the ids of an edge; None if what is there is something else."""
+    found = _IN_DICT.fullmatch(words)
+    text = (found[1] or "1") if found else words or "1"
+    try:
+        float(text)
+    except ValueError:
+        return None
+    return text
 
 
 def _rows(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:

@@ -100,6 +100,11 @@ class ModelCard:
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
         """The card of a model that is to be trained on a dataset."""
+        if dataset.directed:
+            raise InputError(
+                f"{dataset.name}: the model has no directed edges; read the graph without "
+                "directed=True"
+            )
         norm, whole = config.model.feature_norm, dataset
         if norm == "auto" and needs_coordinates(dataset):
             whole = with_coordinates(dataset)
