@@ -10,8 +10,8 @@ import torch.distributed as dist
 from vepm.data import load
 from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.ddp import DataParallel
-from vepm.scale.processes import ProcessGroup
+from vepm.scale.ddp import ProcessGroup, sync_norms
+from vepm.scale.executor import descend
 from vepm.training import preset, single_graph
 from vepm.training.losses import bound_loss, pretraining_loss
 
@@ -62,10 +62,10 @@ def _difference(model: VEPM, loss: Callable[[VEPM], Terms]) -> float:
     loss(plain).loss.backward()
     moving = [p for p, own in zip(shared.parameters(), plain.parameters(), strict=True)
               if own.grad is not None]  # fmt: skip
-    parallel = DataParallel(shared, _GroupOfOne())
+    group = _GroupOfOne()
+    sync_norms(shared, group)
     torch.manual_seed(1)
-    parallel.differentiate(moving, loss)
-    parallel.close()
+    descend(loss(shared).loss, [torch.optim.SGD(moving, lr=0.0)], group)
     return max(
         float((a.grad - b.grad).abs().max())
         for a, b in zip(shared.parameters(), plain.parameters(), strict=True)

@@ -15,9 +15,9 @@ from typing import Any
 from vepm.bench import machine
 from vepm.data import load
 from vepm.files import write_text
+from vepm.runs.machine import peak_memory
+from vepm.runs.metrics import accuracy
 from vepm.training import fit, preset, probabilities
-from vepm.training.machine import peak_memory
-from vepm.training.metrics import accuracy
 
 COMMUNITIES = 8
 FEATURES = 16

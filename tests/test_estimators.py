@@ -1,6 +1,7 @@
 """The classifiers as scikit-learn users expect them, whatever the graph came as."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch_geometric.data import Data
 from training.estimators import data_for, estimator, fitted, graph_data, node_data
 from training.toys import SMALL, TASKS, roles, toy
 from vepm import CommunityDetector, GraphClassifier, NodeClassifier
+from vepm.cli.inputs import settings as command_settings
 from vepm.data import Dataset, as_dataset, load
 
 
@@ -78,6 +80,15 @@ def test_named_settings_stand_above_presets_and_configurations() -> None:
     assert found.training.sampling is False
     found = NodeClassifier(config=SMALL["node"], num_metacommunities=3).settings()
     assert found == SMALL["node"].replace(num_metacommunities=3)
+
+
+def test_tuned_settings_of_a_known_dataset_are_those_of_the_command_line() -> None:
+    known = replace(toy("node"), name="Cora")
+    clf = NodeClassifier(preset="tuned", pretrain_epochs=1, epochs=1, device="cpu").fit(known)
+    pairs = ["pretrain_epochs=1", "epochs=1"]
+    assert clf.card_.config == command_settings(known, "tuned", None, pairs)
+    assert clf.card_.config != clf.settings()
+    assert clf.card_.config == clf.settings("Cora")
 
 
 def test_one_graph_in_every_form_gives_the_same_predictions() -> None:

@@ -93,7 +93,7 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
     Raises:
         InputError: naming the field and what it allows.
     """
-    if not _is_of_type(value, field.type):
+    if not is_of_type(value, field.type):
         kind = getattr(field.type, "__name__", str(field.type))
         raise InputError(f"{where}: {field.name} must be of type {kind}, got {value!r}")
     choices = field.metadata.get("choices", ())
@@ -116,10 +116,11 @@ def unknown(name: str, known: Iterable[str], where: str) -> InputError:
     return InputError(f"{where}: there is no {name!r}{hint}")
 
 
-def _is_of_type(value: Any, kind: Any) -> bool:
+def is_of_type(value: Any, kind: Any) -> bool:
+    """Whether a plain value is of a type, such as those of a dataclass's fields."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return any(_is_of_type(value, option) for option in typing.get_args(kind))
+        return any(is_of_type(value, option) for option in typing.get_args(kind))
     if kind in (None, type(None)):
         return value is None
     if kind is Any:

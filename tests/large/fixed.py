@@ -11,8 +11,8 @@ from strategies import random_graph
 from vepm.nn.distributions import Posterior
 from vepm.nn.model import Prediction
 from vepm.scale.clusters import Clusters
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import LargeGraph
-from vepm.scale.processes import ProcessGroup
 
 NODES, COMMUNITIES, CLASSES = 23, 3, 4
 TRAIN = torch.tensor([0, 3, 4, 9, 15, 21])

@@ -8,7 +8,6 @@ from torch_geometric.data import Data
 
 from strategies import no_edges
 from vepm.data import planted_graph
-from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.scale.chunks import Chunk, chunks
 from vepm.scale.large import LargeGraph
@@ -131,8 +130,3 @@ def test_a_graph_without_edges_is_no_exception() -> None:
     torch.testing.assert_close(
         scores(built, LargeGraph(data)), scores(built, single_graph(data)), rtol=1e-10, atol=1e-12
     )
-
-
-def test_a_random_split_is_refused() -> None:
-    with pytest.raises(InputError, match="partition random depends"):
-        scores(model(partition="random"), LargeGraph(graph()))

@@ -10,9 +10,8 @@ import torch
 from cli.running import refused, succeed
 from training.toys import SMALL, run, toy
 from vepm.errors import InputError
-from vepm.scale import memory
-from vepm.scale.memory import available_bytes, large_bytes, require_memory, step_bytes
-from vepm.training.fitting import _widths
+from vepm.training import memory
+from vepm.training.memory import available_bytes, large_bytes, require_memory, step_bytes
 
 CPU = torch.device("cpu")
 MEASURE = """
@@ -20,8 +19,7 @@ import json, sys
 from vepm.bench import PeakMemory
 from vepm.data import load
 from vepm.training import fit, preset
-from vepm.scale.memory import step_bytes
-from vepm.training.fitting import _widths
+from vepm.training.memory import step_bytes
 
 nodes, edges, changes = json.loads(sys.argv[1])
 dataset = load(f"planted:nodes={nodes},edges={edges},features=16")
@@ -32,7 +30,7 @@ config = preset("tuned", "node").replace(
 rows = graph.train_mask.nonzero().flatten()
 peak = PeakMemory()
 fit(dataset, config, train_on=rows, validate_on=rows, device="cpu")
-print(json.dumps((step_bytes(nodes, graph.num_edges, 16, _widths(config)), peak.read())))
+print(json.dumps((step_bytes(nodes, graph.num_edges, 16, config), peak.read())))
 """
 
 
@@ -85,23 +83,19 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_estimates_grow_with_everything_that_costs() -> None:
     config = SMALL["node"]
-    base = step_bytes(1e6, 1e7, 100, _widths(config))
-    assert step_bytes(2e6, 1e7, 100, _widths(config)) > base
-    assert step_bytes(1e6, 2e7, 100, _widths(config)) > base
-    assert step_bytes(1e6, 1e7, 200, _widths(config)) > base
+    base = step_bytes(1e6, 1e7, 100, config)
+    assert step_bytes(2e6, 1e7, 100, config) > base
+    assert step_bytes(1e6, 2e7, 100, config) > base
+    assert step_bytes(1e6, 1e7, 200, config) > base
     for name in ("hidden_channels", "encoder_channels", "num_communities", "num_metacommunities"):
-        assert (
-            step_bytes(1e6, 1e7, 100, _widths(config.replace(**{name: 16, "num_communities": 16})))
-            > base
-        )
-    assert step_bytes(1e6, 1e7, 100, _widths(config.replace(passes=2))) > base
+        assert step_bytes(1e6, 1e7, 100, config.replace(**{name: 16, "num_communities": 16})) > base
+    assert step_bytes(1e6, 1e7, 100, config.replace(passes=2)) > base
 
 
 def test_clusters_need_less_than_the_whole_graph() -> None:
     config = SMALL["node"].replace(hidden_channels=64, batch_size=50_000)
-    widths = _widths(config)
-    at_once = step_bytes(5_000_000, 100_000_000, 16, widths)
-    assert large_bytes(5_000_000, 100_000_000, 16, widths, 50_000) < at_once / 2
+    sizes = 5_000_000, 100_000_000, 16
+    assert large_bytes(*sizes, config) < step_bytes(*sizes, config) / 2
 
 
 def test_a_limit_of_the_container_counts(
@@ -120,4 +114,4 @@ def test_a_limit_of_the_container_counts(
 
 
 def test_what_fits_passes() -> None:
-    require_memory(toy("node"), _widths(SMALL["node"]), 0, CPU)
+    require_memory(toy("node"), SMALL["node"], CPU)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from strategies import no_edges, path, quick, random_graph, seeds
 from vepm.data import load, planted_graph
-from vepm.scale.clustering import SLACK, cluster_nodes
+from vepm.scale.large import SLACK, cluster_nodes
 
 
 def rows_of(edge_index: Tensor, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.running import read_json, read_rows, same_tensors, succeed, wait_for
+from cli.running import read_json, read_rows, refused, same_tensors, succeed, wait_for
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 ONE_HOST = ("--standalone", "--nproc_per_node", "2")
@@ -99,6 +99,8 @@ def test_two_processes_train_one_model_and_survive_a_death(
     assert not Path("killed/metrics.json").exists()
     assert Path("killed/checkpoint.safetensors").exists()
 
+    line = refused(*TRAIN, *SETTINGS, "-o", "killed")
+    assert "started by 2 processes and now there are 1" in line
     code, out, err = finish(start("killed"))
     assert code == 0, err
     assert timeless(read_rows(Path("killed/history.csv"))) == timeless(rows)

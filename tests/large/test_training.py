@@ -9,11 +9,11 @@ import torch
 from training.toys import SCHEMES, SMALL, roles, run, same_run, toy
 from vepm.data import planted_graph
 from vepm.errors import InputError
+from vepm.runs.metrics import accuracy
 from vepm.scale.batches import GraphBatch
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import LargeGraph
-from vepm.scale.processes import ProcessGroup
 from vepm.training import Config, fit, fitting, probabilities
-from vepm.training.metrics import accuracy
 
 
 def settings(**changes: Any) -> Config:
@@ -87,7 +87,7 @@ def test_clusters_learn_what_the_whole_graph_learns() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"likelihood": "subsampled"}, "exact likelihood"),
+        ({"likelihood": "subsampled"}, "subsampled likelihood"),
         ({"partition": "random"}, "partition"),
         ({"inputs": "random"}, "random inputs"),
     ],

@@ -14,7 +14,7 @@ from vepm.kernels.features import dense
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, single_graph
 from vepm.scale.clusters import ClusterBatch, Clusters, _weight_of_cut_edges
-from vepm.scale.processes import ProcessGroup
+from vepm.scale.ddp import ProcessGroup
 from vepm.training import Config
 from vepm.training.losses import Held, bound_loss, predictor_loss, pretraining_loss
 

@@ -8,7 +8,7 @@ import pytest
 
 from vepm.errors import InputError
 from vepm.report import read_run, write_report
-from vepm.report.run import FILES
+from vepm.runs.schema import FILES
 
 from .writing import Array, change, write_graph_run, write_node_run
 

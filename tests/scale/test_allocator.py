@@ -1,15 +1,14 @@
 import ctypes
-import threading
 
 import pytest
 import torch
 
 from training.toys import SMALL, roles, toy
 from vepm.scale import allocator
-from vepm.scale.allocator import MMAP_MAX, NEVER, TRIM_THRESHOLD, USUAL, keep_freed_memory
+from vepm.scale.allocator import KEEP, USUAL, keep_freed_memory
 from vepm.training import fit
 
-KEPT = [(MMAP_MAX, 0), (TRIM_THRESHOLD, NEVER)]
+KEPT = [*KEEP.items()]
 GIVEN_BACK = [*USUAL.items(), ("trim", 0)]
 
 
@@ -36,33 +35,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 def test_memory_is_kept_within_and_given_back_after(library: Library) -> None:
     with keep_freed_memory():
         assert library.calls == KEPT
-    assert library.calls == [*KEPT, *GIVEN_BACK]
-
-
-def test_the_last_of_several_gives_it_back(library: Library) -> None:
-    with keep_freed_memory():
-        with keep_freed_memory():
-            pass
-        assert library.calls == KEPT
-    assert library.calls == [*KEPT, *GIVEN_BACK]
-
-
-def test_threads_count_as_one(library: Library) -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with keep_freed_memory():
-            entered.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert entered.wait(10)
-    with keep_freed_memory():
-        pass
-    assert library.calls == KEPT
-    leave.set()
-    thread.join()
     assert library.calls == [*KEPT, *GIVEN_BACK]
 
 

@@ -8,9 +8,9 @@ from torch_geometric.data import Data
 
 from strategies import quick, random_graph, seeds
 from training.toys import SMALL, run, same_run, toy
-from vepm.scale import ordering
-from vepm.scale.ordering import good_order, in_order, places, worth_ordering
-from vepm.training import Config, fit
+from vepm.scale import large
+from vepm.scale.large import good_order, in_order, worth_ordering
+from vepm.training import Config, fit, single_graph
 from vepm.training.fitting import _order_is_free
 
 STILL = SMALL["node"].replace(dropout=0.0, sampling=False, scheme="joint", pretrain_epochs=0)
@@ -19,7 +19,7 @@ STILL = SMALL["node"].replace(dropout=0.0, sampling=False, scheme="joint", pretr
 
 @pytest.fixture
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordering, "ROWS_IN_CACHE", 8)
+    monkeypatch.setattr(large, "ROWS_IN_CACHE", 8)
 
 
 def labelled(nodes: int, seed: int) -> Data:
@@ -58,14 +58,14 @@ def test_neighbours_come_to_stand_close_together(small_cache: None) -> None:
     edges = mixed.argsort()[torch.cat([blocks, blocks.flip(0)], dim=1)]
     edges = edges[:, edges[1].argsort(stable=True)]
     order = good_order(Data(x=torch.ones(32, 1), edge_index=edges))
-    place = places(order)
+    place = order.argsort()
     assert (place[edges[0]] // 8 == place[edges[1]] // 8).all()
 
 
 def test_a_run_is_the_same_but_for_rounding(small_cache: None) -> None:
     ordered = run("node", STILL)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordering, "ROWS_IN_CACHE", 2**16)
+        patch.setattr(large, "ROWS_IN_CACHE", 2**16)
         plain = run("node", STILL)
     assert not same_run(ordered, plain)
     for one, other in zip(ordered.history, plain.history, strict=True):
@@ -82,9 +82,10 @@ def test_what_depends_on_the_order_or_needs_no_cache_keeps_it(small_cache: None)
     graph = toy("node").graphs[0]
     assert worth_ordering(graph, "cpu")
     assert not worth_ordering(graph, "cuda")
-    assert _order_is_free(Config())
-    assert not _order_is_free(Config().replace(partition="random"))
-    assert not _order_is_free(Config().replace(inputs="random"))
+    batch = single_graph(graph)
+    assert _order_is_free(Config(), toy("node"), batch)
+    assert not _order_is_free(Config().replace(partition="random"), toy("node"), batch)
+    assert not _order_is_free(Config().replace(inputs="random"), toy("node"), batch)
 
 
 def test_unlabelled_graphs_are_ordered_too(small_cache: None) -> None:

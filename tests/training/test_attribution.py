@@ -10,8 +10,8 @@ from torch import Tensor
 from training.toys import SMALL, toy
 from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.training import ModelCard, source_of
-from vepm.training.attribution import attribute
+from vepm.training import Config, ModelCard, in_batches
+from vepm.training.prediction import attribute
 
 
 def trained(task: str, **changes: Any) -> tuple[VEPM, GraphBatch | GraphStore, Tensor]:
@@ -20,7 +20,7 @@ def trained(task: str, **changes: Any) -> tuple[VEPM, GraphBatch | GraphStore, T
     torch.manual_seed(0)
     config = SMALL[task].replace(**changes)
     model = ModelCard(data.task, data.num_features, config, data.class_names).build().eval()
-    source = source_of(data, torch.device("cpu"))
+    source = in_batches(data, torch.device("cpu"), Config())
     return model, source, scores(model, source).argmax(1)
 
 

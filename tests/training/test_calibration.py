@@ -3,9 +3,8 @@ import torch
 
 from training.toys import SMALL, examples_for, roles, run
 from vepm.scale.large import LargeGraph
-from vepm.training import calibration, probabilities
-from vepm.training.calibration import best_sharpness, calibrate
-from vepm.training.prediction import drawn_scores
+from vepm.training import prediction, probabilities
+from vepm.training.prediction import best_inverse_temperature, calibrate, drawn_scores
 
 
 def likelihood(draws: torch.Tensor, y: torch.Tensor, sharpness: float) -> float:
@@ -18,13 +17,13 @@ def test_scores_of_the_wrong_scale_are_put_right(factor: float) -> None:
     torch.manual_seed(0)
     scores = torch.randn(5000, 4).double()
     y = torch.distributions.Categorical(logits=scores).sample()
-    assert best_sharpness(factor * scores[None], y) == pytest.approx(1 / factor, rel=0.1)
+    assert best_inverse_temperature(factor * scores[None], y) == pytest.approx(1 / factor, rel=0.1)
 
 
 def test_no_other_factor_makes_the_labels_likelier() -> None:
     torch.manual_seed(0)
     draws, y = 3 * torch.randn(4, 60, 3), torch.randint(3, (60,))
-    best = best_sharpness(draws, y)
+    best = best_inverse_temperature(draws, y)
 
     def cost(factor: float) -> float:
         prior = float(torch.tensor(factor).log() ** 2 / 2)
@@ -36,8 +35,8 @@ def test_no_other_factor_makes_the_labels_likelier() -> None:
 def test_few_labels_move_it_little() -> None:
     scores = torch.tensor([[[2.0, 0.0], [0.0, 2.0]]])
     right, wrong = torch.tensor([0, 1]), torch.tensor([1, 0])
-    assert 1 < best_sharpness(scores, right) < 2
-    assert 0.3 < best_sharpness(scores, wrong) < 1
+    assert 1 < best_inverse_temperature(scores, right) < 2
+    assert 0.3 < best_inverse_temperature(scores, wrong) < 1
 
 
 @pytest.mark.parametrize("task", ["node", "graph"])
@@ -69,7 +68,7 @@ def test_without_validation_labels_nothing_changes() -> None:
 
 
 def test_it_stays_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "LARGEST_LOGARITHM", 0.1)
+    monkeypatch.setattr(prediction, "LARGEST_LOGARITHM", 0.1)
     scores = torch.zeros(1, 100, 2)
     scores[..., 0] = 0.01
-    assert best_sharpness(scores, torch.zeros(100, dtype=torch.long)) < 1.11
+    assert best_inverse_temperature(scores, torch.zeros(100, dtype=torch.long)) < 1.11

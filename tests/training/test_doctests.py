@@ -30,7 +30,7 @@ def test_examples_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["vepm.estimators.classifiers", "vepm.training.config", "vepm.training.schedule"]
+    "name", ["vepm.estimators.classifiers", "vepm.training.config", "vepm.training.loop"]
 )
 def test_main_modules_have_examples(name: str) -> None:
     tests = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name))

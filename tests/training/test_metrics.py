@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
-from vepm.training.metrics import accuracy, agreement, calibration_error
+from vepm.runs.metrics import accuracy, agreement, calibration_error
 
 
 def rows(*values: tuple[float, ...]) -> Tensor:

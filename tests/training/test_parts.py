@@ -9,9 +9,9 @@ from vepm.console import part_in_words
 from vepm.data import planted_relations
 from vepm.errors import InputError
 from vepm.nn import VEPM
+from vepm.runs.metrics import agreement_with_kinds, summarise_parts
 from vepm.training import Config, fit
 from vepm.training.card import ModelCard
-from vepm.training.parts import agreement_with_kinds, summarise_parts
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 SHARES = torch.tensor([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])

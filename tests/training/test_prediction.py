@@ -9,6 +9,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from training.toys import SMALL, TASKS, roles, run, toy
 from vepm.errors import InputError
+from vepm.runs.metrics import accuracy, agreement, calibration_error
 from vepm.scale import batches
 from vepm.training import (
     GraphBatch,
@@ -20,7 +21,6 @@ from vepm.training import (
     set_aside,
     sources,
 )
-from vepm.training.metrics import accuracy, agreement, calibration_error
 
 
 def whole(source: Source) -> GraphBatch:
@@ -74,7 +74,9 @@ def test_numbers_that_are_not_finite_are_an_error(batch_nodes: int) -> None:
     graph = toy("node").graphs[0].clone()
     graph.x = graph.x * 1e38
     far = dataclasses.replace(toy("node"), graphs=[graph])
-    source = sources.in_batches(far, torch.device("cpu"), batch_nodes)
+    source = sources.in_batches(
+        far, torch.device("cpu"), SMALL["node"].replace(batch_size=batch_nodes)
+    )
     for ask in (
         lambda: probabilities(fitted.model, source),
         lambda: probabilities(fitted.model, source, 2),

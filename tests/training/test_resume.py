@@ -12,9 +12,9 @@ from torch import Tensor
 from training.toys import SCHEMES, SMALL, TASKS, roles, run, same_run, toy
 from vepm.errors import InputError
 from vepm.scale import executor
-from vepm.scale.optimizing import descend
+from vepm.scale.executor import descend
 from vepm.training import Config, Fitted, fitting
-from vepm.training.checkpoint import _open
+from vepm.training.model_file import open_tensors
 
 
 class StopError(Exception):
@@ -55,7 +55,7 @@ def stop_after(epochs: int, error: type[BaseException] = StopError) -> Any:
 
 
 def saved_epochs(path: Path) -> int:
-    with _open(path, "training state", "cpu") as (_, description):
+    with open_tensors(path, "training state", "cpu") as (_, description):
         return len(description["history"])
 
 
@@ -138,9 +138,9 @@ def test_ctrl_c_in_mid_epoch_leaves_a_file_that_resumes_exactly(
     reference, path = uninterrupted(task, "joint"), tmp_path / "state.safetensors"
     steps = 0
 
-    def interrupted(loss: Tensor, *optimizers: Any) -> None:
+    def interrupted(loss: Tensor, optimizers: Any, group: Any) -> None:
         nonlocal steps
-        descend(loss, *optimizers)
+        descend(loss, optimizers, group)
         steps += 1
         if steps == (5 if task == "node" else 14):
             raise KeyboardInterrupt

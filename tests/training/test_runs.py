@@ -5,7 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -13,13 +13,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from training.toys import SMALL, TASKS, predictions, roles, run, toy
+from vepm.errors import InputError
 from vepm.nn import interactions
 from vepm.report import read_run
+from vepm.runs.machine import commit, describe_machine, peak_memory
+from vepm.runs.metrics import accuracy, agreement, calibration_error
+from vepm.runs.schema import HISTORY_COLUMNS, Metrics, read_metrics
+from vepm.runs.writing import LAST, RULE, write_run
 from vepm.training import Config, fit, load_model
 from vepm.training.fitting import NONE
-from vepm.training.machine import commit, describe_machine, peak_memory
-from vepm.training.metrics import accuracy, agreement, calibration_error
-from vepm.training.runs import HISTORY, LAST, RULE, write_run
 
 
 def parts(task: str) -> dict[str, Tensor]:
@@ -98,12 +100,35 @@ def test_the_report_reads_what_is_written(task: str, tmp_path: Path) -> None:
     metrics, _ = written(tmp_path, task)
     found = read_run(tmp_path)
     assert found.metrics == metrics
-    assert list(found.history) == list(HISTORY)
+    assert list(found.history) == list(HISTORY_COLUMNS)
     assert Config.from_toml((tmp_path / "config.toml").read_text()) == SMALL[task].replace(
         num_samples=3
     )
     _, card = load_model(tmp_path / "model.safetensors")
     assert (card.seed, card.class_names) == (4, toy(task).class_names)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_reader_and_writer_agree_on_the_schema(task: str, tmp_path: Path) -> None:
+    metrics, _ = written(tmp_path, task)
+    assert read_metrics(tmp_path / "metrics.json") == metrics
+    known = get_type_hints(Metrics)
+    assert metrics.keys() - known.keys() == {"note"}
+    never = {"feature_names", "excerpt_of", "peak_gpu_memory_mib", "baselines", "command"}
+    assert known.keys() - metrics.keys() == never | ({"nmi"} if task == "graph" else set())
+    assert metrics["versions"]["threads"] == torch.get_num_threads()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"seed": "0"}, {"task": "nodes"}, {"num_classes": 2**21}, {"warnings": "none"}, {"parts": {}}],
+    ids=lambda forged: next(iter(forged)),
+)
+def test_metrics_of_other_types_are_refused(forged: dict[str, Any], tmp_path: Path) -> None:
+    metrics, _ = written(tmp_path, "node")
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics | forged))
+    with pytest.raises(InputError, match=next(iter(forged))):
+        read_metrics(tmp_path / "metrics.json")
 
 
 def test_without_validation_the_last_epoch_is_kept_and_said_so(tmp_path: Path) -> None:
@@ -127,7 +152,7 @@ def test_without_labels_nothing_is_predicted(tmp_path: Path) -> None:
 
 
 def test_large_features_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.training.runs.LARGEST_FEATURES", 10)
+    monkeypatch.setattr("vepm.runs.outputs.LARGEST_FEATURES", 10)
     _, outputs = written(tmp_path, "node")
     assert "features" not in outputs
 

@@ -23,8 +23,8 @@ from training.toys import (
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training import Config, Examples, ModelCard, TrainingState, scores, train
-from vepm.training.calibration import calibrate
-from vepm.training.schedule import schedule_factor, scheme_steps
+from vepm.training.loop import schedule_factor, scheme_steps
+from vepm.training.prediction import calibrate
 
 
 def start(

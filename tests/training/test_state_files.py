@@ -67,6 +67,17 @@ def test_a_state_of_earlier_settings_is_resumed(tmp_path: Path) -> None:
         load_state(path, _state(), {"seed": 1, "config": config.replace(dropout=0.1).to_dict()})
 
 
+@pytest.mark.parametrize(("before", "after"), [({"processes": 2}, {}), ({}, {"processes": 2})])
+def test_a_state_of_more_or_fewer_processes_is_refused(
+    before: dict[str, int], after: dict[str, int], tmp_path: Path
+) -> None:
+    path, known = tmp_path / "state.safetensors", {"seed": 1, "config": SMALL["node"].to_dict()}
+    save_state(path, _state(), known | before)
+    with pytest.raises(InputError, match=r"started by \d processes and now there are \d"):
+        load_state(path, _state(), known | after)
+    load_state(path, _state(), known | before)
+
+
 def _without(prefix: str) -> Forge:
     def change(tensors: Tensors, header: dict[str, Any]) -> None:
         for name in [name for name in tensors if name.startswith(prefix)]:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.running import QUICK, succeed, vepm
 from vepm.errors import InputError
-from vepm.training.tracking import TensorBoardLog, both, check_log, logging_to
+from vepm.runs.tracking import TensorBoardLog, both, check_log, logging_to
 
 from .toys import run as run_toy
 

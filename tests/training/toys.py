@@ -19,9 +19,9 @@ from vepm.training import (
     Fitted,
     TrainingState,
     fit,
+    in_batches,
     probabilities,
     scores,
-    source_of,
 )
 
 TASKS = ("node", "graph")
@@ -73,7 +73,7 @@ def roles(task: str) -> tuple[Tensor, Tensor, Tensor]:
 
 def examples_for(task: str) -> Examples:
     train, val, test = roles(task)
-    return Examples(source_of(toy(task), torch.device("cpu")), train, val, test)
+    return Examples(in_batches(toy(task), torch.device("cpu"), Config()), train, val, test)
 
 
 def started(

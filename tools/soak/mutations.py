@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
-from vepm.training.checkpoint import _digest
+from vepm.training.model_file import _digest
 
 Mutation = Callable[[bytes, Random], bytes]
 

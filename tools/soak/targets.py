@@ -22,11 +22,12 @@ from vepm.cli.inputs import check_model, settings
 from vepm.data import read
 from vepm.paper import read_experiment, squares
 from vepm.report.run import read_run
+from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
 from vepm.search import default_space, read_space
 from vepm.training import ModelCard, load_model, probabilities
-from vepm.training.checkpoint import load_state, save_model, save_state
-from vepm.training.runs import write_run
+from vepm.training.checkpoint import load_state, save_state
+from vepm.training.model_file import save_model
 
 Reader = Callable[[Path], object]
 

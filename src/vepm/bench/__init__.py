@@ -25,8 +25,8 @@ from torch_geometric.data import Data
 from vepm.bench.steps import METHODS, MOST_EDGES, STEPS, Builder, Method, Step
 from vepm.data import load
 from vepm.errors import InputError
+from vepm.runs.machine import describe_machine, peak_memory
 from vepm.scale.allocator import keep_freed_memory
-from vepm.training.machine import describe_machine, peak_memory
 
 DEGREE, FEATURES, CLASSES = 20, 100, 8
 """Average degree, features and communities of generated graphs."""

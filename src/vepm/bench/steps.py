@@ -13,8 +13,8 @@ from torch_geometric.nn import GATConv, GCNConv
 from vepm.nn import VEPM
 from vepm.scale.batches import single_graph
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.optimizing import capturable_adam, set_rate
-from vepm.scale.ordering import good_order, in_order, worth_ordering
+from vepm.scale.executor import capturable_adam, set_rate
+from vepm.scale.large import good_order, in_order, worth_ordering
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
 

@@ -99,7 +99,8 @@ Seed = Annotated[
     typer.Option(
         min=0,
         max=LARGEST_SEED,
-        help="Seed of weights and all draws.",
+        help="Seed of weights and all draws: the same seed on the same kind of machine with the "
+        "same number of threads gives the same bits.",
         rich_help_panel=SETTINGS_PANEL,
     ),
 ]

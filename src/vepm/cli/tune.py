@@ -144,9 +144,9 @@ def _how_to_continue(folder: Path) -> Iterator[None]:
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
+    from vepm.runs.machine import peak_memory
     from vepm.search import BEST_FILE
     from vepm.tasks import TASKS
-    from vepm.training.machine import peak_memory
 
     summary = found.summary()
     table = Table("settings", "trial", "validation accuracy", "validation loss")

@@ -35,12 +35,12 @@ from vepm.data import Dataset, ReadOptions, require_labels
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.report import write_report
-from vepm.report.files import read_json
-from vepm.scale.processes import ProcessGroup, process_group
+from vepm.runs import write_run
+from vepm.runs.schema import read_json
+from vepm.runs.tracking import both, check_log, logging_to
+from vepm.scale.ddp import ProcessGroup, process_group
 from vepm.training import Config, Fitted, Progress, fit, load_model
 from vepm.training.fitting import NONE
-from vepm.training.runs import write_run
-from vepm.training.tracking import both, check_log, logging_to
 
 CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
     "node": NodeClassifier,

@@ -19,7 +19,7 @@ from vepm.data import Dataset, as_dataset
 from vepm.errors import InputError, TrainingWarning
 from vepm.files import write_text
 from vepm.nn import VEPM
-from vepm.scale.processes import ProcessGroup
+from vepm.scale.ddp import ProcessGroup
 from vepm.schema import unknown
 from vepm.tasks import TASKS, TaskName
 from vepm.training import (
@@ -117,9 +117,13 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def settings(self) -> Config:
-        """The settings in force: ``config`` or the preset, with those given by name on top."""
-        config = preset(self.preset, self._task) if self.config is None else self.config
+    def settings(self, dataset: str | None = None) -> Config:
+        """The settings in force: ``config`` or the preset, with those given by name on top.
+
+        Args:
+            dataset: Name of the dataset, for which preset ``"tuned"`` may know better settings.
+        """
+        config = self.config or preset(self.preset, self._task, dataset)
         given = {
             name: value for name, value in self.get_params(deep=False).items() if name in FIELDS
         }
@@ -213,7 +217,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         labels = dataset.labels[train_on].numpy()
         fitted = fit(
             dataset,
-            self.settings(),
+            self.settings(dataset.name),
             train_on=train_on,
             validate_on=validate_on,
             class_weights=_class_weights(self.class_weight, dataset.class_names, labels),
@@ -270,8 +274,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return Items(self.card_.prepare(items.dataset), items.rows)
 
     def _source(self, dataset: Dataset) -> Source:
-        nodes = self.card_.config.training.batch_size
-        return in_batches(dataset, self._model().activation.device, nodes)
+        return in_batches(dataset, self._model().activation.device, self.card_.config)
 
     def _explain(self, dataset: Dataset) -> Explanation:
         return explain(self._model(), self._source(dataset))

@@ -15,7 +15,7 @@ import torch
 from joblib import Parallel, delayed
 
 from vepm.errors import LostProcessError
-from vepm.scale.processes import all_ranks, from_all_ranks, own_device, rank_and_world
+from vepm.scale.ddp import ProcessGroup, own_device, process_group, rank_and_world
 from vepm.training import pick_device
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -95,10 +95,10 @@ def run_jobs(
     """
     rank, world = rank_and_world() if compute.shared else (0, 1)
     own = list(range(len(jobs)))[rank::world]
-    with all_ranks() if compute.shared else contextlib.nullcontext():
+    with process_group() if compute.shared else contextlib.nullcontext(ProcessGroup()) as group:
         ended = _run(work, [jobs[i] for i in own], compute)
         kept = {own[place]: keep(own[place], result) for place, result in ended}
-        parts = from_all_ranks(kept) if compute.shared else [kept]
+        parts = group.from_all(kept)
     everything = {index: found for part in parts for index, found in part.items()}
     return [everything[index] for index in range(len(jobs))]
 

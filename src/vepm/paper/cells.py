@@ -13,7 +13,7 @@ from vepm.evaluation import RunResult
 from vepm.files import write_bytes, write_text
 from vepm.paper.findings import Finding
 from vepm.paper.plan import Cell
-from vepm.training.machine import commit, describe_machine
+from vepm.runs.machine import commit, describe_machine
 
 
 @dataclass(frozen=True, eq=False)

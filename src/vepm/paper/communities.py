@@ -20,8 +20,8 @@ from vepm.paper.blocks import (
     spectral_parts,
 )
 from vepm.paper.findings import Finding, Setting, finetune
+from vepm.runs.metrics import agreement
 from vepm.training import Explanation, Fitted, explain, fit
-from vepm.training.metrics import agreement
 
 QUICK_NODES = 400
 

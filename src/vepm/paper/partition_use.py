@@ -9,11 +9,11 @@ from torch import Tensor
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.paper.findings import Finding, Setting, finetune
+from vepm.runs.metrics import accuracy
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.large import LargeGraph
 from vepm.training import explain
 from vepm.training.losses import bound_loss
-from vepm.training.metrics import accuracy
 from vepm.training.prediction import pieces, seeded
 
 

@@ -13,10 +13,9 @@ from vepm.evaluation import RunResult
 from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.partition_use import partition_use
+from vepm.runs.metrics import agreement_with_kinds, calibration_error
 from vepm.training import explain, pick_device, probabilities
-from vepm.training.calibration import best_sharpness, calibrate
-from vepm.training.metrics import calibration_error
-from vepm.training.parts import agreement_with_kinds
+from vepm.training.prediction import best_inverse_temperature, calibrate
 
 SAMPLES = 16
 QUICK_EPOCHS = 2
@@ -94,7 +93,7 @@ def gcn_calibration(setting: Setting) -> Finding:
     named = ("gcn", setting.dataset.name, setting.split.name, setting.seed)
     result = RunResult.from_curve(*named, curve, settings=gcn.settings())
     of_val, of_test = scores[result.best_epoch]
-    sharpness = best_sharpness(of_val[None], val.labels)
+    sharpness = best_inverse_temperature(of_val[None], val.labels)
     numbers = {
         name: calibration_error(torch.softmax(factor * of_test, dim=1), test.labels)
         for name, factor in (("calibration_error", 1.0), ("fitted_calibration_error", sharpness))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vepm.errors import InputError
+from vepm.runs.schema import MOST_CLASSES
 from vepm.tasks import TASKS
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -16,7 +17,6 @@ REQUIRED = {"edge_index": 2, "edge_weight": 2, "memberships": 2, "activation": 1
 PER_NODE = {"community_embeddings": 3, "features": 2, "batch": 1}
 ATTRIBUTION = ("log_odds", "log_odds_without", "label_without")
 PER_ITEM = ("prediction", "probabilities", *ATTRIBUTION, "train_mask", "val_mask", "test_mask")
-MOST_CLASSES = 2**20
 FINITE = (
     "edge_weight",
     "memberships",

@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from vepm.errors import InputError
 from vepm.files import read_toml
-from vepm.report.checks import MOST_CLASSES, check_outputs
+from vepm.report.checks import check_outputs
 from vepm.report.communities import members
-from vepm.report.files import read_history, read_json, read_outputs
+from vepm.runs import schema
 from vepm.tasks import TASKS
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-FILES = ("metrics.json", "config.toml", "history.csv", "outputs.safetensors", "names.json")
 SPLITS = ("train", "val", "test")
 
 
@@ -130,20 +129,19 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; `vepm train` writes one")
-    for name in FILES:
+    for name in schema.FILES:
         # Reading a pipe or a device might never end.
         if (folder / name).exists() and not (folder / name).is_file():
             raise InputError(f"{folder / name}: not a file")
-    metrics = read_json(folder / "metrics.json", required=True)
-    _check_metrics(folder / "metrics.json", metrics)
-    outputs = read_outputs(folder / "outputs.safetensors")
-    check_outputs(folder / "outputs.safetensors", outputs, str(metrics["task"]))
-    names = read_json(folder / "names.json", required=False)
+    metrics = schema.read_metrics(folder / schema.METRICS)
+    outputs = schema.read_outputs(folder / schema.OUTPUTS)
+    check_outputs(folder / schema.OUTPUTS, outputs, metrics["task"])
+    names = schema.read_json(folder / schema.NAMES, required=False)
     return Run(
         folder=folder,
-        settings=read_toml(folder / "config.toml"),
+        settings=read_toml(folder / schema.CONFIG),
         metrics=metrics,
-        history=read_history(folder / "history.csv"),
+        history=schema.read_history(folder / schema.HISTORY),
         class_names=_class_names(metrics, outputs),
         node_names=_names(names.get("node_names"), len(outputs["memberships"]), "node"),
         graph_names=_names(names.get("graph_names"), _num_graphs(outputs), "graph"),
@@ -152,7 +150,7 @@ def read_run(folder: str | Path) -> Run:
             _num_features(outputs),
             "feature",
         ),
-        **_fields(outputs, str(metrics["task"])),
+        **_fields(outputs, metrics["task"]),
     )
 
 
@@ -189,17 +187,6 @@ def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
     given = [split for split in SPLITS if f"{split}_mask" in outputs]
     fields["masks"] = {split: outputs[f"{split}_mask"].astype(bool) for split in given}
     return fields
-
-
-def _check_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
-    for key in ("dataset", "task"):
-        if key not in metrics:
-            raise InputError(f"{path}: no {key!r}; train again to rewrite it")
-    if not isinstance(metrics["task"], str) or metrics["task"] not in TASKS:
-        raise InputError(f"{path}: task is {metrics['task']!r}, none of {', '.join(TASKS)}")
-    classes = metrics.get("num_classes") or 0
-    if type(classes) is not int or not 0 <= classes <= MOST_CLASSES:
-        raise InputError(f"{path}: num_classes is {classes!r}; train again to rewrite it")
 
 
 def _optional(outputs: Mapping[str, Array], name: str, dtype: type) -> Any:

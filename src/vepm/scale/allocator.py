@@ -8,25 +8,20 @@ graph of 30,000 nodes an epoch of pretraining takes 1.7 times as long that way.
 import contextlib
 import ctypes
 import functools
-import threading
 from collections.abc import Iterator
 
-# Numbers of the parameters in malloc.h.
+# Parameters of mallopt, by their numbers in malloc.h.
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
-NEVER = -1
+KEEP = {MMAP_MAX: 0, TRIM_THRESHOLD: -1}
 USUAL = {MMAP_MAX: 65536, MMAP_THRESHOLD: 2**25, TRIM_THRESHOLD: 2**26}
 """The values that the library arrives at by itself in a program that frees tensors of 32 MiB."""
-
-_lock = threading.Lock()
-_users = 0
 
 
 @contextlib.contextmanager
 def keep_freed_memory() -> Iterator[None]:
     """Keep freed memory in this process until the end of the block, then return it.
 
-    Does nothing if the C library is not GNU's. Blocks may overlap, also in several threads: the
-    last to end returns the memory.
+    Does nothing if the C library is not GNU's.
 
     Example:
         >>> with keep_freed_memory():
@@ -34,31 +29,17 @@ def keep_freed_memory() -> Iterator[None]:
         >>> total
         tensor(6.)
     """
-    global _users
-    with _lock:
-        _users += 1
-        if _users == 1:
-            _set({MMAP_MAX: 0, TRIM_THRESHOLD: NEVER})
+    library = _gnu_library()
+    if library is None:
+        yield
+        return
+    for parameter, value in KEEP.items():
+        library.mallopt(parameter, value)
     try:
         yield
     finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _set(USUAL)
-                _give_back()
-
-
-def _set(parameters: dict[int, int]) -> None:
-    library = _gnu_library()
-    if library is not None:
-        for parameter, value in parameters.items():
+        for parameter, value in USUAL.items():
             library.mallopt(parameter, value)
-
-
-def _give_back() -> None:
-    library = _gnu_library()
-    if library is not None:
         library.malloc_trim(ctypes.c_size_t(0))
 
 

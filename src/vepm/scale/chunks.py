@@ -15,7 +15,7 @@ from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import VEPM, Adjacency, draw
 from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Propagation, over_degrees, propagation
-from vepm.scale.large import LargeGraph, check_partition
+from vepm.scale.large import LargeGraph
 
 EDGES_AT_ONCE = 2**20
 """Edges and nodes of a chunk, unless a single node has more."""
@@ -97,7 +97,6 @@ def _sweep(graph: LargeGraph, compute: Callable[[Chunk], Tensor]) -> Tensor:
 
 def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
     """Output of the encoder for every node [N, 1, width], which parametrises the posterior."""
-    check_partition(model.partitioner.scheme)
     h: Tensor | None = None
     for layer, norm in zip(model.encoder.layers, [*model.encoder.norms, None], strict=True):
         h = _sweep(graph, partial(_encode, model, layer, norm, h))

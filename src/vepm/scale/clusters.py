@@ -10,9 +10,8 @@ from vepm.errors import InputError
 from vepm.nn import Adjacency
 from vepm.objective import Counts, partial_edge_log_likelihood
 from vepm.scale.batches import GraphBatch
-from vepm.scale.clustering import cluster_nodes
-from vepm.scale.large import LargeGraph
-from vepm.scale.processes import ProcessGroup
+from vepm.scale.ddp import ProcessGroup
+from vepm.scale.large import LargeGraph, cluster_nodes
 
 CLUSTERS_PER_BATCH = 8
 """Clusters, drawn anew in every epoch, that make up a step."""
@@ -114,9 +113,9 @@ class Clusters:
         self,
         graph: LargeGraph,
         train: Tensor,
-        *,
         num_communities: int,
         batch_size: int,
+        *,
         group: ProcessGroup,
         seed: int,
         joined: int = CLUSTERS_PER_BATCH,

@@ -6,10 +6,11 @@ run.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 T = TypeVar("T")
 
@@ -22,26 +23,19 @@ WARMUP = 2
 """Times that a step runs eagerly before it is captured, so that whatever is cached exists."""
 
 
-class Inputs(Protocol):
-    """What a step reads beside the weights."""
-
-    def tensors(self) -> Sequence[Tensor | None]:
-        """The tensors that differ from step to step, always in the same order."""
-
-
 @dataclass
 class _Captured:
     """A step on inputs of certain shapes, always in the same memory."""
 
     function: Callable[..., Any]
-    inputs: tuple[Inputs, ...]
+    inputs: tuple[Any, ...]
     times: int = 1
     replay: Callable[[], Any] | None = None
 
-    def load(self, tensors: Sequence[Tensor | None]) -> None:
+    def load(self, tensors: Sequence[Tensor]) -> None:
         """Copy the values of other tensors of these shapes."""
         for mine, other in zip(_tensors(self.inputs), tensors, strict=True):
-            if mine is not None and other is not None and mine is not other:
+            if mine is not other:
                 mine.copy_(other)
 
     def run(self) -> Any:
@@ -51,8 +45,6 @@ class _Captured:
 
 class CUDAGraphs:
     """Runs steps and, on a GPU, captures those that repeat as CUDA graphs.
-
-    A step returns a mapping or a named tuple of tensors, some of which may be None.
 
     Args:
         on: Whether to capture; only steps on a GPU can be captured.
@@ -68,20 +60,21 @@ class CUDAGraphs:
         self._steps.clear()
         self._pool = None
 
-    def run(self, name: Hashable, function: Callable[..., T], *inputs: Inputs) -> T:
+    def run(self, name: Hashable, function: Callable[..., T], *inputs: Any) -> T:
         """Call a function with inputs.
 
         Args:
             name: Name of the function; functions of one name are interchangeable.
             function: Reads its inputs and may change weights in place. It must not synchronise
-                with the GPU, and what it returns must be detached: an autograd graph from before
-                the capture would lead out of it.
-            inputs: What it reads. Their tensors may later be overwritten with those of others.
+                with the GPU, and the tensors it returns must be detached: an autograd graph from
+                before the capture would lead out of it.
+            inputs: What it reads. The tensors in tuples, lists and dictionaries may later be
+                overwritten with those of other inputs; all else must be the same for one name.
         """
         if not self.on:
             return function(*inputs)
         tensors = _tensors(inputs)
-        key = name, tuple(t if t is None else (t.shape, t.dtype) for t in tensors)
+        key = name, tuple((tensor.shape, tensor.dtype) for tensor in tensors)
         step = self._steps.get(key)
         if step is None:
             self._evict()
@@ -130,11 +123,9 @@ def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
     return (device or edge_index.device.type) == "cuda" and edge_index.size(1) <= MOST_EDGES
 
 
-def _tensors(inputs: Sequence[Inputs]) -> list[Tensor | None]:
-    return [tensor for one in inputs for tensor in one.tensors()]
+def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
 
 
 def _copied(out: Any) -> Any:
-    if isinstance(out, dict):
-        return {name: value.clone() for name, value in out.items()}
-    return type(out)._make(value if value is None else value.clone() for value in out)
+    return tree_map_only(Tensor, Tensor.clone, out)

@@ -1,88 +1,130 @@
-"""DDP: one model trained by several processes as if by one that holds all their batches."""
+"""DDP: one model trained by the processes of torchrun as if by one that holds all their batches.
+
+A step updates some of the parameters, and its loss calls the model several times, neither of which
+``DistributedDataParallel`` supports. So the gradients of a step are summed over the processes.
+"""
 
 import contextlib
-import gc
-import warnings
+import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 
-from vepm.nn import VEPM
+from vepm.errors import LostProcessError
 from vepm.nn.convolution import CommunityNorm
-from vepm.objective import Terms
-from vepm.scale.processes import ProcessGroup
 
-Loss = Callable[..., Terms]
+GATHER_TIMEOUT = timedelta(days=30)
+"""The first to finish waits for the last."""
+TRAINING_TIMEOUT = timedelta(hours=1)
+"""How long to wait for a process that neither answers nor has ended; one that ends is noticed at
+once."""
+
+T = TypeVar("T")
 
 
-class DataParallel:
-    """Steps down a loss whose batch is divided over the processes.
+def rank_and_world() -> tuple[int, int]:
+    """Rank of this process and number of processes under torchrun; (0, 1) without it."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
-    A step updates some of the parameters, and its loss calls the model several times;
-    DistributedDataParallel supports neither. So the loss itself is wrapped as a module, once for
-    each set of parameters that are updated together, with the others frozen.
+
+def own_device(device: str) -> str:
+    """The device of this process: under torchrun GPUs are assigned in turn."""
+    gpus = torch.cuda.device_count()
+    if rank_and_world()[1] > 1 and device in ("auto", "cuda") and gpus:
+        return f"cuda:{int(os.environ.get('LOCAL_RANK', 0)) % gpus}"
+    return device
+
+
+class ProcessGroup:
+    """The processes that train one model; by default this one alone.
 
     Args:
-        model: The model; its norms are made to use the statistics of all processes.
-        group: The processes.
+        rank: Rank of this process.
+        size: Number of processes.
     """
 
-    def __init__(self, model: VEPM, group: ProcessGroup) -> None:
-        self.model, self.group = model, group
-        self._wrapped: dict[frozenset[Tensor], DistributedDataParallel] = {}
-        sync_norms(model, group)
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
 
-    def descend(self, optimizers: Sequence[Optimizer], loss: Loss, *inputs: Any) -> Terms:
-        """Step down the sum of all processes' losses; returns the terms of this process."""
-        moving = [p for o in optimizers for g in o.param_groups for p in g["params"]]
-        for optimizer in optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        terms = self.differentiate(moving, loss, *inputs)
-        for optimizer in optimizers:
-            optimizer.step()
-        return terms
+    @property
+    def alone(self) -> bool:
+        """Whether there is only one process."""
+        return self.size == 1
 
-    def differentiate(self, moving: list[nn.Parameter], loss: Loss, *inputs: Any) -> Terms:
-        """Write the gradients of the sum of all losses to the parameters that move."""
-        with self._only(moving):
-            key = frozenset(moving)
-            if key not in self._wrapped:
-                self._wrapped[key] = DistributedDataParallel(_AsModule(self.model))
-            terms: Terms = self._wrapped[key](loss, *inputs)
-            with warnings.catch_warnings():
-                # Strides of dimensions of size one do not matter.
-                warnings.filterwarnings("ignore", message="Grad strides do not match")
-                # DDP averages the gradients; the sum is wanted.
-                (terms.loss * self.group.size).backward()
-        return terms
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one process that writes and prints."""
+        return self.rank == 0
 
-    def close(self) -> None:
-        """Release the wrappers: one that outlives the process group would hang."""
-        self._wrapped.clear()
-        gc.collect()
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all processes, the same in each; in place."""
+        if not self.alone:
+            dist.all_reduce(values)
+        return values
 
-    @contextlib.contextmanager
-    def _only(self, moving: list[nn.Parameter]) -> Iterator[None]:
-        chosen = set(moving)
-        for parameter in self.model.parameters():
-            parameter.requires_grad_(parameter in chosen)
-        try:
-            yield
-        finally:
-            self.model.requires_grad_(True)
+    def sum_all(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The sums of several tensors, in one message; None stays None, in all processes alike."""
+        if self.alone:
+            return list(tensors)
+        given = [tensor for tensor in tensors if tensor is not None]
+        joined = self.sum(torch.cat([tensor.flatten() for tensor in given]))
+        sums = iter(joined.split([tensor.numel() for tensor in given]))
+        return [None if tensor is None else next(sums).view_as(tensor) for tensor in tensors]
+
+    def from_first(self, compute: Callable[[], T]) -> T:
+        """The result of the first process, on all of them."""
+        found = [compute() if self.leads else None]
+        if not self.alone:
+            dist.broadcast_object_list(found)
+        return found[0]  # type: ignore[return-value]
+
+    def from_all(self, own: T) -> list[T]:
+        """A value from every process, once the last has come here."""
+        if self.alone:
+            return [own]
+        dist.monitored_barrier(timeout=GATHER_TIMEOUT)
+        values: list[T | None] = [None] * self.size
+        dist.all_gather_object(values, own)
+        return [one for one in values if one is not None]
+
+    def diverge(self) -> None:
+        """Seed each process differently; until here their random numbers were the same."""
+        if not self.alone:
+            torch.manual_seed((torch.initial_seed() + self.rank + 1) % 2**63)
 
 
-class _AsModule(nn.Module):
-    def __init__(self, model: VEPM) -> None:
-        super().__init__()
-        self.model = model
+@contextlib.contextmanager
+def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
+    """The process group of torchrun, or this process alone, until the end of the block.
 
-    def forward(self, loss: Loss, *inputs: Any) -> Terms:
-        return loss(self.model, *inputs)
+    CPUs communicate over gloo, GPUs over NCCL.
+
+    Raises:
+        LostProcessError: if another process has ended.
+    """
+    rank, size = rank_and_world()
+    if size == 1:
+        yield ProcessGroup()
+        return
+    place = torch.device(own_device(device).replace("auto", "cpu"))
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=TRAINING_TIMEOUT)
+    try:
+        yield ProcessGroup(rank, size)
+    except RuntimeError as error:
+        text = str(error).lower()
+        if isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl")):
+            raise LostProcessError(
+                "another process of this run has ended or cannot be reached"
+            ) from error
+        raise
+    dist.destroy_process_group()
 
 
 def sync_norms(model: nn.Module, group: ProcessGroup) -> None:
@@ -109,38 +151,30 @@ class SyncNorm(CommunityNorm):
         """Normalise [n, K, D] by the mean and variance of all processes' nodes."""
         if not self.training:
             return super().forward(x)
-        flat = x.flatten(1)
+        flat, norm = x.flatten(1), self.norm
         count = float(self.group.sum(flat.new_tensor([flat.size(0)], dtype=torch.double)))
         if count < 2:
-            return self._use_running_statistics(x)
+            return super().forward(x)
         mean = self._sum(flat.sum(0)) / count
         centred = flat - mean
         variance = self._sum(centred.square().sum(0)) / count
-        self._update_statistics(mean.detach(), variance.detach() * (count / (count - 1)))
-        scale = self.norm.weight * torch.rsqrt(variance + self.norm.eps)
-        return (centred * scale + self.norm.bias).view_as(x)
-
-    def _use_running_statistics(self, x: Tensor) -> Tensor:
-        self.eval()
-        y = super().forward(x)
-        self.train()
-        return y
-
-    def _sum(self, values: Tensor) -> Tensor:
-        return _SumOverProcesses.apply(values, self.group)  # type: ignore[no-untyped-call]
-
-    def _update_statistics(self, mean: Tensor, variance: Tensor) -> None:
-        norm = self.norm
         assert norm.running_mean is not None
         assert norm.running_var is not None
         assert norm.num_batches_tracked is not None
         assert norm.momentum is not None
         norm.num_batches_tracked.add_(1)
-        norm.running_mean.lerp_(mean, norm.momentum)
-        norm.running_var.lerp_(variance, norm.momentum)
+        norm.running_mean.lerp_(mean.detach(), norm.momentum)
+        norm.running_var.lerp_(variance.detach() * (count / (count - 1)), norm.momentum)
+        scale = norm.weight * torch.rsqrt(variance + norm.eps)
+        return (centred * scale + norm.bias).view_as(x)
+
+    def _sum(self, values: Tensor) -> Tensor:
+        return _Sum.apply(values, self.group)  # type: ignore[no-untyped-call]
 
 
-class _SumOverProcesses(torch.autograd.Function):
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, which enters the losses of all of them."""
+
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: ProcessGroup) -> Tensor:
         ctx.group = group
@@ -148,5 +182,4 @@ class _SumOverProcesses(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        # The sum enters the losses of all processes.
         return ctx.group.sum(grad.clone()), None

@@ -1,28 +1,27 @@
-"""How the steps of training are carried out, whatever the number of runs.
+"""How the steps of a single run are carried out.
 
-The training loop knows runs, phases and losses; an executor knows where the weights are and how a
-loss is computed and minimised. :class:`OneRun` calls the model directly;
-:class:`vepm.scale.many.ManyRuns` calls many models at once.
+The training loop deals with runs, phases and losses; an executor holds the weights, and computes
+and minimises a loss. :class:`OneRun` calls the model directly;
+:class:`vepm.scale.many.ManyRuns`, with the same methods, calls many models at once.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.clusters import Clusters
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import DataParallel
+from vepm.scale.ddp import ProcessGroup, sync_norms
 from vepm.scale.large import LargeGraph
-from vepm.scale.optimizing import descend
-from vepm.scale.processes import ProcessGroup
-from vepm.scale.seeding import seed_draws
 
 Source = GraphBatch | GraphStore | LargeGraph
 """What a model is applied to: a graph at once, many graphs, or a graph in chunks."""
@@ -42,7 +41,7 @@ class Examples:
     val: Tensor
     """Indices of those that choose the epoch; empty to keep the last."""
     test: Tensor | None = None
-    """Indices of those whose accuracy is recorded; they choose nothing."""
+    """Indices of those whose accuracy is recorded; they have no influence."""
     clusters: Clusters | None = None
     """Clusters of a large graph; None for other sources."""
     class_weights: Tensor | None = None
@@ -53,73 +52,6 @@ class Examples:
         """The roles that accuracies are recorded of, and their indices."""
         roles = {"val": self.val, "test": self.test}
         return {role: rows for role, rows in roles.items() if rows is not None and rows.numel()}
-
-
-class StepBatch(Protocol):
-    """What a step learns from."""
-
-    @property
-    def labels(self) -> Sequence[int]:
-        """Number of labels of each run."""
-
-
-class Executor(Protocol):
-    """Carries out the steps of R runs that are in the same phase."""
-
-    @property
-    def examples(self) -> Sequence[Examples]:
-        """What each run learns from."""
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        """Seed of each run."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-
-    def encoder_parameters(self) -> Sequence[Tensor]:
-        """Parameters of the encoder, of all runs."""
-
-    def predictor_parameters(self) -> Sequence[Tensor]:
-        """Parameters of the bank and the composer, of all runs."""
-
-    def undecayed_parameters(self) -> Sequence[Tensor]:
-        """Those of the predictor's that weight decay leaves alone, of all runs."""
-
-    def begin(self, phase: str, epochs: int) -> None:
-        """Prepare for a phase of at most so many epochs."""
-
-    def batches(self, phase: str, epoch: int) -> tuple[int, Iterable[StepBatch]]:
-        """Number of steps of an epoch and their batches; seeds all that is drawn in it."""
-
-    def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
-        """Call a function with the one graph of all steps; None if there is no such graph."""
-
-    def step(
-        self,
-        name: str,
-        loss: Loss,
-        batch: Any,
-        optimizers: Sequence[torch.optim.Optimizer],
-        *held: Any,
-    ) -> Terms:
-        """Step down a loss; the terms have one value for each run."""
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Values [n, R] summed over all processes."""
-
-    def weight_sums(self) -> Tensor:
-        """Sum of the weights of each run [R]; finite if they are."""
-
-    def watch(self) -> Callable[[], list[Row]]:
-        """Start to compute validation and test accuracies; the result is one row per run."""
-
-    def keep(self, runs: Sequence[int]) -> None:
-        """Remember the present weights of some runs."""
-
-    def restore(self) -> None:
-        """Give every run the weights that were last remembered for it."""
 
 
 class OwnBatch(NamedTuple):
@@ -163,30 +95,24 @@ class OneRun:
         self.batch_size, self.group, self._scores = batch_size, group or ProcessGroup(), scores
         self.device = model.activation.device
         self.best_weights: dict[str, Tensor] | None = None
-        self.parallel = None if self.group.alone else DataParallel(model, self.group)
+        if not self.group.alone:
+            sync_norms(model, self.group)
         # Steps on one graph are alike; batches of graphs have many sizes.
         graph = examples.source if isinstance(examples.source, GraphBatch) else None
         alike = graph is not None and worth_capturing(graph.edges.edge_index)
-        self._graphs = CUDAGraphs(on=capture and alike and self.parallel is None)
+        self._graphs = CUDAGraphs(on=capture and alike and self.group.alone)
 
-    def encoder_parameters(self) -> Sequence[Tensor]:
-        """Parameters of the encoder."""
-        return self.model.encoder_parameters()
-
-    def predictor_parameters(self) -> Sequence[Tensor]:
-        """Parameters of the bank and the composer."""
-        return self.model.predictor_parameters()
-
-    def undecayed_parameters(self) -> Sequence[Tensor]:
-        """Those of the predictor's that weight decay leaves alone."""
-        return self.model.undecayed_parameters()
+    def parameters(self, part: str) -> Sequence[Tensor]:
+        """Parameters of a part: ``encoder``, ``predictor``, or ``undecayed`` ones of the latter."""
+        found: list[Tensor] = getattr(self.model, f"{part}_parameters")()
+        return found
 
     def begin(self, phase: str, epochs: int) -> None:
-        """Forget the steps of the phase before."""
+        """Prepare for a phase of at most so many epochs."""
         self._graphs.forget()
 
     def batches(self, phase: str, epoch: int) -> tuple[int, Iterator[OwnBatch]]:
-        """Number of steps of an epoch, and this process's share of each."""
+        """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
         seed_draws(*self.seeds, phase, epoch)
         self.model.train()
         examples = self.examples[0]
@@ -207,7 +133,7 @@ class OneRun:
         return OwnBatch(batch, torch.arange(batch.num_graphs, device=batch.x.device))
 
     def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
-        """Call a function with the one graph; None if there are several."""
+        """Call a function with the one graph of all steps; None if there are several."""
         source = self.examples[0].source
         if not isinstance(source, GraphBatch):
             return None
@@ -215,37 +141,25 @@ class OneRun:
         return self._graphs.run("hold", lambda: function(self.model, source))
 
     def step(
-        self,
-        name: str,
-        loss: Loss,
-        batch: OwnBatch,
-        optimizers: Sequence[torch.optim.Optimizer],
-        *held: Any,
+        self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
     ) -> Terms:
-        """Step down a loss, in all processes together."""
-
-        def of_batch(model: VEPM, *held: Any) -> Terms:
-            return loss(model, *batch, *held)
-
-        if self.parallel is not None:
-            return self.parallel.descend(optimizers, of_batch, *held).detached()
+        """Step down a loss, in all processes together; the terms have one value for each run."""
 
         def work(*held: Any) -> Terms:
-            terms = of_batch(self.model, *held)
-            descend(terms.loss, *optimizers)
+            terms = loss(self.model, *batch, *held)
+            descend(terms.loss, optimizers, self.group)
             return terms.detached()
 
         return self._graphs.run(name, work, *held)
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all processes."""
+        """Values [n, 1] summed over all processes."""
         return self.group.sum(values)
 
     def weight_sums(self) -> Tensor:
-        """Sum of all weights [1]."""
-        return torch.stack([weight.detach().sum() for weight in self.model.parameters()]).sum()[
-            None
-        ]
+        """Sum of all weights and running statistics [1]; finite if they are."""
+        tensors = [t for t in self.model.state_dict().values() if t.is_floating_point()]
+        return torch.stack([tensor.sum() for tensor in tensors]).sum()[None]
 
     def watch(self) -> Callable[[], list[Row]]:
         """Accuracy and loss of each role, computed by the first process for all."""
@@ -267,7 +181,7 @@ class OneRun:
         return row
 
     def keep(self, runs: Sequence[int]) -> None:
-        """Remember the present weights."""
+        """Remember the present weights, if the run is among those given."""
         if runs:
             self.best_weights = copy.deepcopy(self.model.state_dict())
 
@@ -277,7 +191,56 @@ class OneRun:
             self.model.load_state_dict(self.best_weights)
         self.model.eval()
 
-    def close(self) -> None:
-        """Let go of the other processes."""
-        if self.parallel is not None:
-            self.parallel.close()
+
+def capturable_adam(
+    parameters: Sequence[Tensor], weight_decay: float = 0.0, undecayed: Sequence[Tensor] = ()
+) -> torch.optim.Adam:
+    """Adam whose step can be captured as a CUDA graph if its parameters are on a GPU.
+
+    Args:
+        parameters: What to optimise.
+        weight_decay: Weight decay.
+        undecayed: Those of the parameters that are not decayed.
+    """
+    gpu = parameters[0].is_cuda
+    rate = parameters[0].new_tensor(0.0) if gpu else 0.0
+    free = {id(parameter) for parameter in undecayed}
+    groups: list[dict[str, Any]] = [{"params": [p for p in parameters if id(p) not in free]}]
+    if undecayed:
+        groups.append({"params": list(undecayed), "weight_decay": 0.0})
+    return torch.optim.Adam(groups, lr=rate, weight_decay=weight_decay, capturable=gpu)
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Set the learning rate of an optimizer."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            # In place: a captured step reads it from there.
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def descend(
+    loss: Tensor, optimizers: Sequence[Optimizer], group: ProcessGroup | None = None
+) -> None:
+    """Step down a loss, summed over all processes, with the parameters of the optimizers alone."""
+    parameters = [p for o in optimizers for g in o.param_groups for p in g["params"]]
+    # Gradients of the other parameters are not computed at all.
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    summed = (group or ProcessGroup()).sum_all(gradients)
+    for parameter, gradient in zip(parameters, summed, strict=True):
+        parameter.grad = gradient
+    for optimizer in optimizers:
+        optimizer.step()
+
+
+def seed_of(*purpose: str | int) -> int:
+    """A seed for a purpose, unrelated to that of any other."""
+    text = "/".join(map(str, purpose))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def seed_draws(*purpose: str | int) -> None:
+    """Seed torch for a purpose, whatever was drawn before."""
+    torch.manual_seed(seed_of(*purpose))

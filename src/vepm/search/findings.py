@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vepm.files import write_csv, write_text
+from vepm.runs.machine import describe_machine
 from vepm.search.log import Trial, standings
 from vepm.search.samplers import PRUNER, SAMPLERS
 from vepm.search.space import flat
 from vepm.training import Config
-from vepm.training.machine import describe_machine
 
 if TYPE_CHECKING:
     from vepm.search.tuning import Problem

@@ -15,7 +15,7 @@ from typing import Any
 
 from vepm.errors import InputError
 from vepm.files import refuse_special
-from vepm.training.machine import commit, describe_machine
+from vepm.runs.machine import commit, describe_machine
 
 Row = dict[str, Any]
 """One run: its setting's number and changes, where it ran, and how validation went."""

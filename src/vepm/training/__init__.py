@@ -2,16 +2,22 @@
 
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.executor import Examples, Source
-from vepm.training.attribution import Attribution, attribute
 from vepm.training.card import ModelCard
-from vepm.training.checkpoint import load_model, save_model
 from vepm.training.config import Config, ModelConfig, TrainingConfig
 from vepm.training.fitting import Fitted, fit, fit_many
 from vepm.training.loop import train
-from vepm.training.prediction import Explanation, explain, probabilities, scores
+from vepm.training.memory import most_runs_at_once
+from vepm.training.model_file import load_model, save_model
+from vepm.training.prediction import (
+    Attribution,
+    Explanation,
+    attribute,
+    explain,
+    probabilities,
+    scores,
+)
 from vepm.training.presets import PRESETS, preset
-from vepm.training.runs_at_once import Run, group_runs, most_runs_at_once
-from vepm.training.sources import in_batches, pick_device, set_aside, source_of
+from vepm.training.sources import Run, group_runs, in_batches, pick_device, set_aside
 from vepm.training.state import Progress, TrainingState
 
 __all__ = [
@@ -45,6 +51,5 @@ __all__ = [
     "scores",
     "set_aside",
     "single_graph",
-    "source_of",
     "train",
 ]

@@ -30,7 +30,7 @@ def signs_of_failure(
 ) -> Iterator[str]:
     """What looks wrong with a trained model, one line each.
 
-    A large graph is not read once more for it: there, only the validation labels speak.
+    A large graph is not read once more for it: there, only validation labels are used.
 
     Args:
         model: The trained model.

@@ -1,6 +1,5 @@
 """From a dataset and settings to a trained model: the one call behind every user of training."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -14,31 +13,24 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
-from vepm.scale.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.batches import GraphBatch, single_graph
 from vepm.scale.clusters import Clusters
+from vepm.scale.ddp import ProcessGroup, own_device
 from vepm.scale.executor import Examples, OneRun, Row, Source
-from vepm.scale.large import LargeGraph, check_partition
+from vepm.scale.large import LargeGraph, good_order, in_order, worth_ordering
 from vepm.scale.many import ManyRuns
-from vepm.scale.memory import Widths, require_memory
-from vepm.scale.ordering import good_order, in_order, places, worth_ordering
-from vepm.scale.processes import ProcessGroup, own_device
-from vepm.training.calibration import calibrate
 from vepm.training.card import ModelCard
-from vepm.training.checkpoint import load_state, save_state
+from vepm.training.checkpoint import fingerprint_of, load_state, save_state
 from vepm.training.checks import signs_of_failure
 from vepm.training.config import Config
 from vepm.training.loop import train
-from vepm.training.prediction import scores
-from vepm.training.runs_at_once import Run
-from vepm.training.sources import in_batches, pick_device
+from vepm.training.memory import require_memory
+from vepm.training.prediction import calibrate, scores
+from vepm.training.sources import Run, in_batches, pick_device
 from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
-
-
-UNTIED = ("feature_names", "added_positions")
-"""Entries of a card that a run may be resumed with whatever they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +83,7 @@ def fit(
         train_on: Indices of the labelled nodes or graphs to learn from; with none, the
             communities are learned from the edges alone.
         validate_on: Indices of those that choose the epoch.
-        watch: Indices of those whose accuracy is recorded and decides nothing.
+        watch: Indices of those whose accuracy is recorded, with no influence.
         class_weights: Weight of the labels of each class, in the loss and where the epoch is
             chosen; None weighs all alike.
         seed: Seed of the weights and of all that is sampled.
@@ -105,26 +97,15 @@ def fit(
     group = group or ProcessGroup()
     where = pick_device(device if group.alone else own_device(device))
     if check_memory:
-        require_memory(dataset, _widths(config), config.training.batch_size, where)
+        require_memory(dataset, config, where)
     card = ModelCard.of(dataset, config, seed)
+    run = Run(train_on, validate_on, watch, card.seed)
     dataset = card.prepare(dataset)
     model = new_model(card, where)
-    source = in_batches(dataset, where, config.training.batch_size)
-    if isinstance(source, GraphBatch) and not group.alone:
-        raise InputError(
-            f"{dataset.name}: one graph that is taken at once cannot be shared between "
-            f"{group.size} processes; divide it into clusters with --batch-nodes"
-        )
-    examples = Examples(source, train_on, validate_on, watch)
-    if isinstance(source, LargeGraph):
-        examples = _by_clusters(examples, source, config, group, seed)
-    elif isinstance(source, GraphBatch) and _order_is_free(config):
-        examples = _in_order(examples, dataset, where)
-    if class_weights is not None:
-        examples = replace(examples, class_weights=class_weights.to(where))
+    source = in_batches(dataset, where, config)
     executor = OneRun(
         model,
-        examples,
+        _examples(dataset, source, run, config, group, class_weights),
         seed,
         scores=scores,
         batch_size=config.training.batch_size,
@@ -132,11 +113,7 @@ def fit(
         capture=config.training.likelihood != "subsampled",
     )
     state = TrainingState.start(executor, config.training)
-    try:
-        _train_saving(state, executor, card, config, progress, checkpoint)
-    finally:
-        executor.close()
-    run = Run(train_on, validate_on, watch, card.seed)
+    _train_saving(state, executor, card, progress, checkpoint)
     return _finished(model, card, source, state.courses[0], run, calibrated)
 
 
@@ -169,7 +146,7 @@ def fit_many(
     dataset = measured.prepare(dataset)
     cards = [replace(measured, seed=int(run.seed)) for run in runs]
     models = [new_model(card, where) for card in cards]
-    source = in_batches(dataset, where, config.training.batch_size)
+    source = in_batches(dataset, where, config)
     examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
     seeds = [run.seed for run in runs]
     executor = ManyRuns(models, examples, seeds, config.training.batch_size)
@@ -196,16 +173,15 @@ def _train_saving(
     state: TrainingState,
     executor: OneRun,
     card: ModelCard,
-    config: Config,
     progress: Progress | None,
     checkpoint: Path | None,
 ) -> None:
     """Train from the checkpoint, if there is one, and save to it."""
+    config, group = card.config.training, executor.group
     if checkpoint is None:
-        train(state, config.training, progress=progress)
+        train(state, config, progress=progress)
         return
-    group = executor.group
-    fingerprint = _fingerprint(card, executor.examples[0])
+    fingerprint = fingerprint_of(card, executor.examples[0], group)
     # The first process has prepared the folder; what it finds there counts for all.
     if group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
@@ -213,7 +189,7 @@ def _train_saving(
     on_epoch = _saver(checkpoint, fingerprint) if group.leads else None
     unfinished = state.phase != PHASES[-1]
     try:
-        train(state, config.training, progress=progress, on_epoch=on_epoch)
+        train(state, config, progress=progress, on_epoch=on_epoch)
     except DivergedError as error:
         if not checkpoint.exists():
             raise
@@ -223,60 +199,38 @@ def _train_saving(
         save_state(checkpoint, state, fingerprint)
 
 
-def _widths(config: Config) -> Widths:
-    model = config.model
-    return Widths(
-        hidden=model.hidden_channels,
-        layers=model.bank_layers + model.composer_layers,
-        encoder=model.encoder_channels,
-        communities=model.num_communities,
-        metacommunities=model.num_metacommunities,
-        passes=config.training.passes,
-    )
-
-
-def _by_clusters(
-    examples: Examples, graph: LargeGraph, config: Config, group: ProcessGroup, seed: int
+def _examples(
+    dataset: Dataset,
+    source: Source,
+    run: Run,
+    config: Config,
+    group: ProcessGroup,
+    class_weights: Tensor | None,
 ) -> Examples:
-    """The examples with the clusters of their graph."""
-    if config.training.likelihood == "subsampled":
+    """What a run learns from: a large graph in clusters, or its nodes in a good order."""
+    train, val, test, seed = run
+    if isinstance(source, GraphBatch) and not group.alone:
         raise InputError(
-            "settings: training by clusters needs the exact likelihood; use balanced or summed"
+            f"{dataset.name}: one graph that is taken at once cannot be shared between "
+            f"{group.size} processes; divide it into clusters with --batch-nodes"
         )
-    if config.model.inputs == "random":
-        raise InputError(
-            "settings: random inputs belong to the nodes of a whole graph, and this one is trained "
-            "by clusters; use other inputs"
-        )
-    check_partition(config.model.partition)
-    clusters = Clusters(
-        graph,
-        examples.train,
-        num_communities=config.model.num_communities,
-        batch_size=config.training.batch_size,
-        group=group,
-        seed=seed,
-    )
-    return Examples(graph, examples.train, examples.val, examples.test, clusters)
+    clusters = None
+    if isinstance(source, LargeGraph):
+        sizes = config.model.num_communities, config.training.batch_size
+        clusters = Clusters(source, train, *sizes, group=group, seed=seed)
+    elif isinstance(source, GraphBatch) and _order_is_free(config, dataset, source):
+        order = good_order(dataset.graphs[0])
+        place = order.argsort()
+        source = single_graph(in_order(dataset.graphs[0], order))
+        train, val, test = place[train], place[val], None if test is None else place[test]
+    weights = None if class_weights is None else class_weights.to(source.y.device)
+    return Examples(source, train, val, test, clusters, weights)
 
 
-def _order_is_free(config: Config) -> bool:
-    return "random" not in (config.model.partition, config.model.inputs)
-
-
-def _in_order(examples: Examples, dataset: Dataset, device: torch.device) -> Examples:
-    """The examples with the nodes of a large graph in an order that suits a CPU's cache."""
-    graph = dataset.graphs[0]
-    if not worth_ordering(graph, device):
-        return examples
-    order = good_order(graph)
-    place = places(order)
-    return Examples(
-        single_graph(in_order(graph, order)),
-        place[examples.train],
-        place[examples.val],
-        None if examples.test is None else place[examples.test],
-    )
+def _order_is_free(config: Config, dataset: Dataset, source: GraphBatch) -> bool:
+    """Whether another order of the nodes is worth it and changes nothing but rounding."""
+    drawn = "random" in (config.model.partition, config.model.inputs)
+    return not drawn and worth_ordering(dataset.graphs[0], source.y.device)
 
 
 def _check_same_state(state: TrainingState, group: ProcessGroup, checkpoint: Path) -> None:
@@ -301,28 +255,3 @@ def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState],
             last = time.monotonic()
 
     return save_now_and_then
-
-
-def _fingerprint(card: ModelCard, examples: Examples) -> dict[str, Any]:
-    digest = hashlib.blake2b(digest_size=16)
-    source = examples.source
-    if isinstance(source, LargeGraph):
-        edges, sizes = source.columns, source.degree
-    elif isinstance(source, GraphStore):
-        edges, sizes = source.edge_index, source.nodes
-    else:
-        edges, sizes = source.edges.edge_index, NONE
-    x = source.x
-    if not isinstance(x, Tensor):
-        features: tuple[Tensor, ...] = (x.row_pointer, x.columns, x.values)
-    else:
-        features = (x.indices(), x.values()) if x.layout == torch.sparse_coo else (x,)
-    for tensor in (*features, sizes, edges, source.y, examples.train, examples.val):
-        # Shapes too: the same bytes can be split in several ways.
-        digest.update(repr(tuple(tensor.shape)).encode())
-        digest.update(tensor.cpu().contiguous().numpy())
-    # The data tell these apart, and checkpoints of earlier versions have none.
-    described = {k: v for k, v in card.description().items() if k not in UNTIED}
-    if examples.class_weights is not None:
-        described["class_weights"] = examples.class_weights.tolist()
-    return described | {"data": digest.hexdigest()}

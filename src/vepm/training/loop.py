@@ -4,6 +4,7 @@ It trains R >= 1 runs that are in the same phase. Each run has its own course: i
 stops and which epoch it keeps. How steps are carried out is up to the executor.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +16,10 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.allocator import keep_freed_memory
 from vepm.scale.batches import GraphBatch
-from vepm.scale.optimizing import set_rate
-from vepm.scale.seeding import seed_draws
+from vepm.scale.executor import seed_draws, set_rate
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.schedule import consistency_weight, schedule_factor, scheme_steps
-from vepm.training.state import PHASES, PRETRAIN_LEARNING_RATE, Progress, TrainingState
-from vepm.training.tally import Tally
+from vepm.training.state import PHASES, PRETRAIN_LEARNING_RATE, Progress, Tally, TrainingState
 
 
 def train(
@@ -161,3 +159,44 @@ def _held_for_cycle(state: TrainingState, epoch: int, config: TrainingConfig) ->
         seed_draws(*state.executor.seeds, "hold", cycle)
         state.held = cycle, state.executor.hold(lambda m, batch: hold(m, batch, config))
     return state.held[1]
+
+
+def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
+    """Which parameters a step of finetuning updates: the predictor's, the encoder's or both.
+
+    Example:
+        >>> [scheme_steps("alternating", 2, step) for step in range(2)]
+        [('predictor',), ('predictor', 'encoder')]
+    """
+    if scheme == "predictor":
+        return ("predictor",)
+    if scheme in ("joint", "scratch"):
+        return ("both",)
+    return ("predictor", "encoder") if (step + 1) % interval == 0 else ("predictor",)
+
+
+def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
+    """Learning rate of an epoch relative to the first.
+
+    Example:
+        >>> [schedule_factor("halving", epoch, 300) for epoch in (0, 49, 50, 100)]
+        [1.0, 1.0, 0.5, 0.25]
+    """
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * epoch / epochs)) / 2
+    return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0
+
+
+def consistency_weight(config: TrainingConfig, epoch: int) -> float:
+    """Weight of the disagreement of noisy passes in an epoch of finetuning.
+
+    It grows slowly: before the labels have been learned, the easiest way to agree is to predict
+    one class for all.
+
+    Example:
+        >>> config = TrainingConfig(consistency_weight=2.0, consistency_warmup=4)
+        >>> [consistency_weight(config, epoch) for epoch in (0, 2, 4, 99)]
+        [0.0, 1.0, 2.0, 2.0]
+    """
+    warm = epoch >= config.consistency_warmup
+    return config.consistency_weight * (1.0 if warm else epoch / config.consistency_warmup)

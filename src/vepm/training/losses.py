@@ -1,6 +1,5 @@
 """The losses of a step: what the model computes for it, and the terms of the objective."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,10 +17,6 @@ class Held(NamedTuple):
 
     z: Tensor
     edge_weight: Tensor
-
-    def tensors(self) -> Sequence[Tensor]:
-        """Both."""
-        return self
 
 
 def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> Terms:

@@ -1,10 +1,12 @@
-"""Predictions of a trained model, batch by batch."""
+"""Predictions of a trained model, what they rest on, and the calibration of probabilities."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from vepm.errors import InputError
@@ -13,6 +15,9 @@ from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.chunks import affiliations, classify, posterior_table, split_edges
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
+
+LARGEST_LOGARITHM = 4.0
+"""Bound of the logarithm of an inverse temperature."""
 
 
 def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
@@ -159,3 +164,100 @@ def _sampled_in_chunks(model: VEPM, graph: LargeGraph, num_samples: int) -> Tens
         logits = classify(model, graph, affiliations(model, table, sample=True)).logits
         total = total.to(logits) + model.probabilities(logits)
     return total / num_samples
+
+
+class Attribution(NamedTuple):
+    """A label's log-odds with all communities and without each, at the posterior mean."""
+
+    log_odds: Tensor
+    """Of each node's or graph's label [n]."""
+    log_odds_without: Tensor
+    """The same with one metacommunity at a time left out [n, K]."""
+    label_without: Tensor
+    """The label each would get then [n, K]."""
+
+
+@torch.no_grad()
+def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> Attribution:
+    r"""How much each metacommunity does for a label.
+
+    .. math:: \log \frac{p(y)}{1 - p(y)} - \log \frac{p_{-k}(y)}{1 - p_{-k}(y)}
+
+    is the support of metacommunity k for label y, where :math:`p_{-k}` is the model's own
+    probability when the embedding of each node in k is replaced by the mean over the nodes of the
+    batch.
+
+    Args:
+        model: The model.
+        source: A graph, or a store of graphs.
+        labels: The class of each node or graph that is asked about [n].
+    """
+    model.eval()
+    parts, start = [], 0
+    for batch in pieces(source):
+        parts.append(_attribute_batch(model, batch, labels[start:]))
+        start += parts[-1].log_odds.numel()
+    return Attribution(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _attribute_batch(model: VEPM, b: GraphBatch, labels: Tensor) -> Attribution:
+    with seeded(model):
+        whole = model(b.x, b.edges, b.batch, b.num_graphs)
+    label = labels[: whole.logits.size(0)]
+    # Seeded anew: random features are the same with and without a community.
+    with seeded(model):
+        rest = model.classify_without_each(
+            b.x, whole.z, whole.edge_weight, b.edges, b.batch, b.num_graphs
+        )
+        found = [(_log_odds(scores, label), scores.argmax(1)) for scores in rest]
+    odds, turned = zip(*found, strict=True)
+    return Attribution(
+        _log_odds(whole.logits, label), torch.stack(odds, dim=1), torch.stack(turned, dim=1)
+    )
+
+
+def _log_odds(scores: Tensor, label: Tensor) -> Tensor:
+    chosen = label[:, None]
+    others = scores.scatter(1, chosen, -torch.inf)
+    return scores.gather(1, chosen)[:, 0] - torch.logsumexp(others, dim=1)
+
+
+def calibrate(model: VEPM, source: Source, rows: Tensor, num_samples: int, seed: int) -> None:
+    """Fit the inverse temperature of a trained model's probabilities to labels.
+
+    Which class is most probable at the posterior mean stays the same. A graph that is read in
+    chunks is left alone: it would have to be read as a whole once more.
+
+    Args:
+        model: The model; its ``sharpness``, the inverse temperature, is set.
+        source: What it was trained on.
+        rows: Indices of labelled nodes or graphs it has not learned from.
+        num_samples: Draws averaged by its predictions; 0 for the posterior mean.
+        seed: Seed of the draws.
+    """
+    if isinstance(source, LargeGraph) or not rows.numel():
+        return
+    rows = rows.to(source.y.device)
+    scores = drawn_scores(model, source, num_samples, seed)[:, rows]
+    model.sharpness.fill_(best_inverse_temperature(scores, source.y[rows]))
+
+
+def best_inverse_temperature(scores: Tensor, y: Tensor) -> float:
+    """The factor of class scores of several draws [S, n, classes] that makes labels [n] likeliest.
+
+    A normal prior of its logarithm keeps it near one where labels are few.
+
+    Example:
+        >>> best_inverse_temperature(torch.tensor([[[1.0, 0.0]]]), torch.tensor([0])) < 2
+        True
+    """
+    draws, own = scores.double().cpu(), y.cpu().expand(len(scores), -1)[..., None]
+
+    def cost(logarithm: float) -> float:
+        likely = torch.log_softmax(math.exp(logarithm) * draws, dim=-1)
+        of_labels = likely.gather(2, own).squeeze(2).logsumexp(0)
+        return float(logarithm**2 / 2 - of_labels.sum())
+
+    bounds = (-LARGEST_LOGARITHM, LARGEST_LOGARITHM)
+    found = minimize_scalar(cost, bounds=bounds, method="bounded")
+    return math.exp(found.x)

@@ -1,4 +1,7 @@
-"""Datasets as training and prediction take them: on a device, split into roles."""
+"""Datasets as training and prediction take them: on a device, split into roles and runs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -6,14 +9,18 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from vepm.data import Dataset
+from vepm.data.features import is_sparse
 from vepm.errors import InputError
-from vepm.scale.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.batches import GraphStore, single_graph
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
+from vepm.training.config import Config
 
 FEWEST_TO_SPLIT = 10
 """With fewer labels, none is set aside."""
+FEWEST_NODES = 2
+"""Nodes of the smallest graph; a single node has no variance to normalise by."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -51,16 +58,74 @@ def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     return rows[~torch.isin(rows, aside)].sort().values, aside
 
 
-def source_of(dataset: Dataset, device: torch.device) -> GraphBatch | GraphStore:
-    """The dataset's graphs on the device: one graph as a batch, or a store of many."""
-    if TASKS[dataset.task].single_graph:
-        return single_graph(dataset.graphs[0], device)
-    return GraphStore(dataset.graphs, device)
+def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source:
+    """The dataset's graphs as the settings take them.
+
+    Many graphs are stored together, one graph is a single batch. One with more nodes than a batch
+    stays in main memory.
+
+    Raises:
+        InputError: if the settings need the whole of a graph that is taken in parts.
+    """
+    if not TASKS[dataset.task].single_graph:
+        return GraphStore(dataset.graphs, device)
+    graph = dataset.graphs[0]
+    if not 0 < config.training.batch_size < (graph.num_nodes or 0):
+        return single_graph(graph, device)
+    needs_whole = {
+        f"partition {config.model.partition}": config.model.partition in ("random", "kinds"),
+        "random inputs": config.model.inputs == "random",
+        "the subsampled likelihood": config.training.likelihood == "subsampled",
+    }
+    for name in (name for name, needed in needs_whole.items() if needed):
+        raise InputError(
+            f"settings: {name} depends on the whole graph, and this one is trained by clusters "
+            f"of {config.training.batch_size} nodes; choose another or set batch_size = 0"
+        )
+    return LargeGraph(graph, device)
 
 
-def in_batches(dataset: Dataset, device: torch.device, batch_size: int) -> Source:
-    """The same, but one graph with more nodes than a batch stays in main memory."""
+class Run(NamedTuple):
+    """What distinguishes the runs of one dataset and one set of settings."""
+
+    train_on: Tensor
+    """Indices of the labelled nodes or graphs to learn from."""
+    validate_on: Tensor
+    """Indices of those that choose the epoch."""
+    watch: Tensor | None
+    """Indices of those whose accuracy is recorded."""
+    seed: int
+
+
+def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
+    """Indices of the runs that can train at once, in groups of at most ``most``.
+
+    Runs must take equally many steps in an epoch. Training by clusters, the subsampled likelihood
+    and graphs so small that a batch may be a single node are trained one run at a time.
+    """
+    if most < 2 or not _can_share(dataset, config):
+        return [[i] for i in range(len(runs))]
+    groups: dict[int, list[int]] = {}
+    for i, run in enumerate(runs):
+        groups.setdefault(_steps(dataset, config, run), []).append(i)
+    return [
+        group[first : first + most]
+        for group in groups.values()
+        for first in range(0, len(group), most)
+    ]
+
+
+def _can_share(dataset: Dataset, config: Config) -> bool:
     single = TASKS[dataset.task].single_graph
-    if single and 0 < batch_size < (dataset.graphs[0].num_nodes or 0):
-        return LargeGraph(dataset.graphs[0], device)
-    return source_of(dataset, device)
+    by_clusters = single and config.training.batch_size > 0
+    if config.training.likelihood == "subsampled" or by_clusters or is_sparse(dataset.graphs[0].x):
+        return False
+    return single or min(g.num_nodes for g in dataset.graphs) >= FEWEST_NODES
+
+
+def _steps(dataset: Dataset, config: Config, run: Run) -> int:
+    """What runs must have in common: labels of a graph's nodes, or steps of an epoch."""
+    labels, size = run.train_on.numel(), config.training.batch_size
+    if TASKS[dataset.task].single_graph:
+        return labels
+    return -(-labels // size) if size else min(labels, 1)

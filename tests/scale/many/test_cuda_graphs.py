@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -31,14 +31,15 @@ class Rehearsal(CUDAGraphs):
         return lambda: _copied(step.run())
 
 
-class Numbers:
+class Numbers(NamedTuple):
     """One tensor to read."""
 
-    def __init__(self, *values: float) -> None:
-        self.values = torch.tensor(values)
+    values: Tensor
+    none: None = None
 
-    def tensors(self) -> list[Tensor | None]:
-        return [self.values, None]
+
+def numbers_of(*values: float) -> Numbers:
+    return Numbers(torch.tensor(values))
 
 
 def _gathered(edges: Adjacency, heads: int, transposed: bool = False) -> GatherPattern:
@@ -86,32 +87,32 @@ def test_a_cuda_graph_serves_its_shapes_alone() -> None:
 
     for i in range(5):
         for length in (1, 2):
-            found = graphs.run("double", double, Numbers(*range(i, i + length)))
+            found = graphs.run("double", double, numbers_of(*range(i, i + length)))
             assert found["out"].tolist() == [2 * n for n in range(i, i + length)]
     assert Rehearsal.captured == 2
-    assert graphs.run("negate", lambda n: {"out": -n.values}, Numbers(3))["out"].item() == -3
+    assert graphs.run("negate", lambda n: {"out": -n.values}, numbers_of(3))["out"].item() == -3
     graphs.forget()
-    graphs.run("double", double, Numbers(1))
+    graphs.run("double", double, numbers_of(1))
     assert Rehearsal.captured == 2
 
 
 def test_steps_that_never_come_again_do_not_crowd_out_those_that_do() -> None:
     graphs = Rehearsal(on=True)
     for i in range(MOST_GRAPHS + 5):
-        graphs.run(("once", i), lambda n: {"out": n.values}, Numbers(i))
+        graphs.run(("once", i), lambda n: {"out": n.values}, numbers_of(i))
     for i in range(3):
-        graphs.run("again", lambda n: {"out": n.values}, Numbers(i))
+        graphs.run("again", lambda n: {"out": n.values}, numbers_of(i))
     assert Rehearsal.captured == 1
 
 
 def test_what_was_returned_stays() -> None:
     graphs = Rehearsal(on=True)
-    kept = [graphs.run("same", lambda n: {"out": n.values}, Numbers(i))["out"] for i in range(5)]
+    kept = [graphs.run("same", lambda n: {"out": n.values}, numbers_of(i))["out"] for i in range(5)]
     assert [out.item() for out in kept[2:]] == [2, 3, 4]
 
 
 def test_a_cpu_captures_nothing() -> None:
-    numbers = Numbers(1, 2)
+    numbers = numbers_of(1, 2)
     graphs = CUDAGraphs(on=False)
     for _ in range(4):
         out = graphs.run("read", lambda n: {"out": n.values}, numbers)["out"]

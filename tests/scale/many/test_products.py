@@ -11,8 +11,8 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from strategies import quick, seeds, uniform
 from vepm.nn.convolution import CommunityLinear
-from vepm.scale.many import products
-from vepm.scale.many.products import (
+from vepm.scale.many import layers
+from vepm.scale.many.layers import (
     SharedCommunityLinear,
     SharedLinear,
     product,
@@ -30,7 +30,7 @@ INPUTS = {
 @pytest.fixture(params=[1, 4])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """As if on a GPU."""
-    monkeypatch.setattr(products, "chunk_count", lambda x, y: request.param)
+    monkeypatch.setattr(layers, "chunk_count", lambda x, y: request.param)
     count: int = request.param
     return count
 

@@ -13,18 +13,9 @@ from torch.func import vmap
 
 from strategies import Graph, directed_graphs, quick, seeds, uniform
 from vepm.nn import Adjacency, SparseFeatures
-from vepm.scale.many import edges, features, norms
-from vepm.scale.many import vmap as vmap_rules
-from vepm.scale.many.edges import OwnEdges, SharedEdges
-from vepm.scale.many.features import SharedFeatures
+from vepm.scale.many.edges import OwnEdges, SharedEdges, SharedFeatures
 
 RUNS = 3
-
-
-@pytest.fixture(params=[vmap_rules.quickly_across, vmap_rules.publicly_across], autouse=True)
-def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (edges, features, norms):
-        monkeypatch.setattr(module, "across", request.param)
 
 
 def check(stacked: Callable[..., Tensor], alone: list[Callable[..., Tensor]], *inputs: Any) -> None:

@@ -1,14 +1,40 @@
-"""Graphs under ``vmap``: one pass over the edges serves all runs."""
+"""Graphs and sparse features under ``vmap``: one pass over the edges serves all runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vepm.nn import Adjacency
-from vepm.scale.many.vmap import across
+from vepm.kernels.features import Features
+from vepm.nn import Adjacency, SparseFeatures
 
 Dims = tuple[int | None, ...]
+Rule = Callable[..., tuple[Tensor, int]]
+"""Given the number of runs, the run axis of each tensor (or None) and the tensors, returns a tensor
+and its run axis."""
+
+
+class _WithRule(torch.autograd.Function):
+    @staticmethod
+    def forward(rule: Rule, *tensors: Tensor) -> Tensor:
+        # All runs have the same tensors. Weights differ, so nothing here needs a gradient.
+        out, axis = rule(1, (None,) * len(tensors), *tensors)
+        return out.select(axis, 0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Dims, rule: Rule, *tensors: Tensor) -> tuple[Tensor, int]:
+        return rule(info.batch_size, in_dims[1:], *tensors)
+
+
+def across(rule: Rule, *tensors: Tensor) -> Tensor:
+    """Call a rule with the tensors of all runs, from a function under ``vmap``."""
+    return _WithRule.apply(rule, *tensors)  # type: ignore[no-untyped-call]
 
 
 def beside(tensor: Tensor, dim: int | None, axis: int, runs: int) -> Tensor:
@@ -24,18 +50,25 @@ def apart(tensor: Tensor, axis: int, runs: int) -> tuple[Tensor, int]:
     return tensor.unflatten(axis, (runs, tensor.size(axis) // runs)), axis
 
 
+def merged(function: Callable[..., Tensor], axis: int, *arguments: Any) -> Tensor:
+    """Call a function once, with the runs of all tensors merged into an axis of them."""
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
+    others = [a for a in arguments if not isinstance(a, Tensor)]
+
+    def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
+        joined = [beside(t, d, axis, runs) for t, d in zip(tensors, dims, strict=True)]
+        return apart(function(*joined, *others), axis, runs)
+
+    return across(rule, *tensors)
+
+
 @dataclass(frozen=True, eq=False)
 class SharedEdges(Adjacency):
     """A graph that all runs learn from; the kernels see them as additional communities."""
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        plain = super().sum_at_target
-
-        def rule(runs: int, dims: Dims, values: Tensor) -> tuple[Tensor, int]:
-            return apart(plain(beside(values, dims[0], 1, runs)), 1, runs)
-
-        return across(rule, values)
+        return merged(super().sum_at_target, 1, values)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Weighted sums of neighbours [N, K, D]; runs with equal weights become channels."""
@@ -52,13 +85,7 @@ class SharedEdges(Adjacency):
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """Dot products between the ends of every edge [E, K]."""
-        plain = super().dot_ends
-
-        def rule(runs: int, dims: Dims, *ends: Tensor) -> tuple[Tensor, int]:
-            heads = (beside(end, dim, 1, runs) for end, dim in zip(ends, dims, strict=True))
-            return apart(plain(*heads), 1, runs)
-
-        return across(rule, target, source)
+        return merged(super().dot_ends, 1, target, source)
 
     def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """Softmax over k of the scaled dot products [E, K]."""
@@ -93,21 +120,19 @@ class OwnEdges(Adjacency):
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return self._in_union("sum_at_target", values)
+        return merged(self.union.sum_at_target, 0, values)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Weighted sums of neighbours [N, K, D]."""
-        if weight is None:
-            return self._in_union("sum_neighbours", x, None)
-        return self._in_union("sum_neighbours", x, weight)
+        return merged(self.union.sum_neighbours, 0, x, weight)
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """Dot products between the ends of every edge [E, K]."""
-        return self._in_union("dot_ends", target, source)
+        return merged(self.union.dot_ends, 0, target, source)
 
     def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """Softmax over k of the scaled dot products [E, K]."""
-        return self._in_union("share_ends", target, source, inverse_temperature)
+        return merged(self.union.share_ends, 0, target, source, inverse_temperature)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """Products of the ends of every edge, communities gathered into groups [E, K]."""
@@ -122,13 +147,47 @@ class OwnEdges(Adjacency):
 
         return across(rule, target, source, assignment)
 
-    def _in_union(self, name: str, *arguments: Tensor | float | None) -> Tensor:
-        tensors = [a for a in arguments if isinstance(a, Tensor)]
-        others = [a for a in arguments if not isinstance(a, Tensor)]
-        plain = getattr(self.union, name)
 
-        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-            joined = [beside(t, d, 0, runs) for t, d in zip(tensors, dims, strict=True)]
-            return apart(plain(*joined, *others), 0, runs)
+class SharedFeatures(SparseFeatures):
+    """Sparse features that all runs read, perhaps with different values.
 
-        return across(rule, *tensors)
+    Where the values are equal, one product serves the weights of all runs; where dropout has made
+    them differ, the matrices form a block-diagonal one.
+    """
+
+    _blocks: dict[int, SparseFeatures]
+
+    @classmethod
+    def of(cls, x: Features) -> Features:
+        """The same features, to be read by many runs."""
+        if isinstance(x, Tensor):
+            return x
+        shared = object.__new__(cls)
+        shared.__dict__ |= x.__dict__ | {"_normalised": {}, "_blocks": {}}
+        return shared
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        def rule(runs: int, dims: Dims, values: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+            if dims[0] is None:
+                return apart(self._plain(values) @ beside(weight, dims[1], 1, runs), 1, runs)
+            blocks = self._diagonal(runs).with_values(beside(values, dims[0], 0, runs))
+            return apart(blocks @ beside(weight, dims[1], 0, runs), 0, runs)
+
+        return across(rule, self.values, weight)
+
+    def _plain(self, values: Tensor) -> SparseFeatures:
+        plain = object.__new__(SparseFeatures)
+        plain.__dict__ |= self.__dict__ | {"values": values}
+        return plain
+
+    def _diagonal(self, runs: int) -> SparseFeatures:
+        """The pattern repeated along the diagonal."""
+        if runs not in self._blocks:
+            first = self.row_pointer.new_tensor(range(runs)).long()[:, None]
+            starts = (self.row_pointer[:-1] + first * self.rows.numel()).flatten()
+            pointer = starts.new_tensor([runs * self.rows.numel()])
+            columns = (self.columns + first * self.shape[1]).flatten()
+            self._blocks[runs] = SparseFeatures(
+                torch.cat([starts, pointer]), columns, columns, runs * self.shape[1]
+            )
+        return self._blocks[runs]

@@ -103,7 +103,10 @@ class Size(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Where the graphs of one batch per run go: small, so that a GPU gets it in one copy."""
+    """Where the graphs of one batch per run go: small, so that a GPU gets it in one copy.
+
+    Of batches of one size, only the form differs.
+    """
 
     store: GraphStore
     form: Tensor
@@ -114,10 +117,6 @@ class Plan(NamedTuple):
     """What each run is padded to; there are a few more nodes."""
     labels: list[int]
     """Number of labelled graphs of each run."""
-
-    def tensors(self) -> list[Tensor | None]:
-        """All that differs between batches of one size."""
-        return [self.form]
 
     def laid_out(self) -> PaddedBatch:
         """The batch itself."""

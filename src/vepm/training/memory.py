@@ -2,14 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from vepm.data import Dataset
 from vepm.errors import InputError
+from vepm.scale.batches import GRAPHS_AT_ONCE
 from vepm.tasks import TASKS
+from vepm.training.config import Config
+from vepm.training.sources import pick_device
 
 GIB = 2**30
 FLOAT = 4
@@ -18,8 +21,10 @@ BASE = 100 * 2**20
 CHUNK = 3 * 2**29
 """Memory of a chunk in inference on a large graph."""
 SAFE_SHARE = 0.5
-"""Share of the available memory that the suggested batch size should need."""
+"""Share of the available memory that a suggested batch size, or many runs at once, should need."""
 FEWEST_SUGGESTED = 1000
+MOST_RUNS = 64
+"""Runs at once on a GPU; more do not use it better."""
 MEMINFO = Path("/proc/meminfo")
 CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
@@ -30,20 +35,7 @@ CGROUPS = (
 )
 
 
-class Widths(NamedTuple):
-    """The sizes of a model that decide how much memory a step takes."""
-
-    hidden: int
-    layers: int
-    """Layers of the bank and the composer."""
-    encoder: int
-    communities: int
-    metacommunities: int
-    passes: int
-    """Forward passes per step."""
-
-
-def step_bytes(nodes: float, edges: float, features: int, widths: Widths) -> int:
+def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int:
     """Estimate of the peak memory of a training step, beside the graph itself.
 
     The factors were measured: how much each width adds to the peak of a process. The estimate is
@@ -53,22 +45,26 @@ def step_bytes(nodes: float, edges: float, features: int, widths: Widths) -> int
         nodes: Nodes of the batch.
         edges: Its directed edges.
         features: Width of the features.
-        widths: Sizes of the model.
+        config: The settings.
     """
+    model, passes = config.model, config.training.passes
+    layers = model.bank_layers + model.composer_layers
     per_node = (
         5 * features
-        + 6 * widths.encoder
-        + 30 * widths.communities
-        + 8 * widths.hidden * widths.layers / 2 * (1 + widths.passes)
+        + 6 * model.encoder_channels
+        + 30 * model.num_communities
+        + 8 * model.hidden_channels * layers / 2 * (1 + passes)
     )
-    per_edge = widths.metacommunities * (10 + 3 * widths.passes)
+    per_edge = model.num_metacommunities * (10 + 3 * passes)
     return int(FLOAT * (nodes * per_node + edges * per_edge)) + BASE
 
 
-def large_bytes(nodes: int, edges: int, features: int, widths: Widths, batch_size: int) -> int:
+def large_bytes(nodes: int, edges: int, features: int, config: Config) -> int:
     """The same for training by clusters and inference in chunks."""
-    step = step_bytes(1.1 * batch_size, 1.1 * edges * batch_size / nodes, features, widths)
-    tables = widths.encoder + 2 * widths.communities + widths.metacommunities + 2 * widths.hidden
+    model, batch_size = config.model, config.training.batch_size
+    step = step_bytes(1.1 * batch_size, 1.1 * edges * batch_size / nodes, features, config)
+    tables = model.encoder_channels + 2 * model.num_communities + model.num_metacommunities
+    tables += 2 * model.hidden_channels
     # Edges as 32-bit integers, and a few values per node while clusters are computed.
     return 4 * edges + nodes * (100 + FLOAT * tables) + max(step, CHUNK)
 
@@ -93,29 +89,18 @@ def _free_in_system() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def require_memory(dataset: Dataset, widths: Widths, batch_size: int, device: torch.device) -> None:
+def require_memory(dataset: Dataset, config: Config, device: torch.device) -> None:
     """Refuse a training that will not fit, naming the setting that makes it smaller.
-
-    Args:
-        dataset: The graphs.
-        widths: Sizes of the model.
-        batch_size: Graphs per step or, for a single graph, nodes; 0 for all.
-        device: Where the training runs.
 
     Raises:
         InputError: if it needs more memory than is available.
     """
-    graphs, single = dataset.graphs, TASKS[dataset.task].single_graph
-    if not single:
-        graphs = sorted(graphs, key=lambda graph: -int(graph.num_edges))[: batch_size or None]
-    nodes = sum(int(graph.num_nodes or 0) for graph in graphs)
-    edges = sum(int(graph.num_edges) for graph in graphs)
-    features = _width(graphs[0].x)
+    single, batch_size = TASKS[dataset.task].single_graph, config.training.batch_size
+    graphs = dataset.graphs if single else _largest(dataset, batch_size or len(dataset.graphs))
+    sizes = _sizes(graphs)
+    nodes, edges, _ = sizes
     by_clusters = single and 0 < batch_size < nodes
-    if by_clusters:
-        need = large_bytes(nodes, edges, features, widths, batch_size)
-    else:
-        need = step_bytes(nodes, edges, features, widths)
+    need = (large_bytes if by_clusters else step_bytes)(*sizes, config)
     available = available_bytes(device)
     if need <= available:
         return
@@ -130,6 +115,29 @@ def require_memory(dataset: Dataset, widths: Widths, batch_size: int, device: to
         f"{available / GIB:.1f} GiB are free; train in smaller batches with {option}, or try "
         "anyway with --no-memory-check"
     )
+
+
+def most_runs_at_once(dataset: Dataset, config: Config, device: str = "auto") -> int:
+    """How many runs to train at once: as many as fit on a GPU, one on a CPU.
+
+    A CPU gains nothing from it; there, separate processes use all cores.
+    """
+    where = pick_device(device)
+    if where.type != "cuda":
+        return 1
+    # Validation reads more graphs at once than a step.
+    need = step_bytes(*_sizes(_largest(dataset, GRAPHS_AT_ONCE)), config)
+    return max(1, min(MOST_RUNS, int(SAFE_SHARE * available_bytes(where) / need)))
+
+
+def _largest(dataset: Dataset, count: int) -> list[Data]:
+    return sorted(dataset.graphs, key=lambda graph: -int(graph.num_edges))[:count]
+
+
+def _sizes(graphs: list[Data]) -> tuple[int, int, int]:
+    """Nodes and edges of some graphs, and columns of their features."""
+    nodes = sum(int(graph.num_nodes or 0) for graph in graphs)
+    return nodes, sum(int(graph.num_edges) for graph in graphs), _width(graphs[0].x)
 
 
 def _width(x: Tensor) -> int:

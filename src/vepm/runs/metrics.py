@@ -1,4 +1,4 @@
-"""What each part of the split edges is worth, and of which known kinds its edges are."""
+"""How good a prediction and its probabilities are, and what each part of the edges is worth."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,34 @@ from torch import Tensor
 
 from vepm.nn import VEPM
 
+CALIBRATION_BINS = 15
 RANKED_EDGES = 200_000
 """Edges, evenly spaced, by which shares are ranked against kinds."""
+
+
+def accuracy(probabilities: Tensor, y: Tensor) -> float:
+    """Share of labels [n] that the most probable class of [n, classes] hits."""
+    return float((probabilities.argmax(1) == y).double().mean())
+
+
+def calibration_error(probabilities: Tensor, y: Tensor, bins: int = CALIBRATION_BINS) -> float:
+    """Expected calibration error: how far confidence is from accuracy, over equal-width bins.
+
+    Example:
+        >>> calibration_error(torch.tensor([[0.75, 0.25], [0.75, 0.25]]), torch.tensor([0, 1]))
+        0.25
+    """
+    confidence, predicted = probabilities.double().max(1)
+    hit = (predicted == y).double()
+    bucket = (confidence * bins).long().clamp(max=bins - 1)
+    gap = torch.zeros(bins, dtype=torch.double, device=hit.device)
+    gap.index_add_(0, bucket, hit - confidence)
+    return round(float(gap.abs().sum()) / max(y.numel(), 1), 12)
+
+
+def agreement(communities: Tensor, y: Tensor) -> float:
+    """Normalised mutual information of two groupings of the same nodes."""
+    return float(normalized_mutual_info_score(y.cpu().numpy(), communities.cpu().numpy()))
 
 
 class Part(NamedTuple):
@@ -42,7 +68,7 @@ def summarise_parts(
         model: The trained model.
         edge_index: Edges [2, E].
         shares: Share of each edge in each metacommunity [E, K].
-        labels: Class index of each node [N], or nothing if graphs are labelled.
+        labels: Class index of each node [N]; empty if graphs are labelled.
         train: Indices of the training nodes.
         kinds: Of which known kinds each edge is [E, R].
         kind_names: Names of the kinds.

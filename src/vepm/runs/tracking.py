@@ -77,7 +77,7 @@ class TensorBoardLog:
 
 @contextmanager
 def logging_to(name: str | None, run: Path) -> Iterator[TensorBoardLog | None]:
-    """The log of a run folder by name, closed whatever happens; nothing without a name."""
+    """The log of a run folder by name, closed whatever happens; None without a name."""
     if name is None:
         yield None
         return
