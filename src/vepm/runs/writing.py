@@ -1,7 +1,6 @@
 """What a finished run leaves in its folder, for people and for the report."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import interactions
 from vepm.runs import schema
 from vepm.runs.machine import describe_machine, peak_memory
-from vepm.runs.metrics import accuracy, agreement, calibration_error
+from vepm.runs.metrics import accuracy, agreement, calibration_error, summarise_parts
 from vepm.runs.outputs import LARGEST, Tensors, assignment, large_outputs_of, outputs_of
-from vepm.runs.metrics import summarise_parts
 from vepm.runs.schema import HISTORY_COLUMNS, Metrics
 from vepm.scale.batches import single_graph
 from vepm.scale.large import LargeGraph
