@@ -1,14 +1,17 @@
 """The page in a real browser."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from vepm.report import read_run
+from vepm.report import read_run, write_comparison, write_report
 
 from .browsing import DRAWN_EDGES, Browser, Keys, Select, click_a_node, needs_browser, opened
+from .writing import change, rewrite_metrics, write_node_run
 
 pytestmark = needs_browser
 
@@ -155,15 +158,171 @@ def test_neighbourhood_of_a_chosen_node(browser: Browser, node_run: Path) -> Non
     assert browser.driver.find_element("id", "panel-title").text == "paper 20"
 
 
-def test_graphs_can_be_chosen(browser: Browser, graph_run: Path) -> None:
+def test_graphs_are_flipped_through_the_most_uncertain_first(
+    browser: Browser, graph_run: Path
+) -> None:
     run = read_run(graph_run)
-    browser.open(graph_run)
-    Select(browser.driver.find_element("id", "graph-choice")).select_by_value("5")
     assert run.batch is not None
-    assert browser.run("return vepmReport.cy.nodes().length") == (run.batch == 5).sum()
+    assert run.probabilities is not None
+    # The page rounds to a tenth of a per cent.
+    order = np.argsort((100 * run.probabilities.max(axis=1)).round(1), kind="stable")
+    browser.open(graph_run)
+    for graph in order[:3]:
+        assert browser.driver.find_element("id", "panel-title").text == f"graph {graph}"
+        assert browser.run("return vepmReport.cy.nodes().length") == (run.batch == graph).sum()
+        assert len(browser.all("#part-pictures canvas")) == run.num_metacommunities
+        browser.click("#next")
+    browser.click("#previous")
+    assert browser.driver.find_element("id", "panel-title").text == f"graph {order[2]}"
+    Select(browser.driver.find_element("id", "graph-choice")).select_by_value("5")
     assert browser.driver.find_element("id", "panel-title").text == "graph 5"
+
+
+def test_parts_of_the_view_are_drawn_apart(browser: Browser, graph_run: Path) -> None:
+    browser.open(graph_run)
+    pictures = """return [...document.querySelectorAll('#part-pictures canvas')]
+      .map(canvas => canvas.toDataURL())"""
+    first = browser.run(pictures)
+    assert len(set(first)) == 3
     browser.click("#next")
-    assert browser.driver.find_element("id", "panel-title").text == "graph 6"
+    assert browser.run(pictures) != first
+
+
+def test_wrong_and_unsure_nodes_are_one_click_away(browser: Browser, node_run: Path) -> None:
+    run = read_run(node_run)
+    assert run.labels is not None
+    assert run.probabilities is not None
+    browser.open(node_run)
+    wrong = (run.labels >= 0) & (run.labels != run.prediction)
+    assert f"({wrong.sum()})" in browser.driver.find_element("id", "find-wrong").text
+    seen = set()
+    for _ in range(2):
+        browser.click("#find-wrong")
+        seen.add(browser.run("return vepmReport.state.picked"))
+    assert len(seen) == 2
+    assert wrong[sorted(seen)].all()
+    browser.click("#find-unsure")
+    picked = browser.run("return vepmReport.state.picked")
+    confidence = run.probabilities.max(axis=1)
+    assert confidence[picked] == pytest.approx(confidence.min(), abs=1e-3)
+
+
+def test_picked_edge_tells_why_it_exists_and_how_surprising_it_is(
+    browser: Browser, node_run: Path
+) -> None:
+    run = read_run(node_run)
+    browser.open(node_run)
+    browser.click("#find-edge")
+    edge = int(browser.driver.find_element("id", "panel-title").get_attribute("data-edge"))
+    data = browser.run("return vepmReport.data.edges")
+    ends = [data["source"][edge], data["target"][edge]]
+    parts = run.activation * run.memberships[ends[0]] * run.memberships[ends[1]]
+    told = browser.driver.find_element("id", "surprise")
+    assert float(told.get_attribute("data-probability")) == pytest.approx(
+        1 - np.exp(-parts.sum()), rel=0.03
+    )
+    source, target = run.edge_index
+    rates = (run.activation * run.memberships[source] * run.memberships[target]).sum(axis=1)
+    assert parts.sum() == pytest.approx(rates.min(), rel=0.05)
+    reasons = [int(row.get_attribute("data-reason")) for row in browser.all("#panel [data-reason]")]
+    assert reasons[0] == parts.argmax()
+    panel = browser.driver.find_element("id", "panel").text
+    for words in ("Why it is there", "How surprising it is", "Its split among communities"):
+        assert words in panel
+
+
+CELLS = """
+const column = `#prediction-table tbody td:nth-child(${arguments[0]})`;
+return [...document.querySelectorAll(column)].map(cell => cell.textContent);
+"""
+
+
+def test_predictions_are_searched_and_sorted(browser: Browser, node_run: Path) -> None:
+    browser.open(node_run)
+    probability = 4
+    shown = [float(cell) for cell in browser.run(CELLS, probability)]
+    assert shown == sorted(shown)
+    browser.click(f"#prediction-table th:nth-child({probability}) button")
+    shown = [float(cell) for cell in browser.run(CELLS, probability)]
+    assert len(shown) == 20
+    assert shown == sorted(shown, reverse=True)
+    assert browser.all("#prediction-table th[aria-sort='descending']")
+    search = browser.driver.find_element("css selector", "#prediction-table input")
+    search.send_keys("paper 7")
+    names = browser.run(CELLS, 1)
+    assert sorted(names) == sorted(["paper 7", *(f"paper 7{digit}" for digit in range(10))])
+    browser.run("document.querySelector('#prediction-table tbody tr').click()")
+    assert browser.driver.find_element("id", "panel-title").text == names[0]
+
+
+def test_confused_pairs_filter_the_predictions(browser: Browser, node_run: Path) -> None:
+    browser.open(node_run)
+    button = browser.all("#confused button")[0]
+    count = int(button.text.rsplit("(", 1)[1].rstrip(")"))
+    browser.click("#confused button")
+    assert len(browser.run(CELLS, 1)) == count
+
+
+def test_warnings_stand_at_the_top(browser: Browser, tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    rewrite_metrics(folder, warnings=["every node is predicted to be of class 'red'; try again"])
+    write_report(folder)
+    browser.open(folder)
+    (banner,) = browser.all("[role=alert]")
+    assert "every node is predicted to be of class 'red'" in banner.text
+    assert banner.location["y"] < browser.driver.find_element("id", "graph").location["y"]
+    (conclusion,) = browser.all("#conclusion")
+    assert "of the test nodes are right" in conclusion.text
+    assert conclusion.location["y"] < banner.location["y"]
+
+
+def test_panel_shows_that_it_scrolls(browser: Browser, node_run: Path) -> None:
+    browser.open(node_run)
+    browser.run("vepmReport.pickNode(7)")
+    time.sleep(0.2)
+    more = browser.driver.find_element("id", "more")
+    assert more.is_displayed()
+    browser.run("const p = document.getElementById('panel'); p.scrollTop = p.scrollHeight")
+    time.sleep(0.3)
+    assert not more.is_displayed()
+
+
+def test_two_runs_are_compared(browser: Browser, node_run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(node_run, other)
+    run = read_run(node_run)
+    assert run.prediction is not None
+    assert run.labels is not None
+    test = np.flatnonzero(run.masks["test"] & (run.labels >= 0))
+    changed = run.prediction.copy()
+    changed[test[:4]] = (changed[test[:4]] + 1) % 3
+    change(other, prediction=changed)
+    config = (other / "config.toml").read_text()
+    (other / "config.toml").write_text(config + "temperature = 0.5\n")
+    write_comparison([node_run, other], tmp_path / "report.html")
+    browser.open(tmp_path)
+    time.sleep(0.3)
+    assert browser.driver.get_log("browser") == []
+    assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
+    assert len(browser.all("#runs tbody tr")) == 2
+    assert [row.text for row in browser.all("#settings tbody th")] == ["model.temperature"]
+    rows = browser.all("#disagreement-table tbody tr")
+    assert len(rows) == 4
+    assert {row.text.splitlines()[0].split(" ", 2)[1] for row in rows} == {str(n) for n in test[:4]}
+    conclusion = browser.driver.find_element("id", "conclusion").text
+    assert f"Of {len(test)} test nodes, node gets" in conclusion
+
+
+def test_a_page_of_five_thousand_nodes_is_small_and_quick(browser: Browser, tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=5000, degree=8)
+    page = write_report(folder)
+    assert page.stat().st_size < 3_000_000
+    ready = []
+    for _ in range(3):  # other work on the machine may slow one of them
+        browser.open(folder)
+        ready.append(browser.run("return performance.getEntriesByName('vepm-ready')[0].startTime"))
+    assert browser.run("return vepmReport.data.nodes.name.length") == 5000
+    assert min(ready) < 2000
 
 
 def test_fits_a_phone(browser: Browser, node_run: Path) -> None:

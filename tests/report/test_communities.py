@@ -26,11 +26,17 @@ def test_interactions_stay_within_a_graph(memberships: communities.Floats) -> No
     np.testing.assert_allclose(together, np.vstack(apart))
 
 
-def test_order_is_by_bucket_size_then_strength() -> None:
+def test_order_is_by_bucket_then_strength() -> None:
     interaction = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 3.0], [0.5, 2.5], [4.0, 0.0]])
     order, bucket = communities.bucket_order(interaction)
     assert bucket.tolist() == [0, 1, 1, 1, 0]
-    assert order.tolist() == [2, 3, 1, 4, 0]
+    assert order.tolist() == [4, 0, 2, 3, 1]
+
+
+def test_a_community_belongs_where_most_of_it_goes() -> None:
+    assert communities.part_of_each(5, 2).tolist() == [0, 0, 0, 1, 1]
+    learned = np.array([[0.2, 0.8], [0.9, 0.1], [0.4, 0.6]])
+    assert communities.part_of_each(3, learned).tolist() == [1, 0, 1]
 
 
 def test_table_of_two_triangles_that_share_a_node() -> None:

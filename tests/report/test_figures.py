@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from vepm.report import figures
+from vepm.report.communities import bucket_order
 from vepm.report.figures.curves import chosen_row
 from vepm.report.palette import class_colours, community_colours
 
@@ -158,7 +159,56 @@ def test_names_are_not_formulae() -> None:
     assert "$\\frac{" in figures.render(figure, "odd").svg
 
 
-@pytest.mark.parametrize("colours", [class_colours, community_colours])
-def test_palettes_do_not_repeat_soon(colours: object) -> None:
-    assert callable(colours)
-    assert len(set(colours(24))) == 24
+def _lab(colour: str) -> Array:
+    """A colour in CIELAB, where distances are about what eyes see."""
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    matrix = [[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]]
+    x, y, z = np.cbrt(np.array(matrix) @ linear / [0.9505, 1.0, 1.0888])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def _closest(colours: list[str], others: list[str]) -> float:
+    return min(
+        float(np.linalg.norm(_lab(one) - _lab(other)))
+        for one in colours
+        for other in others
+        if one is not other
+    )
+
+
+@pytest.mark.parametrize(("count", "distance"), [(8, 25), (16, 15), (24, 12)])
+def test_no_class_looks_like_a_community(count: int, distance: float) -> None:
+    classes, communities = class_colours(count), community_colours(count)
+    assert _closest(classes, communities) > distance
+    assert _closest(classes, classes) > distance
+    assert _closest(communities, communities) > distance
+
+
+def test_blocks_of_the_partition_are_labelled_in_order() -> None:
+    edges = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    interaction = np.array([[0.0, 1.0], [0.0, 2.0], [3.0, 0.0]])
+    order, bucket = bucket_order(interaction)
+    figure = figures.adjacency(edges, np.full((4, 2), 0.5), order, bucket)
+    for axes in figure.axes:
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1"]
+        assert np.asarray(axes.get_yticks()).tolist() == [0.0, 1.5]
+
+
+def test_bins_of_few_predictions_are_pale() -> None:
+    confidence = np.repeat([0.3, 0.9], [4, 40])
+    figure = figures.reliability(confidence, np.ones(44, dtype=bool), bins=10)
+    few, many = figure.axes[0].patches[:2]
+    assert few.get_facecolor()[3] < 0.5 < many.get_facecolor()[3]
+
+
+def test_compared_curves_have_a_line_for_each_run() -> None:
+    history = {
+        "phase": np.array(["pretrain", "finetune", "finetune"]),
+        "epoch": np.array([0.0, 0.0, 1.0]),
+        "loss": np.array([3.0, 2.0, 1.0]),
+        "val_accuracy": np.array([np.nan, 0.5, 0.6]),
+    }
+    figure = figures.compared_curves([history, history], ["a", "b"], ["#000000", "#FF0000"])
+    for axes in figure.axes:
+        assert [len(np.asarray(line.get_xydata())) for line in axes.get_lines()] == [2, 2]

@@ -1,13 +1,16 @@
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from vepm.report import read_run, write_report
 
 from .conftest import HOSTILE
 from .reading import Page
-from .writing import write_node_run
+from .writing import change, rewrite_metrics, write_node_run
 
 RUNS = ["node_run", "graph_run", "unsupervised_run"]
 
@@ -71,10 +74,96 @@ def test_headline_names_split_rule_and_baselines(node_run: Path) -> None:
     assert "vepm train planted --seed 0" in text
 
 
+def test_page_opens_with_a_conclusion(node_run: Path, unsupervised_run: Path) -> None:
+    run = read_run(node_run)
+    assert run.probabilities is not None
+    text = " ".join(Page(node_run / "report.html").text.split())
+    points = 100 * (run.metrics["test_accuracy"] - 0.8)
+    assert f"{100 * run.metrics['test_accuracy']:.1f} % of the test nodes are right" in text
+    assert f"{abs(points):.1f} points {'above' if points >= 0 else 'below'} GCN." in text
+    unsure = int((run.probabilities.max(axis=1) < 0.6).sum())
+    assert f"{unsure} nodes are uncertain (under 60 %)" in text
+    text = " ".join(Page(unsupervised_run / "report.html").text.split())
+    assert "of 3 communities are some node's main one" in text
+
+
+def test_evidence_names_the_communities_that_carry_it(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    run = read_run(folder)
+    assert run.log_odds is not None
+    fall = np.tile([0.1, 5.0, 0.1], (40, 1))
+    change(folder, log_odds_without=(run.log_odds[:, None] - fall).astype(np.float32))
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert "Community 1 carries most of the evidence" in text
+
+
+def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    parts = [
+        {"relevance": w, "share": 0.3, "homophily": 0.75, "kinds": {"author": 0.9, "subject": 0.1}}
+        for w in (4.0, 1.0, 0.5)
+    ]
+    rewrite_metrics(folder, parts=parts)
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert "The labels count an edge of Community 0 8.0 times as much as one of Community 2" in text
+    assert "author 90" in text
+    assert "75.0" in text
+    rewrite_metrics(folder, parts=[part | {"relevance": 1.0} for part in parts])
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert "The labels weigh all parts about alike" in text
+    rewrite_metrics(folder, parts=["no", "such", "parts"])
+    assert "What each part is worth" not in Page(write_report(folder)).text
+
+
+def test_classes_of_a_benchmark_have_their_names(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    numbers = {"dataset": "PubMed", "class_names": ["0", "1", "2"]}
+    rewrite_metrics(folder, **numbers, source="Planetoid, public split, data/PubMed/raw")
+    names = ("Experimental diabetes", "Type 2 diabetes", "Type 1 diabetes")
+    assert read_run(folder).class_names == names
+    rewrite_metrics(folder, source="own files")
+    assert read_run(folder).class_names == ("0", "1", "2")
+
+
+def test_pixels_become_pictures(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    names = [f"pixel_{row}_{column}" for row in range(2) for column in range(5)]
+    (folder / "names.json").write_text(json.dumps({"feature_names": names}))
+    page = Page(write_report(folder))
+    features = read_run(folder).features
+    assert features is not None
+    assert page.data["nodes"]["grid"] == [2, 5]
+    assert page.data["nodes"]["image"][3] == "".join("f" if v else "0" for v in features[3])
+    assert len(page.attributes("data-image")) == 3
+
+
+def test_named_features_name_a_community(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    change(folder, y=None)
+    names = [f"word{number}" for number in range(10)]
+    (folder / "names.json").write_text(json.dumps({"feature_names": names}))
+    assert re.search(r"Community 0 word\d, word\d", Page(write_report(folder)).text)
+
+
+def test_equal_probes_are_not_drawn(node_run: Path) -> None:
+    assert _probe_note(node_run) == ""
+    same = write_node_run(node_run.parent / "same-probes")
+    values = load_file(same / "outputs.safetensors")["community_embeddings"]
+    change(same, community_embeddings=np.repeat(values[:, :1], 3, axis=1))
+    write_report(same)
+    assert "no more apart than chance allows" in _probe_note(same)
+
+
+def _probe_note(folder: Path) -> str:
+    text = " ".join(Page(folder / "report.html").text.split())
+    return text.partition("alone can tell. Not drawn:")[2][:200]
+
+
 def test_unsupervised_page_claims_no_accuracy(unsupervised_run: Path) -> None:
     text = Page(unsupervised_run / "report.html").text
     assert "Test accuracy" not in text
-    assert "Community 3" in text
+    assert "Community 2" in text
+    assert "Community 3" not in text
 
 
 def test_same_run_same_page(tmp_path: Path) -> None:

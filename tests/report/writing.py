@@ -15,12 +15,16 @@ COMMUNITIES = 6
 METACOMMUNITIES = 3
 
 
-def planted(sizes: list[int], rng: np.random.Generator) -> dict[str, Array]:
+def planted(
+    sizes: list[int], rng: np.random.Generator, degree: float | None = None
+) -> dict[str, Array]:
     """Graphs of three planted groups and the arrays a model would leave for them."""
     batch = np.repeat(np.arange(len(sizes)), sizes)
     group = rng.integers(CLASSES, size=len(batch))
     same = (group[:, None] == group) & (batch[:, None] == batch)
     chance = np.where(same, 0.35, 0.03 * (batch[:, None] == batch))
+    if degree is not None:
+        chance *= degree / chance.sum(1).mean()
     upper = np.triu(rng.random(chance.shape) < chance, 1)
     source, target = np.nonzero(upper)
     z = rng.gamma(0.4, 0.2, size=(len(batch), COMMUNITIES))
@@ -106,11 +110,12 @@ def write_node_run(
     folder: Path,
     *,
     nodes: int = 90,
+    degree: float | None = None,
     class_names: list[str] | None = None,
     node_names: list[str] | None = None,
 ) -> Path:
     rng = np.random.default_rng(0)
-    arrays = planted([nodes], rng)
+    arrays = planted([nodes], rng, degree)
     add_predictions(arrays, arrays.pop("group"), rng)
     del arrays["batch"]
     arrays["y"][::7] = -1
@@ -146,3 +151,10 @@ def change(folder: Path, **changes: Array | None) -> None:
         if values is not None:
             arrays[name] = values
     save_file(arrays, folder / "outputs.safetensors")
+
+
+def rewrite_metrics(folder: Path, **entries: Any) -> None:
+    """Replace entries of ``metrics.json``."""
+    path = folder / "metrics.json"
+    metrics = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(metrics | entries), encoding="utf-8")

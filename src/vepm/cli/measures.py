@@ -7,10 +7,11 @@ import typer
 from rich.table import Column, Table
 
 from vepm import console
-from vepm.cli.folders import only_writer
+from vepm.cli.folders import RUN, check_output, only_writer
 from vepm.cli.options import (
     LARGEST_SEED,
     MACHINE_PANEL,
+    RESULT_PANEL,
     SETTINGS_PANEL,
     AsJson,
     Baselines,
@@ -168,20 +169,36 @@ def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Met
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folder, or several.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The page that compares several runs.",
+            rich_help_panel=RESULT_PANEL,
+        ),
+    ] = Path("comparison.html"),
 ) -> None:
-    """Write the page of a run again: one self-contained HTML file.
+    """Write the page of a run again, or one page that compares several runs.
 
-    Example:
+    Examples:
 
         vepm report runs/digits-0
-    """
-    from vepm.report import write_report
 
-    if not run.is_dir():
-        raise InputError(f"{run}: no such run folder; `vepm train` writes one")
-    with only_writer(run):
-        page = write_report(run)
+        vepm report runs/digits-0 runs/digits-1 -o comparison.html
+    """
+    from vepm.report import write_comparison, write_report
+
+    for run in runs:
+        if not run.is_dir():
+            raise InputError(f"{run}: no such run folder; `vepm train` writes one")
+    if len(runs) > 1:
+        check_output(output, tuple(path for run in runs for path in RUN.found(run)))
+        page = write_comparison(runs, output)
+    else:
+        with only_writer(runs[0]):
+            page = write_report(runs[0])
     console.print_line(f"look: {page}")
 
 

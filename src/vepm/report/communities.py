@@ -14,10 +14,11 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def segment_starts(num_communities: int, num_metacommunities: int) -> Ints:
-    """First community of each metacommunity [K]."""
-    sizes = nn.segment_sizes(num_communities, num_metacommunities)
-    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+def part_of_each(num_communities: int, grouping: Floats | int) -> Ints:
+    """The metacommunity to which each community mostly belongs [C]."""
+    if not isinstance(grouping, int):
+        return grouping.argmax(axis=1)
+    return np.repeat(np.arange(grouping), nn.segment_sizes(num_communities, grouping))
 
 
 def interactions(
@@ -66,17 +67,14 @@ def shares(interaction: Floats) -> Floats:
 
 
 def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
-    """Nodes sorted as the paper sorts them, and the bucket of each node.
+    """Nodes sorted by bucket, and the bucket of each node.
 
-    A node's bucket is the metacommunity with which it interacts most; buckets go by descending
-    size, nodes within a bucket by descending interaction.
+    A node's bucket is the metacommunity with which it interacts most; within a bucket nodes go by
+    descending interaction.
     """
     bucket = interaction.argmax(axis=1)
-    counts = np.bincount(bucket, minlength=interaction.shape[1])
-    place = np.empty_like(counts)
-    place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     strength = interaction[np.arange(len(bucket)), bucket]
-    return np.lexsort((-strength, place[bucket])), bucket
+    return np.lexsort((-strength, bucket)), bucket
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def _memberships_map(run: Run, interaction: Floats) -> Drawing:
         colours = class_colours(len(names))
         by = "label" if run.batch is None else "label of the graph"
     else:
-        category, names = interaction.argmax(axis=1), _community_names(run)
+        category, names = interaction.argmax(axis=1), run.community_names
         colours, by = community_colours(len(names)), "main community"
 
     def draw() -> Figure:
@@ -99,14 +99,10 @@ def _communities_map(run: Run) -> Figure:
     assert run.community_embeddings is not None
     values, community = figures.stack_communities(run.community_embeddings)
     points, rows = figures.tsne(values)
-    names = _community_names(run)
+    names = run.community_names
     return figures.embedding_map(
         points, community[rows], names, community_colours(len(names)), "What each community knows"
     )
-
-
-def _community_names(run: Run) -> list[str]:
-    return [f"Community {k + 1}" for k in range(run.num_metacommunities)]
 
 
 def _quality(run: Run) -> Iterator[Drawing]:
@@ -136,7 +132,7 @@ def _quality(run: Run) -> Iterator[Drawing]:
         yield Drawing(
             "confusion_by_community",
             lambda: _confusion_by_community(run, labels),
-            "Confusion matrix of each community.",
+            "What a logistic regression on each community's embedding alone can tell.",
         )
 
 
@@ -148,5 +144,17 @@ def _confusion_by_community(run: Run, labels: NDArray[np.int64]) -> Figure:
     probes = community_probes(
         values, labels, run.masks["train"], run.masks["test"], len(run.class_names)
     )
-    titles = [f"Community {k} · {100 * p.accuracy:.0f} %" for k, p in enumerate(probes, 1)]
+    _refuse_equal([p.accuracy for p in probes], int((run.masks["test"] & (labels >= 0)).sum()))
+    titles = [f"Community {k} · {100 * p.accuracy:.0f} %" for k, p in enumerate(probes)]
     return figures.confusion_grid([p.confusion for p in probes], run.class_names, titles)
+
+
+def _refuse_equal(accuracies: list[float], count: int) -> None:
+    """Matrices that differ by no more than chance would only be looked at in vain."""
+    low, high = min(accuracies), max(accuracies)
+    middle = (low + high) / 2
+    if high - low <= 3 * np.sqrt(2 * middle * (1 - middle) / max(count, 1)):
+        raise ValueError(
+            f"each of them alone is right {100 * low:.0f} to {100 * high:.0f} % of the time, "
+            "which is no more apart than chance allows"
+        )

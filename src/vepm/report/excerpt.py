@@ -12,7 +12,7 @@ from vepm.report.run import Run
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOST_NODES = 4000
+MOST_NODES = 5000
 FEWEST_NODES = 200
 MOST_MEMBERSHIPS = 260_000
 MOST_EDGES = 20_000
@@ -112,15 +112,11 @@ def _grow(seed: int, kept: set[int], until: int, target: Ints, ends: Ints) -> No
 
 
 def _some_graphs(run: Run, budget: int) -> Ints:
-    """Graphs that fit, test graphs first and among them those predicted wrong."""
+    """Graphs that fit: test graphs first, the most uncertain of them first of all."""
     assert run.batch is not None
     sizes = np.bincount(run.batch, minlength=run.num_graphs)
-    urgency = np.zeros(run.num_graphs)
-    if "test" in run.masks:
-        urgency -= run.masks["test"]
-        if run.labels is not None and run.prediction is not None:
-            urgency -= run.masks["test"] & (run.labels != run.prediction)
-    order = np.argsort(urgency, kind="stable")
+    trained = ~run.masks["test"] if "test" in run.masks else np.zeros(run.num_graphs)
+    order = np.lexsort((run.confidence, trained))
     order = order[sizes[order] > 0]
     fitting = np.cumsum(sizes[order]) <= budget
     fitting[:1] = True

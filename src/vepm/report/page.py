@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from vepm.files import refuse_special, write_text
-from vepm.report import figures, summary
+from vepm.report import conclusion, figures, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import Drawing, plan_drawings
 from vepm.report.excerpt import take_excerpt
@@ -19,7 +20,17 @@ from vepm.report.payload import build_payload, embed_json
 from vepm.report.run import Run, read_run
 
 HERE = Path(__file__).parent
-SCRIPTS = ("data.js", "theme.js", "graph.js", "panel.js", "controls.js")
+SCRIPTS = (
+    "cytoscape.min.js",
+    "dom.js",
+    "theme.js",
+    "data.js",
+    "graph.js",
+    "panel.js",
+    "table.js",
+    "predictions.js",
+    "controls.js",
+)
 
 
 def write_report(folder: str | Path) -> Path:
@@ -72,7 +83,35 @@ def _render(
     drawings: dict[str, dict[str, str]],
 ) -> str:
     excerpt = take_excerpt(run, interaction)
-    script = _script()
+    headline = summary.headline(run, interaction)
+    parts = conclusion.part_rows(run)
+    found = "communities" if run.prediction is None else f"{run.task} classification"
+    return fill(
+        "report.html",
+        SCRIPTS,
+        build_payload(run, excerpt, interaction),
+        title=run.title,
+        eyebrow=f"VEPM {found}",
+        lede=summary.size_line(run),
+        run=run,
+        conclusion=conclusion.conclusion(run, headline, interaction),
+        headline=headline,
+        warnings=summary.warnings(run),
+        communities=summary.community_rows(run, interaction),
+        parts=parts,
+        verdict=conclusion.part_verdict(parts),
+        confused=summary.most_confused(run),
+        settings=summary.settings_groups(run),
+        provenance=summary.provenance(run),
+        drawings=drawings,
+        excerpt=excerpt,
+        places={int(node): place for place, node in enumerate(excerpt.nodes)},
+    )
+
+
+def fill(template: str, scripts: tuple[str, ...], data: dict[str, Any], **values: Any) -> str:
+    """A page from a template: style, script and data are put inside, text is escaped."""
+    script = _script(scripts)
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -80,27 +119,19 @@ def _render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html").render(
-        run=run,
-        size_line=summary.size_line(run),
-        headline=summary.headline(run, interaction),
-        warnings=summary.warnings(run),
-        communities=summary.community_rows(run, interaction),
-        settings=summary.settings_groups(run),
-        provenance=summary.provenance(run),
-        drawings=drawings,
-        excerpt=excerpt,
-        places={int(node): place for place, node in enumerate(excerpt.nodes)},
+    return environment.get_template(template).render(
         style=Markup(_asset("report.css")),  # noqa: S704 (our own file) # nosec B704
         script=Markup(script),  # noqa: S704 (our own file) # nosec B704
         script_hash=_hash(script),
-        data=Markup(embed_json(build_payload(run, excerpt, interaction))),  # noqa: S704 # nosec B704
+        data=Markup(embed_json(data)),  # noqa: S704 # nosec B704
+        **values,
     )
 
 
-def _script() -> str:
-    own = "\n".join(_asset(name) for name in SCRIPTS)
-    return f'{_asset("cytoscape.min.js")}\n(() => {{\n"use strict";\n{own}\n}})();\n'
+def _script(names: tuple[str, ...]) -> str:
+    libraries = "\n".join(_asset(name) for name in names if name.endswith(".min.js"))
+    own = "\n".join(_asset(name) for name in names if not name.endswith(".min.js"))
+    return f'{libraries}\n(() => {{\n"use strict";\n{own}\n}})();\n'
 
 
 def _asset(name: str) -> str:

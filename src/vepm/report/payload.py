@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vepm.report.communities import segment_starts, shares
+from vepm.report.communities import part_of_each, shares
+from vepm.report.conclusion import UNSURE
 from vepm.report.excerpt import Excerpt, starting_node
 from vepm.report.layout import layout
+from vepm.report.names import MOST_PIXELS, images, pixel_grid
 from vepm.report.palette import class_colours, community_colours
 from vepm.report.run import SPLITS, Run
+from vepm.report.summary import edge_density
 
 Floats = NDArray[np.float64]
 MOST_CLASSES = 6
@@ -25,9 +28,12 @@ def build_payload(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, 
         "totalNodes": run.num_nodes,
         "classes": list(run.class_names),
         "classColours": class_colours(len(run.class_names)),
-        "communities": [f"Community {k + 1}" for k in range(count)],
+        "communities": run.community_names,
         "colours": community_colours(count),
-        "starts": segment_starts(run.memberships.shape[1], count).tolist(),
+        "partOf": part_of_each(run.memberships.shape[1], run.grouping).tolist(),
+        "activation": [_short(value) for value in run.activation.tolist()],
+        "density": edge_density(run),
+        "unsure": 100 * UNSURE,
         "start": starting_node(run, excerpt, interaction),
         "nodes": _nodes(run, excerpt, interaction),
         "edges": {
@@ -48,7 +54,8 @@ def embed_json(payload: dict[str, Any]) -> str:
 
 
 def _nodes(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
-    positions = _positions(run, excerpt)
+    start = run.memberships[excerpt.nodes]
+    positions = layout(np.stack([excerpt.source, excerpt.target]), len(start), start)
     part = shares(interaction[excerpt.nodes])
     return {
         "name": [run.node_names[n] for n in excerpt.nodes],
@@ -57,21 +64,17 @@ def _nodes(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
         "graph": excerpt.graph.tolist() if run.batch is not None else None,
         "main": interaction[excerpt.nodes].argmax(axis=1).tolist(),
         "part": _percent(part),
-        "z": [[_short(v) for v in row] for row in run.memberships[excerpt.nodes].tolist()],
+        "z": [[_short(v) for v in row] for row in start.tolist()],
+        **_images(run, excerpt),
     }
 
 
-def _positions(run: Run, excerpt: Excerpt) -> Floats:
-    """Whole graphs at once, or each graph of a collection by itself."""
-    start = run.memberships[excerpt.nodes]
-    edges = np.stack([excerpt.source, excerpt.target])
-    edge_graph = excerpt.graph[excerpt.source]
-    positions = np.zeros((len(start), 2))
-    for graph in np.unique(excerpt.graph):
-        nodes = np.flatnonzero(excerpt.graph == graph)
-        inside = np.searchsorted(nodes, edges[:, edge_graph == graph])
-        positions[nodes] = layout(inside, len(nodes), start[nodes])
-    return positions
+def _images(run: Run, excerpt: Excerpt) -> dict[str, Any]:
+    """Every node as a small picture, where its features are the pixels of one."""
+    grid = pixel_grid(run.feature_names)
+    if grid is None or run.features is None or len(excerpt.nodes) * grid[0] * grid[1] > MOST_PIXELS:
+        return {}
+    return {"grid": grid, "image": images(run.features[excerpt.nodes])}
 
 
 def _items(run: Run, excerpt: Excerpt) -> dict[str, Any]:

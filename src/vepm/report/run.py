@@ -12,6 +12,7 @@ from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.report.checks import check_outputs
 from vepm.report.communities import members
+from vepm.report.names import published_classes
 from vepm.runs import schema
 from vepm.tasks import TASKS
 
@@ -98,6 +99,23 @@ class Run:
     def grouping(self) -> Floats | int:
         """How communities are grouped: an assignment [C, K], or the number of segments."""
         return self.num_metacommunities if self.assignment is None else self.assignment
+
+    @property
+    def confidence(self) -> Floats:
+        """Probability of each item's likeliest class; one where there are no probabilities."""
+        if self.probabilities is None:
+            return np.ones(self.num_nodes if self.batch is None else self.num_graphs)
+        return self.probabilities.max(axis=1)
+
+    @property
+    def community_names(self) -> list[str]:
+        """Communities numbered as in Python and in CSV files."""
+        return [f"Community {k}" for k in range(self.num_metacommunities)]
+
+    @property
+    def items(self) -> str:
+        """What is labelled, in the plural."""
+        return f"{self.task}s"
 
     @property
     def num_nodes(self) -> int:
@@ -212,7 +230,7 @@ def _class_names(metrics: Mapping[str, Any], outputs: Mapping[str, Array]) -> tu
     known += [int(outputs[name].max()) + 1 for name in ("y", "prediction") if name in outputs]
     if "probabilities" in outputs:
         known.append(outputs["probabilities"].shape[1])
-    return _names(metrics.get("class_names"), max(known), "class")
+    return _names(published_classes(metrics) or metrics.get("class_names"), max(known), "class")
 
 
 def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """The words and tables of the page."""
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,36 +11,66 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from vepm.report.communities import (
     community_table,
+    shares,
     typical_features,
     typical_from_means,
     typical_nodes,
 )
+from vepm.report.names import images, pixel_grid
 from vepm.report.palette import class_colours, community_colours
 from vepm.report.run import Run
-from vepm.report.scores import accuracy_interval, calibration
+from vepm.report.scores import accuracy_interval, calibration, confusion
 
 Floats = NDArray[np.float64]
 
 
+def edge_density(run: Run) -> float:
+    """Edges over pairs of nodes of the same graph."""
+    sizes = np.array([run.num_nodes]) if run.batch is None else np.bincount(run.batch)
+    pairs = float((sizes * (sizes - 1) / 2).sum())
+    return run.edge_index.shape[1] / 2 / pairs if pairs else 0.0
+
+
+def most_confused(run: Run, count: int = 5) -> list[dict[str, Any]]:
+    """The pairs of classes that test items were most often confused in."""
+    tested = _labelled(run, "test")
+    if tested is None or run.labels is None or run.prediction is None:
+        return []
+    matrix = confusion(run.labels[tested], run.prediction[tested], len(run.class_names))
+    np.fill_diagonal(matrix, 0)
+    worst = np.argsort(-matrix, axis=None, kind="stable")[:count]
+    pairs = (divmod(int(place), len(matrix)) for place in worst)
+    return [
+        {"true": t, "predicted": p, "count": int(matrix[t, p])} for t, p in pairs if matrix[t, p]
+    ]
+
+
 def headline(run: Run, interaction: Floats) -> dict[str, Any]:
     """The numbers a reader looks for first; None where a run has no such number."""
-    accuracy = _number(run, "test_accuracy")
+    accuracy = number_in(run.metrics, "test_accuracy")
     tested, validated = _labelled(run, "test"), _labelled(run, "val")
     count = int(tested.sum()) if tested is not None else 0
-    interval = accuracy_interval(accuracy, count) if accuracy is not None and count else None
     return {
         "accuracy": accuracy,
-        "spread": _number(run, "test_accuracy_std"),
-        "interval": interval,
+        "spread": number_in(run.metrics, "test_accuracy_std"),
+        "interval": test_interval(run),
         "tested": count,
         "validated": int(validated.sum()) if validated is not None else 0,
-        "val_accuracy": _number(run, "val_accuracy"),
+        "val_accuracy": number_in(run.metrics, "val_accuracy"),
         "rule": run.metrics.get("rule"),
         "best_epoch": chosen_epoch(run),
         "ece": _ece(run, tested),
         "nmi": _nmi(run, interaction),
         "baselines": _baselines(run, accuracy),
     }
+
+
+def test_interval(run: Run) -> tuple[float, float] | None:
+    """The 95 % interval of the test accuracy, where there is one."""
+    accuracy, tested = number_in(run.metrics, "test_accuracy"), _labelled(run, "test")
+    if accuracy is None or tested is None or not tested.any():
+        return None
+    return accuracy_interval(accuracy, int(tested.sum()))
 
 
 def warnings(run: Run) -> list[str]:
@@ -76,9 +108,13 @@ def community_rows(run: Run, interaction: Floats) -> list[dict[str, Any]]:
     nodes = typical_nodes(interaction)
     features = _features(run, interaction)
     bucket = interaction.argmax(axis=1)
+    mixes = [_label_mix(run, bucket == k) for k in range(run.num_metacommunities)]
+    pictures = _mean_images(run, interaction)
+    colours = community_colours(run.num_metacommunities)
     return [
         {
-            "name": f"Community {k + 1}",
+            "name": name,
+            "nickname": _nickname(mixes[k], features[k]),
             "colour": colour,
             "nodes": int(table.nodes[k]),
             "members": int(table.members[k]),
@@ -88,10 +124,27 @@ def community_rows(run: Run, interaction: Floats) -> list[dict[str, Any]]:
             "closest": _closest(table.jaccard, k),
             "typical_nodes": [(int(n), _full_name(run, n)) for n in nodes[k]],
             "typical_features": features[k],
-            "labels": _label_mix(run, bucket == k),
+            "labels": mixes[k],
+            "image": pictures[k] if pictures else None,
         }
-        for k, colour in enumerate(community_colours(run.num_metacommunities))
+        for k, (name, colour) in enumerate(zip(run.community_names, colours, strict=True))
     ]
+
+
+def _nickname(labels: list[dict[str, Any]], features: list[tuple[str, float]]) -> str:
+    """What is typical of a community: the label of most of its nodes, or its named features."""
+    if labels and labels[0]["share"] >= 0.6:
+        return f"mostly {labels[0]['name']}"
+    named = [name for name, _ in features[:2] if not re.fullmatch(r"(feature |pixel_)[\d_]+", name)]
+    return ", ".join(named)
+
+
+def _mean_images(run: Run, interaction: Floats) -> list[str]:
+    """The mean picture of each community, where features are pixels."""
+    if run.features is None or pixel_grid(run.feature_names) is None:
+        return []
+    weight = shares(interaction)
+    return images(weight.T @ run.features / np.maximum(weight.sum(axis=0), 1e-12)[:, None])
 
 
 def settings_groups(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -109,7 +162,7 @@ def provenance(run: Run) -> list[tuple[str, str]]:
     rows = [("seed", str(run.metrics["seed"]))] if "seed" in run.metrics else []
     if "device" in run.metrics:
         rows.append(("device", str(run.metrics["device"])))
-    seconds = _number(run, "seconds")
+    seconds = number_in(run.metrics, "seconds")
     if seconds is not None:
         rows.append(("time", f"{seconds:,.1f} s"))
     versions = run.metrics.get("versions")
@@ -124,8 +177,9 @@ def _full_name(run: Run, node: int) -> str:
     return name if run.batch is None else f"{run.graph_names[run.batch[node]]}: {name}"
 
 
-def _number(run: Run, key: str) -> float | None:
-    value = run.metrics.get(key)
+def number_in(given: Mapping[str, Any], key: str) -> float | None:
+    """A finite number in a mapping read from a file; None where there is none."""
+    value = given.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return _finite(value)
@@ -142,7 +196,7 @@ def _labelled(run: Run, split: str) -> NDArray[np.bool_] | None:
 
 
 def _ece(run: Run, tested: NDArray[np.bool_] | None) -> float | None:
-    given = _number(run, "ece")
+    given = number_in(run.metrics, "ece")
     if given is not None or run.probabilities is None or tested is None or not tested.any():
         return given
     right = run.probabilities.argmax(axis=1) == run.labels
@@ -150,7 +204,7 @@ def _ece(run: Run, tested: NDArray[np.bool_] | None) -> float | None:
 
 
 def _nmi(run: Run, interaction: Floats) -> float | None:
-    given = _number(run, "nmi")
+    given = number_in(run.metrics, "nmi")
     if given is not None or run.labels is None or run.batch is not None:
         return given
     known = run.labels >= 0
@@ -176,7 +230,7 @@ def _closest(jaccard: Floats, k: int) -> tuple[str, float] | None:
     others = jaccard[k].copy()
     others[k] = -1
     nearest = int(others.argmax())
-    return (f"Community {nearest + 1}", float(others[nearest])) if others[nearest] > 0 else None
+    return (f"Community {nearest}", float(others[nearest])) if others[nearest] > 0 else None
 
 
 def _features(run: Run, interaction: Floats) -> list[list[tuple[str, float]]]:

@@ -87,7 +87,7 @@ function buildNodeControls() {
   const options = sizes.map((size) => make("option", { value: size }, String(size)));
   options.push(make("option", { value: nodeCount }, `all ${nodeCount.toLocaleString("en")}`));
   byId("size").append(...options);
-  state.size = nodeCount <= 350 ? nodeCount : 250;
+  state.size = nodeCount <= 350 ? nodeCount : 120;
   byId("size").value = String(state.size);
   byId("size").addEventListener("change", (event) => {
     state.size = Number(event.target.value);
@@ -98,14 +98,15 @@ function buildNodeControls() {
 }
 
 function buildGraphControls() {
-  const { name, label, prediction, split } = D.items;
-  graphChoice.append(...name.map((own, g) => {
-    const wrong = label && prediction && label[g] >= 0 && label[g] !== prediction[g] ? " · wrong" : "";
-    return make("option", { value: g }, `${own}${label ? ` · ${className(label[g])}` : ""} · ${SPLIT_NAMES[split[g]]}${wrong}`);
+  const { name, label, split } = D.items;
+  graphChoice.append(...leastSure.map((g) => {
+    const sure = D.items.probabilities ? ` · ${Math.round(confidence(g))} %` : "";
+    const wrong = isWrong(g) ? " · wrong" : "";
+    return make("option", { value: g }, `${name[g]}${label ? ` · ${className(label[g])}` : ""} · ${SPLIT_NAMES[split[g]]}${sure}${wrong}`);
   }));
   graphChoice.value = String(state.graph);
   graphChoice.addEventListener("change", () => showOtherGraph(Number(graphChoice.value)));
-  const step = (by) => () => showOtherGraph((state.graph + by + name.length) % name.length);
+  const step = (by) => () => showOtherGraph(leastSure.at((leastSure.indexOf(state.graph) + by) % leastSure.length));
   byId("previous").addEventListener("click", step(-1));
   byId("next").addEventListener("click", step(1));
 }
@@ -130,6 +131,7 @@ function buildCommonControls() {
   byId("zoom-out").addEventListener("click", zoom(1 / 1.3));
   byId("fit").addEventListener("click", () => cy.fit(undefined, 24));
   document.querySelectorAll("[data-place]").forEach((button) => {
+    if (D.nodes.image) button.prepend(picture(Number(button.dataset.place)));
     button.addEventListener("click", () => {
       pickNode(Number(button.dataset.place));
       byId("graph").scrollIntoView();
@@ -185,12 +187,17 @@ function listenToCanvas() {
 
 buildChips();
 buildCommonControls();
+buildFinder();
+buildPredictions();
+watchPanel();
 if (isGraphTask) buildGraphControls(); else buildNodeControls();
 drawKey();
 redraw();
 describeView();
 listenToCanvas();
 if (isGraphTask) showGraph(); else pickNode(state.start);
-themeListeners.push(restyle);
+themeListeners.push(restyle, drawParts);
+document.querySelectorAll("[data-image]").forEach((canvas) => paint(canvas, canvas.dataset.image));
 window.addEventListener("resize", () => cy.resize());
 window.vepmReport = { cy, data: D, state, pickNode, pickEdge };
+performance.mark("vepm-ready");

@@ -1,7 +1,5 @@
-const D = JSON.parse(document.getElementById("vepm-data").textContent);
 const nodeCount = D.nodes.name.length;
 const isGraphTask = D.task === "graph";
-const byId = (id) => document.getElementById(id);
 const SPLIT_NAMES = ["outside the splits", "train", "validation", "test"];
 
 const neighbours = Array.from({ length: nodeCount }, () => []);
@@ -14,21 +12,6 @@ D.edges.source.forEach((source, edge) => {
 const itemOf = (node) => (isGraphTask ? D.nodes.graph[node] : node);
 const className = (index) => (index >= 0 ? D.classes[index] : "unknown");
 const indexOfLargest = (values) => values.indexOf(Math.max(...values));
-
-/** An element with attributes and children; text is never parsed as markup. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "style") Object.entries(value).forEach(([k, v]) => element.style.setProperty(k, v));
-    else if (name === "onclick") element.addEventListener("click", value);
-    else element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
-
-const swatch = (colour) =>
-  make("span", { class: "swatch", "aria-hidden": "true", style: { background: colour } });
 
 /** Up to `size` nodes, breadth first from `start`. */
 function ball(start, size) {
@@ -44,3 +27,49 @@ function ball(start, size) {
   }
   return queue;
 }
+
+/** What the model makes of an edge: each community's part of its rate, and its probability. */
+const rateParts = (edge) => {
+  const one = D.nodes.z[D.edges.source[edge]];
+  const other = D.nodes.z[D.edges.target[edge]];
+  return D.activation.map((weight, c) => weight * one[c] * other[c]);
+};
+const rates = D.edges.source.map((_, edge) => rateParts(edge).reduce((sum, part) => sum + part, 0));
+const sortedRates = Float64Array.from(rates).sort();
+const probability = (edge) => -Math.expm1(-rates[edge]);
+
+/** Percentage of the edges on this page that the model expected more than this one. */
+function surprise(edge) {
+  let low = 0;
+  let high = sortedRates.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sortedRates[middle] <= rates[edge]) low = middle + 1; else high = middle;
+  }
+  return (100 * (sortedRates.length - low)) / sortedRates.length;
+}
+
+const confidence = (item) => (D.items.probabilities ? D.items.probabilities[item][0][1] : 100);
+const isWrong = (item) => Boolean(D.items.label && D.items.prediction)
+  && D.items.label[item] >= 0 && D.items.label[item] !== D.items.prediction[item];
+const isUnsure = (item) => confidence(item) < D.unsure;
+const everyItem = D.items.split.map((_, item) => item);
+const leastSure = [...everyItem].sort((a, b) => confidence(a) - confidence(b));
+
+/** A picture from one hexadecimal digit a pixel. */
+function paint(canvas, image) {
+  const [rows, columns] = D.nodes.grid;
+  canvas.height = rows;
+  canvas.width = columns;
+  const context = canvas.getContext("2d");
+  [...image].forEach((level, place) => {
+    const grey = 255 - 17 * parseInt(level, 16);
+    context.fillStyle = `rgb(${grey},${grey},${grey})`;
+    context.fillRect(place % columns, Math.floor(place / columns), 1, 1);
+  });
+  return canvas;
+}
+
+const picture = (node) => (D.nodes.image
+  ? paint(make("canvas", { class: "thumb", role: "img", "aria-label": "Its features as a picture" }), D.nodes.image[node])
+  : null);

@@ -7,7 +7,7 @@ const state = {
   threshold: 0,
   start: D.start,
   size: 0,
-  graph: isGraphTask ? D.nodes.graph[D.start] : 0,
+  graph: leastSure[0],
 };
 
 const colourModes = [["community", "main community"]];
@@ -136,6 +136,7 @@ function nodesInView() {
 }
 
 const SCALE = nodeCount > 800 && !isGraphTask ? 46 : 78;
+const ARRANGED_HERE = 400;
 
 function redraw() {
   const nodes = nodesInView();
@@ -154,11 +155,45 @@ function redraw() {
   cy.add(elements);
   restyle();
   filterView();
-  const partial = !isGraphTask && nodes.length < nodeCount;
-  cy.layout(partial
-    ? { name: "cose", animate: false, randomize: false, numIter: 350, idealEdgeLength: () => 46,
+  cy.layout(nodes.length <= ARRANGED_HERE
+    ? { name: "cose", animate: false, randomize: false, numIter: Math.min(350, Math.round(20000 / nodes.length)), idealEdgeLength: () => 46,
         nodeRepulsion: () => 9000, nodeOverlap: 14, gravity: 0.6, padding: 24 }
     : { name: "preset", padding: 24 }).run();
+  drawParts();
+}
+
+const PICTURE = 150;
+
+/** What is in view once for each community, an edge as strong as its share. */
+function drawParts() {
+  const box = cy.elements().boundingBox();
+  const scale = (PICTURE - 12) / Math.max(box.w, box.h, 1);
+  const ratio = window.devicePixelRatio || 1;
+  const at = (e) => [PICTURE / 2 + scale * (e.position().x - (box.x1 + box.x2) / 2),
+    PICTURE / 2 + scale * (e.position().y - (box.y1 + box.y2) / 2)];
+  const points = new Map(cy.nodes().map((e) => [e.data("node"), at(e)]));
+  const inView = cy.edges().map((e) => e.data("edge"));
+  byId("part-pictures").replaceChildren(...D.communities.map((name, k) => {
+    const canvas = make("canvas", { width: PICTURE * ratio, height: PICTURE * ratio });
+    const context = canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    context.strokeStyle = D.colours[k];
+    inView.forEach((edge) => {
+      const share = D.edges.share[edge][k];
+      if (share < 3) return;
+      context.globalAlpha = share / 100;
+      context.lineWidth = 0.4 + share / 60;
+      context.beginPath();
+      context.moveTo(...points.get(D.edges.source[edge]));
+      context.lineTo(...points.get(D.edges.target[edge]));
+      context.stroke();
+    });
+    context.globalAlpha = 1;
+    context.fillStyle = cssColour("--muted");
+    const size = points.size > 300 ? 0.8 : 1.6;
+    points.forEach(([x, y]) => context.fillRect(x - size / 2, y - size / 2, size, size));
+    return make("figure", { "data-part": k }, canvas, make("figcaption", {}, swatch(D.colours[k]), name));
+  }));
 }
 
 function restyle() {

@@ -57,9 +57,8 @@ function support(item) {
 function memberships(node) {
   const z = D.nodes.z[node];
   const strongest = Math.max(...z, 1e-12);
-  const communityOf = (c) => D.starts.findLastIndex((start) => start <= c);
   const shown = (value) => (value < 0.001 ? "< 0.001" : String(value));
-  const row = (c) => bar(`z${c + 1}`, shown(z[c]), (100 * z[c]) / strongest, D.colours[communityOf(c)],
+  const row = (c) => bar(`z${c}`, shown(z[c]), (100 * z[c]) / strongest, D.colours[D.partOf[c]],
     { "data-affiliation": c, "data-value": z[c] });
   const order = z.map((_, c) => c).sort((a, b) => z[b] - z[a]);
   const list = block("Memberships Z (posterior mean)", ...order.slice(0, 8).map(row));
@@ -95,6 +94,7 @@ function showNode(node) {
   panel.replaceChildren(...[
     make("p", { class: "eyebrow" }, "Node"),
     make("h3", { id: "panel-title", "data-node": node }, D.nodes.name[node]),
+    picture(node),
     isItem ? verdict(node) : null,
     parts(node),
     isItem ? probabilities(node) : null,
@@ -105,6 +105,27 @@ function showNode(node) {
   ].filter(Boolean));
 }
 
+/** Which affiliations of its two ends an edge comes from, and how likely they made it. */
+function reasons(edge) {
+  const parts = rateParts(edge);
+  const total = rates[edge] || 1;
+  const [one, other] = [D.edges.source[edge], D.edges.target[edge]].map((n) => D.nodes.z[n]);
+  const order = parts.map((_, c) => c).sort((a, b) => parts[b] - parts[a]).slice(0, 4);
+  const short = (value) => Number(value.toPrecision(2)).toLocaleString("en");
+  const likely = probability(edge);
+  const times = D.density ? ` That is ${short(likely / D.density)} times the ${short(100 * D.density)} % of two nodes picked at random.` : "";
+  return [
+    block("Why it is there",
+      ...order.filter((c) => parts[c] > 0).map((c) => bar(`z${c} (${short(one[c])} × ${short(other[c])})`,
+        `${Math.round((100 * parts[c]) / total)} %`, (100 * parts[c]) / total, D.colours[D.partOf[c]], { "data-reason": c })),
+      make("p", { class: "note" }, "Affiliations that both ends share, by their part of the edge’s rate.")),
+    block("How surprising it is",
+      make("p", { id: "surprise", "data-probability": likely },
+        `The model expects an edge here with a probability of ${short(100 * likely)} %.${times}`),
+      make("p", { class: "note" }, `It expected ${Math.round(surprise(edge))} % of the edges on this page more.`)),
+  ];
+}
+
 function showEdge(edge) {
   const ends = [D.edges.source[edge], D.edges.target[edge]];
   const shares = D.edges.share[edge];
@@ -112,6 +133,7 @@ function showEdge(edge) {
   panel.replaceChildren(
     make("p", { class: "eyebrow" }, "Edge"),
     make("h3", { id: "panel-title", "data-edge": edge }, ends.map((n) => D.nodes.name[n]).join(" – ")),
+    ...reasons(edge),
     block("Its split among communities", ...order.map((k) =>
       bar(D.communities[k], `${shares[k]} %`, shares[k], D.colours[k], { "data-community": k }))),
     block("Ends", make("p", { class: "names" }, ...ends.map((node) =>
@@ -134,4 +156,14 @@ function showHint() {
   panel.replaceChildren(
     make("p", { class: "eyebrow" }, "Details"),
     make("p", {}, "Pick a node to see its memberships, its neighbours and which communities argued for its label."));
+}
+
+/** A button that says there is more of the panel below, while there is. */
+function watchPanel() {
+  const more = byId("more");
+  const check = () => { more.hidden = panel.scrollHeight - panel.scrollTop - panel.clientHeight < 12; };
+  panel.addEventListener("scroll", check);
+  more.addEventListener("click", () => panel.scrollBy({ top: 0.8 * panel.clientHeight, behavior: "smooth" }));
+  new MutationObserver(() => { panel.scrollTop = 0; check(); }).observe(panel, { childList: true });
+  new ResizeObserver(check).observe(panel);
 }

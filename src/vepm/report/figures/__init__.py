@@ -5,7 +5,7 @@ Every function returns a :class:`matplotlib.figure.Figure` that no global state 
 """
 
 from vepm.report.figures.communities import community_overview
-from vepm.report.figures.curves import learning_curves
+from vepm.report.figures.curves import compared_curves, learning_curves
 from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
 from vepm.report.figures.matrices import adjacency
 from vepm.report.figures.quality import confusion_grid, confusion_matrix, reliability
@@ -14,6 +14,7 @@ from vepm.report.figures.style import draw_svg, inline_svg, render
 __all__ = [
     "adjacency",
     "community_overview",
+    "compared_curves",
     "confusion_grid",
     "confusion_matrix",
     "draw_svg",

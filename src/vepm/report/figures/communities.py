@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -25,7 +25,7 @@ def community_overview(table: CommunityTable) -> Figure:
     density.barh(rows, np.nan_to_num(table.density), color=colours, height=0.6)
     density.set_title("Density among members")
     for axes in (sizes, density):
-        axes.set_yticks(rows, [str(k + 1) for k in rows])
+        axes.set_yticks(rows, [str(k) for k in rows])
         axes.invert_yaxis()
         axes.grid(axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -40,14 +40,14 @@ def _draw_overlap(axes: Axes, table: CommunityTable) -> None:
     np.fill_diagonal(values, 0.0)
     most = float(values.max())
     fade = LinearSegmentedColormap.from_list(
-        "fade", [(*to_rgb(ACCENT), alpha) for alpha in (0.0, 1.0)]
+        "fade", [to_rgba(ACCENT, alpha) for alpha in (0.0, 1.0)]
     )
     axes.imshow(values, cmap=fade, vmin=0, vmax=max(most, 1e-9), interpolation="nearest")
     axes.set_title(f"Overlap (darkest: {most:.2f})")
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     ticks = range(count)
-    labels = [str(k + 1) for k in ticks]
+    labels = [str(k) for k in ticks]
     axes.set_xticks(ticks, labels)
     axes.set_yticks(ticks, labels)
     axes.tick_params(length=0)

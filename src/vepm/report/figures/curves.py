@@ -1,6 +1,6 @@
 """How training went."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from vepm.report.figures.style import new_figure, styled
+from vepm.report.figures.style import new_figure, shorten, styled
 from vepm.report.palette import ACCENT, COMMUNITY_COLOURS, MUTED, WARNING
 
 History = Mapping[str, NDArray[Any]]
@@ -54,6 +54,32 @@ def learning_curves(history: History, best_epoch: int | None = None) -> Figure:
         all_axes[len(terms)].legend(loc="best")
     for axes in all_axes[panels:]:
         axes.remove()
+    return figure
+
+
+@styled
+def compared_curves(
+    histories: Sequence[History], names: Sequence[str], colours: Sequence[str]
+) -> Figure:
+    """Loss and validation accuracy of several runs over the epochs of their last phase."""
+    figure = new_figure(9.6, 3.0)
+    panels = {"loss": "Loss (minimised)", "val_accuracy": "Validation accuracy"}
+    for axes, (column, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        for history, name, colour in zip(histories, names, colours, strict=True):
+            last = history["phase"] == history["phase"][-1:]
+            if column in history and last.any():
+                known = last & np.isfinite(history[column])
+                axes.plot(
+                    history["epoch"][known],
+                    history[column][known],
+                    color=colour,
+                    label=shorten(name),
+                )
+        axes.set_title(title)
+        axes.set_xlabel("epoch")
+        axes.grid(axis="y")
+        if axes.lines:
+            axes.legend(loc="best")
     return figure
 
 

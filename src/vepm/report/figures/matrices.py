@@ -33,12 +33,12 @@ def adjacency(
         edge_index: Edges [2, E] in both directions.
         edge_weight: Share of each edge in each metacommunity [E, K].
         order: Nodes in the order in which to draw them [N].
-        bucket: Metacommunity of each node [N], to rule off the blocks.
+        bucket: Metacommunity of each node [N], to rule off and label the blocks.
         names: Titles of the K panels.
         seed: Seed of the sample of edges drawn, beyond 200,000.
     """
     count = edge_weight.shape[1]
-    names = names or [f"Community {k + 1}" for k in range(count)]
+    names = names or [f"Community {k}" for k in range(count)]
     total = edge_index.shape[1]
     edge_index, edge_weight = _sample(edge_index, edge_weight, seed)
     place = np.empty(len(order), dtype=np.int64)
@@ -103,9 +103,16 @@ def _panel(
 
 
 def _rule_off(axes: Axes, order: Ints, bucket: Ints | None) -> None:
+    """A line between blocks, and the number of each block beside its middle."""
     if bucket is None:
         return
-    sorted_bucket = bucket[order]
-    for boundary in np.flatnonzero(sorted_bucket[1:] != sorted_bucket[:-1]) + 0.5:
+    blocks, first, size = np.unique(bucket[order], return_index=True, return_counts=True)
+    for boundary in first[1:] - 0.5:
         axes.axhline(boundary, color=MUTED, linewidth=0.4, alpha=0.7)
         axes.axvline(boundary, color=MUTED, linewidth=0.4, alpha=0.7)
+    middle = first + (size - 1) / 2
+    wide = size > len(order) / 30
+    labels = [str(k) for k in blocks[wide]]
+    axes.set_xticks(middle[wide], labels)
+    axes.set_yticks(middle[wide], labels)
+    axes.tick_params(length=0, labelsize=7.0, pad=2)

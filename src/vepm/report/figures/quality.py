@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_NUMBERED = 12
+FEW = 10
+"""Bins of fewer predictions than this are drawn pale: their accuracy says little."""
 
 
 @styled
@@ -28,8 +30,8 @@ def confusion_matrix(matrix: Ints, names: Sequence[str], title: str = "") -> Fig
         names: Name of each class.
         title: Title of the figure.
     """
-    side = min(3.2 + 0.42 * len(names), 9.0)
-    figure = new_figure(side + 0.6, side)
+    side = min(2.8 + 0.26 * len(names), 9.0)
+    figure = new_figure(side + 0.4, side)
     axes = figure.subplots()
     _shade(axes, matrix, ACCENT)
     if len(names) <= MOST_NUMBERED:
@@ -74,11 +76,12 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) 
     axes, below = figure.subplots(2, 1, height_ratios=[4, 1], sharex=True)
     width = 1 / bins
     middle = (result.edges[:-1] + result.edges[1:]) / 2
-    filled = result.size > 0
-    axes.bar(middle[filled], result.accuracy[filled], width * 0.9, color=ACCENT, alpha=0.85)
+    filled, few = result.size > 0, result.size < FEW
+    colours = [to_rgba(ACCENT, 0.25 if sparse else 0.85) for sparse in few[filled]]
+    axes.bar(middle[filled], result.accuracy[filled], width * 0.9, color=colours)
     gap = result.confidence - result.accuracy
     axes.bar(
-        middle[filled], gap[filled], width * 0.9, bottom=result.accuracy[filled],
+        middle[~few], gap[~few], width * 0.9, bottom=result.accuracy[~few],
         facecolor="none", edgecolor=WARNING, linewidth=0.8, hatch="////",
     )  # fmt: skip
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (3, 3)))
@@ -95,16 +98,11 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) 
 def _shade(axes: Axes, matrix: Ints, colour: str) -> None:
     total = matrix.sum(axis=1, keepdims=True)
     share = np.divide(matrix, total, out=np.zeros(matrix.shape), where=total > 0)
-    fade = LinearSegmentedColormap.from_list("fade", [(*_rgb(colour), 0.0), (*_rgb(colour), 1.0)])
+    fade = LinearSegmentedColormap.from_list("fade", [to_rgba(colour, a) for a in (0.0, 1.0)])
     axes.imshow(share, cmap=fade, vmin=0, vmax=1, interpolation="nearest")
     for spine in axes.spines.values():
         spine.set_visible(True)
     axes.tick_params(length=0)
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return red, green, blue
 
 
 def _number(axes: Axes, matrix: Ints) -> None:

@@ -113,9 +113,9 @@ def _reach(neighbours: list[list[int]], start: int, count: int) -> list[int]:
 def _partitioned(edges: NDArray[np.int64], shares: NDArray[np.float64], arrays: Arrays) -> Figure:
     """A and its parts, from the largest metacommunity to the smallest."""
     links = interactions(arrays["z"], arrays["activation"], shares.shape[1])
-    order, bucket = bucket_order(links)
-    sizes = np.bincount(bucket, minlength=shares.shape[1])
+    sizes = np.bincount(links.argmax(axis=1), minlength=shares.shape[1])
     largest_first = np.argsort(-sizes, kind="stable")
+    order, bucket = bucket_order(links[:, largest_first])
     names = [f"A({k + 1}): {sizes[c]} nodes" for k, c in enumerate(largest_first)]
     return adjacency(edges, shares[:, largest_first], order, bucket, names)
 

@@ -126,9 +126,13 @@ def _lines(value: Value | None) -> list[str]:
     if value is None:
         return []
     if value.quoted:
-        said = theirs(value.printed)
+        said = theirs(value.printed, value.metric.exact)
         return [said] if said == "-" else [said, "quoted"]
-    paper = [f"paper {theirs(value.printed)}"] if value.printed.value is not None else []
+    paper = (
+        [f"paper {theirs(value.printed, value.metric.exact)}"]
+        if value.printed.value is not None
+        else []
+    )
     return [line for line in (ours(value), spread(value), *paper) if line]
 
 
@@ -137,7 +141,7 @@ def _markdown_cell(value: Value | None) -> str:
 
 
 def _paper(value: Value | None) -> str:
-    return "" if value is None else theirs(value.printed)
+    return "" if value is None else theirs(value.printed, value.metric.exact)
 
 
 def _across(results: Results, row: str) -> Iterator[Value | None]:

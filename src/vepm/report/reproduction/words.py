@@ -42,11 +42,13 @@ def spread(value: Value) -> str:
     return f"n {main.n}" if main.n < 2 else f"sd {value.metric.text(main.std)}, n {main.n}"
 
 
-def theirs(printed: Printed) -> str:
-    """The paper's number as it prints it."""
+def theirs(printed: Printed, exact: bool = False) -> str:
+    """The paper's number as it prints it; whole where it is a count."""
     if not isinstance(printed.value, float):
         return printed.value or "-"
-    written = str(printed.value).removesuffix(".0") if printed.value >= 100 else str(printed.value)
+    written = str(printed.value)
+    if exact or printed.value >= 100:
+        written = written.removesuffix(".0")
     return written if printed.spread is None else f"{written} ± {printed.spread}"
 
 
