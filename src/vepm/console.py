@@ -104,9 +104,10 @@ def print_run(metrics: Mapping[str, Any], page: Path) -> None:
     rows |= {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
     for name, value in rows.items():
         table.add_row(name, "-" if value is None else f"{100 * value:.1f} %")
-    print_line(f"{metrics['dataset']}: the same {metrics['num_train']} training labels for all")
+    several = ", the same for all" if len(rows) > 1 else ""
+    print_line(f"{metrics['dataset']}: {metrics['num_train']} training labels{several}")
     out.print(table)
-    for number, part in enumerate(metrics.get("parts", ()), start=1):
+    for number, part in enumerate(metrics.get("parts", ())):
         print_line(f"part {number}: {part_in_words(part)}")
     for line in (
         f"epoch: {metrics['rule']}",

@@ -76,6 +76,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown baseline": (("--baselines", "gcn,foo"), "no baseline 'foo'; there are mlp"),
     "baseline of another task": (("--baselines", "gin"), "'gin' labels graphs"),
+    "foreign device": (("--device", "mps"), "device mps is not supported; use auto, cpu or cuda"),
     "unknown device": (("--device", "abacus"), "no device 'abacus'; use auto, cpu or cuda"),
     "output is a file": (("-o", "bad.toml"), "bad.toml: cannot be written to"),
     "output in a file": (("-o", "bad.toml/run"), "cannot be written to"),

@@ -87,6 +87,9 @@ def test_words() -> None:
     assert ours(value(0.5, summaries=(), reason="data not here")) == "n/a (data not here)"
     assert theirs(Printed(79.0, 1.0)) == "79.0 ± 1.0"
     assert theirs(Printed(5429.0)) == "5429"
+    assert theirs(Printed(7.0), exact=True) == "7"
+    assert METRICS["classes"].text(7.0) == "7"
+    assert METRICS["accuracy"].text(0.79) == "79.0"
     assert theirs(Printed()) == "-"
 
 

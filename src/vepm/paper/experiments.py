@@ -32,8 +32,7 @@ class Metric:
     def text(self, value: float) -> str:
         """The value as it is written."""
         written = f"{self.scale * value:.{self.decimals}f}"
-        whole = self.exact and abs(self.scale * value) >= 100
-        return written.removesuffix(".0") if whole else written
+        return written.removesuffix(".0") if self.exact else written
 
 
 _PERCENT, _COUNT = Metric("%", 100.0, 1), Metric(decimals=1, exact=True)

@@ -30,9 +30,12 @@ def pick_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise InputError("device cuda was asked for, but no GPU is available; use auto or cpu")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError:
         raise InputError(f"there is no device {name!r}; use auto, cpu or cuda") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device {name} is not supported; use auto, cpu or cuda")
+    return device
 
 
 def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
