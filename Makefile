@@ -65,7 +65,7 @@ docs: $(VENV)/.installed  ## Build the documentation into site/
 screenshots: $(VENV)/.installed  ## Take pictures of three pages for the documentation; needs Chromium
 	$(BIN)/python docs/screenshots.py
 
-results: $(VENV)/.installed  ## Put the tables of results/ into the README
+results: $(VENV)/.installed  ## Put the headline results into the README
 	$(BIN)/python docs/tools/readme.py
 	$(BIN)/python docs/tools/soak.py
 

@@ -1,29 +1,61 @@
-"""The README keeps its promises: its examples run, and its tree is the one there is."""
+"""The README keeps its promises: short, its picture small, its examples run, its numbers true."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+from docs.pages import ROOT, blocks, command, run
+from people import write_people
+
+sys.path.insert(0, str(ROOT / "docs" / "tools"))
+
+from headlines import headlines
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_has_an_example_for_nodes_graphs_and_communities() -> None:
-    assert len(EXAMPLES) == 3
+def test_is_short_and_its_picture_small() -> None:
+    assert len(README.splitlines()) <= 110
+    (picture,) = re.findall(r"!\[.{40,}\]\((docs/.+?\.png)\)", README)
+    assert (ROOT / picture).stat().st_size < 300_000
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=["nodes", "graphs", "communities"])
-def test_example_is_short_and_runs(example: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
-    exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out.strip()
+def test_numbers_are_those_of_the_result_files() -> None:
+    said = README.split("<!-- headlines -->")[1].split("<!-- /headlines -->")[0].strip()
+    assert said == headlines()
 
 
-def test_every_path_in_the_tree_exists() -> None:
-    source = Path(__file__).parent.parent / "src" / "vepm"
-    tree = README[README.index("    src/vepm/") : README.index("    tests/ ")]
-    names = re.findall(r"^ +([a-z_]+(?:\.py|/))", tree, re.MULTILINE)
-    found = {path.name for path in source.rglob("*")}
-    assert names
-    assert [name for name in names if name.rstrip("/") not in found and name != "src/"] == []
+def test_examples_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_people(tmp_path / "my-graph")
+    monkeypatch.chdir(tmp_path)
+    ran = [block.kind for block, _ in run(README, "README.md")]
+    assert ran == ["bash", "python", "python"]
+    assert (tmp_path / "runs" / "mine" / "report.html").exists()
+    assert (tmp_path / "predictions.csv").exists()
+    assert (tmp_path / "runs" / "groups" / "memberships.csv").exists()
+
+
+def test_every_make_target_and_command_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^    make (\w+)", README, re.M)
+    assert targets == ["demo", "test"]
+    assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
+    command("vepm --help")
+    listed = capsys.readouterr().out
+    for name in ("evaluate", "reproduce", "tune", "sweep", "bench", "datasets"):
+        assert f"`{name}`" in README
+        assert name in listed
+
+
+def test_every_link_leads_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", README):
+        assert (ROOT / link).exists(), link
+
+
+def test_examples_are_short() -> None:
+    for block in blocks(README):
+        assert len(block.code.splitlines()) <= 10

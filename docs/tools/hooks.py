@@ -17,7 +17,9 @@ DOCS = HERE.parent
 sys.path[:0] = [str(HERE), str(DOCS.parent)]
 
 
+import cards  # noqa: E402
 import goals  # noqa: E402
+import headlines  # noqa: E402
 import notebook  # noqa: E402
 import results  # noqa: E402
 import searches  # noqa: E402
@@ -59,6 +61,8 @@ def _expand(found: re.Match[str]) -> str:
         "search": searches.summary,
         "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,
+        "headlines": lambda _: headlines.headlines(),
+        "cards": lambda _: cards.cards(),
         "goals": lambda _: goals.goals(),
         "sweeps": goals.sweeps,
         "tried": goals.tried,

@@ -18,6 +18,8 @@ def tables(folder: str) -> str:
 def table(folder: str) -> str:
     """The numbers of one ``table.md`` alone: the first table in it, without its notes."""
     path = ROOT / folder / "table.md"
+    if not path.exists():
+        return "*Not measured yet.*"
     found = re.search(r"(^\|.*\n)+", path.read_text(encoding="utf-8"), flags=re.M)
     return found[0] if found else NONE
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import page
 from benchmarks.bars import bars
-from benchmarks.page import NONE, as_bars, as_page, read_reports
+from benchmarks.page import NONE, as_page
 from vepm.bench import conclude
 from vepm.errors import InputError
 
@@ -150,9 +150,3 @@ def test_a_folder_is_read_and_printed(
     monkeypatch.setattr(sys, "argv", ["page", str(tmp_path / "none")])
     with pytest.raises(InputError, match="no such folder"):
         page.main()
-
-
-def test_the_readme_says_what_the_committed_files_say() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = readme.split("<!-- speed -->")[1].split("<!-- /speed -->")[0].strip()
-    assert said == as_bars(read_reports(ROOT / "results" / "bench"))

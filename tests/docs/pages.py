@@ -22,11 +22,15 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
     "start.md",
+    "is-it-for-me.md",
     "tutorials/nodes.md",
     "tutorials/graphs.md",
     "tutorials/communities.md",
     "tutorials/own-data.md",
     "tutorials/large.md",
+    "tutorials/layers.md",
+    "tutorials/coming-from.md",
+    "tutorials/hidden-relations.md",
     "how-it-works.md",
     "settings.md",
 ]

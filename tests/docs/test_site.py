@@ -1,19 +1,23 @@
 """The built site: strict, whole, without dead links or requests to other hosts."""
 
+import ast
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeGuard
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from docs.pages import DOCS, ROOT
+from report.browsing import needs_browser, opened
 from vepm.training.config import FIELDS
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -109,10 +113,14 @@ def test_generated_parts_are_in_the_pages(site: Path) -> None:
     for name in FIELDS:
         assert f"<code>{name}</code>" in settings, name
     works = (site / "how-it-works.html").read_text(encoding="utf-8")
-    assert works.count("<figure") == 5
+    assert works.count("<figure") == 6
     assert works.count("<math") > 30
     commands = (site / "command-line.html").read_text(encoding="utf-8")
     assert "vepm communities" in commands
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "Speed beside GAT" in home
+    cards = (site / "model-cards.html").read_text(encoding="utf-8")
+    assert cards.count("<h3") >= 10
     tour = (site / "tour.html").read_text(encoding="utf-8")
     assert tour.count("data:image/png") == 3
 
@@ -126,6 +134,38 @@ def test_no_formula_or_role_is_left_raw(site: Path) -> None:
         assert ".. math::" not in text, path.name
         assert not re.search(r":(class|func|meth|data):`", text), path.name
         assert not re.search(r"<m[io][^>]*>\\[A-Za-z]+</m[io]>", text), path.name
+
+
+@builds
+@needs_browser
+def test_search_works_from_disk(site: Path) -> None:
+    for browser in opened():
+        browser.driver.get((site / "tutorials" / "nodes.html").as_uri())
+        browser.run("document.querySelector('[data-md-component=search-query]').focus()")
+        browser.all("[data-md-component=search-query]")[0].send_keys("calibration")
+        deadline = time.monotonic() + 30
+        while not browser.all(".md-search-result__item") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        links = [link.get_attribute("href") for link in browser.all("a.md-search-result__link")]
+        assert any("page.html" in str(link) or "accuracy.html" in str(link) for link in links)
+
+
+def test_every_warning_has_a_cause_and_a_cure() -> None:
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    titles = [_words(line) for line in re.findall(r"^### (.+)$", page, re.M)]
+    tree = ast.parse((ROOT / "src/vepm/training/checks.py").read_text(encoding="utf-8"))
+    warnings = [_words(ast.unparse(node.value)) for node in ast.walk(tree) if _is_text(node)]
+    assert len(warnings) > 3
+    for warning in warnings:
+        assert max(len(warning & title) / len(title) for title in titles) > 0.6, warning
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{3,}", text.lower()))
+
+
+def _is_text(node: ast.AST) -> TypeGuard[ast.Yield]:
+    return isinstance(node, ast.Yield) and isinstance(node.value, ast.JoinedStr | ast.Constant)
 
 
 def _links() -> Iterator[tuple[Path, str]]:
@@ -163,9 +203,10 @@ def test_every_screenshot_is_taken_shown_described_and_small() -> None:
     taken = list((DOCS / "screenshots").glob("*"))
     shown = PICTURE.findall((DOCS / "page.md").read_text("utf-8"))
     assert {name for _, name in shown} == {path.name for path in taken}
-    looks = ("light", "dark", "phone", "picked", "filtered")
-    runs = ("digits", "cora", "mutag")
-    assert {path.name for path in taken} == {f"{run}-{look}.webp" for run in runs for look in looks}
+    script = (DOCS / "screenshots.py").read_text("utf-8")
+    looks = re.findall(r'\("(light|dark|phone)", [A-Z]+\)', script)
+    names = {*re.findall(r'keep\(driver, "([a-z-]+)"\)', script), *(f"digits-{x}" for x in looks)}
+    assert {path.stem for path in taken} == names
     assert all(len(words) > 20 for words, _ in shown)
     assert all(path.stat().st_size < 150_000 for path in taken)
 
@@ -178,3 +219,11 @@ def test_notebook_is_small_and_has_outputs() -> None:
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert not [o for o in outputs if o["output_type"] == "error" or o.get("name") == "stderr"]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
+
+
+def test_every_path_in_the_tree_of_sources_exists() -> None:
+    tree = (DOCS / "source.md").read_text("utf-8").split("```text")[1].split("```")[0]
+    names = re.findall(r"^ +([a-z_]+(?:\.py|/))", tree, re.MULTILINE)
+    found = {path.name for path in (ROOT / "src" / "vepm").rglob("*")}
+    assert len(names) > 15
+    assert [name for name in names if name.rstrip("/") not in found] == []

@@ -1,0 +1,71 @@
+"""The three results that README and home page open with, from the files in `results/`."""
+
+import csv
+import json
+from statistics import fmean
+
+from results import ROOT
+
+MISSING = "not measured yet"
+PANEL = ("VEPM", "VEPM, even", "GAT", "GCN", "MLP")
+RELATIONS = ("VEPM, learned", "VEPM, even", "GAT", "GCN")
+
+
+def headlines() -> str:
+    """Three lines: a panel nobody tuned on, what the split is worth, speed beside GAT."""
+    return "\n".join(f"- **{title}**: {body}" for title, body in _lines().items())
+
+
+def _lines() -> dict[str, str]:
+    return {
+        "Accuracy on graphs that no settings were searched for": _panel(),
+        "What the split is worth where edges are of several hidden kinds": _relations(),
+        "Speed beside GAT": _speed(),
+    }
+
+
+def table(name: str) -> dict[tuple[str, str], dict[str, str]]:
+    """Our numbers in a table by row and column, its main rule first."""
+    path = ROOT / "results" / name / "table.csv"
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            for line in csv.DictReader(file):
+                if line["source"] == "ours" and line["mean"]:
+                    found.setdefault((line["row"], line["column"]), line)
+    return found
+
+
+def _panel() -> str:
+    found = table("panel")
+    columns = dict.fromkeys(column for _, column in found if "ROC" not in column)
+    rows = [row for row in PANEL if any(row == name for name, _ in found)]
+    common = [c for c in columns if all((row, c) in found for row in rows)]
+    if "VEPM" not in rows or len(rows) < 2 or not common:
+        return MISSING
+    means = [
+        f"{row} {fmean(float(found[row, column]['mean']) for column in common):.1f}" for row in rows
+    ]
+    return f"{', '.join(means)} (per cent, mean over {', '.join(common)}; 20 labels a class)"
+
+
+def _relations() -> str:
+    found = table("hidden-relations")
+    shown = []
+    for column in dict.fromkeys(column for _, column in found):
+        rows = [row for row in RELATIONS if (row, column) in found]
+        if {"VEPM, learned", "VEPM, even"} <= set(rows):
+            numbers = (f"{row} {float(found[row, column]['mean']):.1f}" for row in rows)
+            shown.append(f"{column}: {', '.join(numbers)}")
+    return f"{'; '.join(shown[:2])} (per cent, 20 labels a class)" if shown else MISSING
+
+
+def _speed() -> str:
+    words = []
+    for name, device in (("cpu", "a CPU"), ("h200", "an H200")):
+        path = ROOT / "results" / "bench" / f"{name}.json"
+        ratios = json.loads(path.read_text(encoding="utf-8"))["ratios"] if path.exists() else []
+        for row in ratios:
+            if (row["graph"], row["step"], row["against"]) == ("PubMed", "joint", "gat"):
+                words.append(f"{row['time']:.2f} of its time on {device}")
+    return f"a joint training step on PubMed takes {', '.join(words)}" if words else MISSING
