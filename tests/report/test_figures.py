@@ -16,15 +16,13 @@ from .writing import Array
 EXPECTED = {
     "node_run": {
         "adjacency",
-        "communities",
         "confusion",
-        "confusion_by_community",
         "learning_curves",
         "reliability",
         "tsne_communities",
         "tsne_memberships",
     },
-    "unsupervised_run": {"adjacency", "communities", "learning_curves", "tsne_memberships"},
+    "unsupervised_run": {"adjacency", "learning_curves", "tsne_memberships"},
 }
 EXPECTED["graph_run"] = EXPECTED["node_run"]
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from vepm.report import read_run, write_report
 
@@ -143,20 +142,6 @@ def test_named_features_name_a_community(tmp_path: Path) -> None:
     names = [f"word{number}" for number in range(10)]
     (folder / "names.json").write_text(json.dumps({"feature_names": names}))
     assert re.search(r"Community 0 word\d, word\d", Page(write_report(folder)).text)
-
-
-def test_equal_probes_are_not_drawn(node_run: Path) -> None:
-    assert _probe_note(node_run) == ""
-    same = write_node_run(node_run.parent / "same-probes")
-    values = load_file(same / "outputs.safetensors")["community_embeddings"]
-    change(same, community_embeddings=np.repeat(values[:, :1], 3, axis=1))
-    write_report(same)
-    assert "no more apart than chance allows" in _probe_note(same)
-
-
-def _probe_note(folder: Path) -> str:
-    text = " ".join(Page(folder / "report.html").text.split())
-    return text.partition("alone can tell. Not drawn:")[2][:200]
 
 
 def test_unsupervised_page_claims_no_accuracy(unsupervised_run: Path) -> None:

@@ -28,27 +28,3 @@ def test_interval_holds_the_accuracy() -> None:
     assert low < 0.8 < high
     assert high - low == pytest.approx(2 * 1.96 * math.sqrt(0.16 / 1000), rel=0.01)
     assert scores.accuracy_interval(0.0, 0) == (0.0, 1.0)
-
-
-def test_probes_find_the_community_that_knows() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(2, size=200)
-    embeddings = rng.normal(size=(200, 2, 3))
-    embeddings[:, 1] += 4 * labels[:, None]
-    train = np.arange(200) < 100
-    blind, knowing = scores.community_probes(embeddings, labels, train, ~train, 3)
-    assert knowing.accuracy > 0.95
-    assert blind.accuracy < 0.7
-    assert not knowing.confusion[:, 2].any()
-    assert knowing.confusion.sum() == 100
-
-
-def test_no_probe_from_a_single_class() -> None:
-    everything = np.ones(5, dtype=bool)
-    with pytest.raises(ValueError, match="fewer than two classes"):
-        scores.community_probes(np.ones((5, 2, 2)), np.zeros(5, int), everything, everything, 2)
-
-
-def test_pool_is_the_mean_of_each_graph() -> None:
-    pooled = scores.pool(np.array([[1.0], [3.0], [5.0]]), np.array([0, 0, 2]), 3)
-    assert pooled.tolist() == [[2], [0], [5]]

@@ -138,15 +138,7 @@ def typical_features(
     weight = weight / np.maximum(weight.sum(axis=0), np.finfo(float).tiny)
     deviation = features.std(axis=0)
     lift = weight.T @ features - features.mean(axis=0)
-    return _highest(np.divide(lift, deviation, out=np.zeros_like(lift), where=deviation > 0), count)
-
-
-def typical_from_means(means: Floats, count: int = 8) -> list[list[tuple[int, float]]]:
-    """As :func:`typical_features`, from the mean features of each metacommunity [K, F]."""
-    return _highest(means - means.mean(axis=0), count)
-
-
-def _highest(lift: Floats, count: int) -> list[list[tuple[int, float]]]:
+    lift = np.divide(lift, deviation, out=np.zeros_like(lift), where=deviation > 0)
     best = np.argsort(-lift, axis=1, kind="stable")[:, :count]
     return [
         [(int(f), float(lift[k, f])) for f in row if lift[k, f] > 0] for k, row in enumerate(best)

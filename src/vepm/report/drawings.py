@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from vepm.report import figures
-from vepm.report.communities import bucket_order, community_table
+from vepm.report.communities import bucket_order
 from vepm.report.palette import class_colours, community_colours
 from vepm.report.run import Run
-from vepm.report.scores import community_probes, confusion, pool
+from vepm.report.scores import confusion
 from vepm.report.summary import chosen_epoch
 
 Floats = NDArray[np.float64]
@@ -49,13 +49,6 @@ def plan_drawings(run: Run, interaction: Floats) -> Iterator[Drawing]:
             "t-SNE of the community embeddings, coloured by community.",
         )
     yield from _quality(run)
-    yield Drawing(
-        "communities",
-        lambda: figures.community_overview(
-            community_table(interaction, run.member, run.edge_index, run.edge_weight, run.batch)
-        ),
-        "Size, density and overlap of each community; the table below has the numbers.",
-    )
 
 
 def _adjacency(run: Run, interaction: Floats) -> Figure:
@@ -127,34 +120,4 @@ def _quality(run: Run) -> Iterator[Drawing]:
             "reliability",
             lambda: figures.reliability(confidence, (prediction == labels)[test]),
             "Accuracy against confidence on test.",
-        )
-    if run.community_embeddings is not None and "train" in run.masks:
-        yield Drawing(
-            "confusion_by_community",
-            lambda: _confusion_by_community(run, labels),
-            "What a logistic regression on each community's embedding alone can tell.",
-        )
-
-
-def _confusion_by_community(run: Run, labels: NDArray[np.int64]) -> Figure:
-    assert run.community_embeddings is not None
-    values = run.community_embeddings
-    if run.batch is not None:
-        values = pool(values, run.batch, len(labels))
-    probes = community_probes(
-        values, labels, run.masks["train"], run.masks["test"], len(run.class_names)
-    )
-    _refuse_equal([p.accuracy for p in probes], int((run.masks["test"] & (labels >= 0)).sum()))
-    titles = [f"Community {k} · {100 * p.accuracy:.0f} %" for k, p in enumerate(probes)]
-    return figures.confusion_grid([p.confusion for p in probes], run.class_names, titles)
-
-
-def _refuse_equal(accuracies: list[float], count: int) -> None:
-    """Matrices that differ by no more than chance would only be looked at in vain."""
-    low, high = min(accuracies), max(accuracies)
-    middle = (low + high) / 2
-    if high - low <= 3 * np.sqrt(2 * middle * (1 - middle) / max(count, 1)):
-        raise ValueError(
-            f"each of them alone is right {100 * low:.0f} to {100 * high:.0f} % of the time, "
-            "which is no more apart than chance allows"
         )

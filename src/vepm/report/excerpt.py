@@ -1,10 +1,11 @@
 """Which part of a large graph a page carries."""
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
 from vepm.report.communities import bucket_order, shares, typical_nodes
 from vepm.report.run import Run
@@ -85,30 +86,17 @@ def _neighbourhoods(run: Run, interaction: Floats, budget: int) -> Ints:
     """Balls of equal size around the most typical nodes of every metacommunity."""
     if run.num_nodes <= budget:
         return np.arange(run.num_nodes)
-    order = np.argsort(run.edge_index[0], kind="stable")
-    target = run.edge_index[1][order]
-    ends = np.cumsum(np.bincount(run.edge_index[0], minlength=run.num_nodes))
+    size = (run.num_nodes, run.num_nodes)
+    graph = csr_array((np.ones(run.edge_index.shape[1]), run.edge_index), shape=size)
     seeds = [int(nodes[0]) for nodes in typical_nodes(interaction, 1) if len(nodes)]
-    kept: set[int] = set()
+    kept: dict[int, None] = {}
     for index, seed in enumerate(seeds, 1):
-        _grow(seed, kept, budget * index // len(seeds), target, ends)
-    for node in bucket_order(interaction)[0]:
-        if len(kept) >= budget:
-            break
-        kept.add(int(node))
-    return np.array(sorted(kept))
-
-
-def _grow(seed: int, kept: set[int], until: int, target: Ints, ends: Ints) -> None:
-    """Add nodes breadth first from the seed until ``kept`` is that large."""
-    queue, seen = deque([seed]), {seed}
-    while queue and len(kept) < until:
-        node = queue.popleft()
-        kept.add(node)
-        for other in target[ends[node - 1] if node else 0 : ends[node]].tolist():
-            if other not in seen:
-                seen.add(other)
-                queue.append(other)
+        around = breadth_first_order(graph, seed, return_predecessors=False).tolist()
+        fresh = [node for node in around if node not in kept]
+        kept |= dict.fromkeys(fresh[: budget * index // len(seeds) - len(kept)])
+    # Small components leave room for other nodes.
+    kept |= dict.fromkeys(bucket_order(interaction)[0].tolist())
+    return np.array(sorted(list(kept)[:budget]))
 
 
 def _some_graphs(run: Run, budget: int) -> Ints:

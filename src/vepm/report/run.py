@@ -52,7 +52,6 @@ class Run:
     """Probability of each class [items, classes]."""
     community_embeddings: Floats | None
     """What each metacommunity knows of each node [N, K, D]."""
-    embeddings: Floats | None
     log_odds: Floats | None
     """Log-odds of each item's prediction at the posterior mean."""
     log_odds_without: Floats | None
@@ -65,8 +64,6 @@ class Run:
     """Share of each community in each metacommunity [C, K], where that was learned."""
     features: Floats | None
     """Node features [N, F]."""
-    typical_features: Floats | None
-    """Mean feature of each metacommunity [K, F], where features themselves were not kept."""
     masks: Mapping[str, NDArray[np.bool_]]
     """Which items were in ``train``, ``val`` and ``test``."""
     class_names: tuple[str, ...]
@@ -179,11 +176,9 @@ FLOATS = {
     "assignment": "assignment",
     "probabilities": "probabilities",
     "community_embeddings": "community_embeddings",
-    "embeddings": "embeddings",
     "log_odds": "log_odds",
     "log_odds_without": "log_odds_without",
     "features": "features",
-    "typical_features": "x_top",
 }
 INTEGERS = {
     "edge_index": "edge_index",
@@ -219,10 +214,7 @@ def _num_graphs(outputs: Mapping[str, Array]) -> int:
 
 
 def _num_features(outputs: Mapping[str, Array]) -> int:
-    for name in ("features", "x_top"):
-        if name in outputs:
-            return outputs[name].shape[1]
-    return 0
+    return outputs["features"].shape[1] if "features" in outputs else 0
 
 
 def _class_names(metrics: Mapping[str, Any], outputs: Mapping[str, Array]) -> tuple[str, ...]:

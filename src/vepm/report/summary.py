@@ -13,7 +13,6 @@ from vepm.report.communities import (
     community_table,
     shares,
     typical_features,
-    typical_from_means,
     typical_nodes,
 )
 from vepm.report.names import images, pixel_grid
@@ -234,12 +233,9 @@ def _closest(jaccard: Floats, k: int) -> tuple[str, float] | None:
 
 
 def _features(run: Run, interaction: Floats) -> list[list[tuple[str, float]]]:
-    if run.features is not None and run.features.shape[1]:
-        ranked = typical_features(run.features, interaction)
-    elif run.typical_features is not None and len(run.typical_features) == interaction.shape[1]:
-        ranked = typical_from_means(run.typical_features)
-    else:
+    if run.features is None or not run.features.shape[1]:
         return [[] for _ in range(interaction.shape[1])]
+    ranked = typical_features(run.features, interaction)
     return [[(run.feature_names[f], lift) for f, lift in row] for row in ranked]
 
 

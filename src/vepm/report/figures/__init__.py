@@ -4,7 +4,6 @@ Every function returns a :class:`matplotlib.figure.Figure` that no global state 
 :func:`render` makes PNG and SVG of it.
 """
 
-from vepm.report.figures.communities import community_overview
 from vepm.report.figures.curves import compared_curves, learning_curves
 from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
 from vepm.report.figures.matrices import adjacency
@@ -13,7 +12,6 @@ from vepm.report.figures.style import draw_svg, inline_svg, render
 
 __all__ = [
     "adjacency",
-    "community_overview",
     "compared_curves",
     "confusion_grid",
     "confusion_matrix",

@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from vepm.paper import Results, Square, Value, records, slug
 from vepm.report.communities import bucket_order, interactions
@@ -86,28 +88,12 @@ def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> NDArr
 
     Where no node reaches that many, it is the search that comes furthest.
     """
-    source, target = edge_index
-    order = np.argsort(source, kind="stable")
-    ends = np.cumsum(np.bincount(source, minlength=num_nodes))
-    neighbours = [part.tolist() for part in np.split(target[order], ends[:-1])]
-    furthest: list[int] = []
-    for start in range(num_nodes):
-        reached = _reach(neighbours, start, count)
-        furthest = max(furthest, reached, key=len)
-        if len(furthest) == count:
-            break
-    return np.array(furthest)
-
-
-def _reach(neighbours: list[list[int]], start: int, count: int) -> list[int]:
-    reached, seen = [start], {start}
-    for node in reached:
-        fresh = [other for other in neighbours[node] if other not in seen]
-        seen.update(fresh)
-        reached += fresh
-        if len(reached) >= count:
-            break
-    return reached[:count]
+    graph = csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
+    component = connected_components(graph)[1]
+    size = np.bincount(component)[component]
+    start = int(np.argmax(size >= min(count, size.max())))
+    found: NDArray[np.int64] = breadth_first_order(graph, start, return_predecessors=False)[:count]
+    return found
 
 
 def _partitioned(edges: NDArray[np.int64], shares: NDArray[np.float64], arrays: Arrays) -> Figure:
