@@ -126,6 +126,14 @@ def test_generated_parts_are_in_the_pages(site: Path) -> None:
 
 
 @builds
+def test_reference_shows_public_bases_only(site: Path) -> None:
+    for path in (site / "api").glob("*.html"):
+        text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
+        for line in re.findall(r"Bases:\s*(.+)", text):
+            assert not re.search(r"\b_\w+|\bEstimator\b", line), f"{path.name}: {line}"
+
+
+@builds
 def test_no_formula_or_role_is_left_raw(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
