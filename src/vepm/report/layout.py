@@ -1,12 +1,17 @@
 """Where to draw the nodes of a graph."""
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+SMALL = 60
+"""Up to so many nodes, distances on paper follow the lengths of shortest paths."""
 STEPS = 300
 NEAR, FAR = 8, 6
 
@@ -14,8 +19,9 @@ NEAR, FAR = 8, 6
 def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Floats:
     """Positions [N, 2], about one unit between neighbours.
 
-    Springs along edges, repulsion from the nearest and from random nodes, a pull to the middle.
-    NetworkX's spring layout compares all pairs of nodes: ten times slower for 4,000 of them.
+    Small graphs are laid out by Kamada and Kawai's method. In large ones there are springs along
+    edges, repulsion from the nearest and from random nodes, and a pull to the middle. NetworkX's
+    spring layout compares all pairs of nodes: ten times slower for 4,000 of them.
 
     Args:
         edge_index: Each edge once [2, E].
@@ -23,12 +29,14 @@ def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Fl
         start: Values per node [N, D] from which to start, such as memberships.
         seed: Seed of the sampled forces.
     """
+    if num_nodes <= SMALL:
+        return _by_path_lengths(edge_index, num_nodes)
     random = np.random.default_rng(seed)
     position = _project(start, num_nodes, random)
     source, target = np.hstack([edge_index, edge_index[::-1]])
     degree = np.maximum(np.bincount(source, minlength=num_nodes), 1)
     stiffness = 0.8 / np.sqrt(np.minimum(degree[source], degree[target]))[:, None]
-    for step in range(STEPS if num_nodes > 1 else 0):
+    for step in range(STEPS):
         spring = position[target] - position[source]
         length = np.linalg.norm(spring, axis=1, keepdims=True)
         move = _scatter(source, spring * np.minimum(length, 4) * stiffness, num_nodes)
@@ -37,6 +45,18 @@ def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Fl
         heat = np.sqrt(num_nodes) * 0.05 * (1 - step / STEPS) + 0.02
         position = position + move / np.maximum(speed, 1e-9) * np.minimum(speed, heat)
     return position - position.mean(axis=0)
+
+
+def _by_path_lengths(edge_index: Ints, num_nodes: int) -> Floats:
+    graph = csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
+    length = shortest_path(graph, directed=False, unweighted=True)
+    known = np.isfinite(length)
+    length[~known] = length[known].max() + 2
+    distances = {node: dict(enumerate(row)) for node, row in enumerate(length.tolist())}
+    found = nx.kamada_kawai_layout(nx.empty_graph(num_nodes), dist=distances)
+    position = np.array([found[node] for node in range(num_nodes)])
+    gap = np.linalg.norm(position[edge_index[0]] - position[edge_index[1]], axis=1)
+    return position / (gap.mean() if len(gap) else 0.5)
 
 
 def _gravity(position: Floats) -> Floats:

@@ -55,7 +55,7 @@ def embed_json(payload: dict[str, Any]) -> str:
 
 def _nodes(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
     start = run.memberships[excerpt.nodes]
-    positions = layout(np.stack([excerpt.source, excerpt.target]), len(start), start)
+    positions = _positions(excerpt, start)
     part = shares(interaction[excerpt.nodes])
     return {
         "name": [run.node_names[n] for n in excerpt.nodes],
@@ -67,6 +67,17 @@ def _nodes(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
         "z": [[_short(v) for v in row] for row in start.tolist()],
         **_images(run, excerpt),
     }
+
+
+def _positions(excerpt: Excerpt, start: Floats) -> Floats:
+    """The whole graph at once, or each graph of a set by itself."""
+    edges = np.stack([excerpt.source, excerpt.target])
+    positions = np.zeros((len(start), 2))
+    for graph in np.unique(excerpt.graph):
+        nodes = np.flatnonzero(excerpt.graph == graph)
+        inside = np.searchsorted(nodes, edges[:, excerpt.graph[excerpt.source] == graph])
+        positions[nodes] = layout(inside, len(nodes), start[nodes])
+    return positions
 
 
 def _images(run: Run, excerpt: Excerpt) -> dict[str, Any]:

@@ -136,7 +136,8 @@ function nodesInView() {
 }
 
 const SCALE = nodeCount > 800 && !isGraphTask ? 46 : 78;
-const ARRANGED_HERE = 400;
+// Smaller graphs come with good positions; larger ones are arranged in Python as a whole.
+const ARRANGED_HERE = { above: 60, upTo: 400 };
 
 function redraw() {
   const nodes = nodesInView();
@@ -155,7 +156,8 @@ function redraw() {
   cy.add(elements);
   restyle();
   filterView();
-  cy.layout(nodes.length <= ARRANGED_HERE
+  const whole = isGraphTask ? nodes.length : nodeCount;
+  cy.layout(whole > ARRANGED_HERE.above && nodes.length <= ARRANGED_HERE.upTo
     ? { name: "cose", animate: false, randomize: false, numIter: Math.min(350, Math.round(20000 / nodes.length)), idealEdgeLength: () => 46,
         nodeRepulsion: () => 9000, nodeOverlap: 14, gravity: 0.6, padding: 24 }
     : { name: "preset", padding: 24 }).run();
