@@ -175,7 +175,7 @@ def _closest(colours: list[str], others: list[str]) -> float:
     )
 
 
-@pytest.mark.parametrize(("count", "distance"), [(8, 25), (16, 15), (24, 12)])
+@pytest.mark.parametrize(("count", "distance"), [(8, 20), (16, 15), (24, 12)])
 def test_no_class_looks_like_a_community(count: int, distance: float) -> None:
     classes, communities = class_colours(count), community_colours(count)
     assert _closest(classes, communities) > distance
