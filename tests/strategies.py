@@ -119,19 +119,31 @@ def shares(graph: Graph, heads: int) -> Tensor:
     return torch.softmax(uniform(5, graph.edge_index.size(1), heads), dim=1)
 
 
-def dense_propagation(graph: Graph, edge_weight: Tensor, normalize: str) -> Tensor:
-    """Matrix [N, N] by which one community's features are multiplied; rows are targets."""
+def dense_propagation(
+    graph: Graph, shares: Tensor, normalize: str, weight: Tensor | None = None
+) -> Tensor:
+    """Matrix [N, N] by which one community's features are multiplied; rows are targets.
+
+    Args:
+        graph: The graph.
+        shares: Share of each edge in the community [E].
+        normalize: As in :func:`vepm.nn.convolution.propagation`.
+        weight: Message weight of each edge [E]; None for ones.
+    """
     n = graph.num_nodes
-    matrix, linked = torch.zeros(n, n, dtype=torch.float64), torch.eye(n, dtype=torch.bool)
-    for (source, target), weight in zip(graph.edge_index.t().tolist(), edge_weight, strict=True):
-        matrix[target, source] += weight
-        linked[target, source] = True
-    matrix = matrix + torch.eye(n, dtype=torch.float64)
+    own = torch.eye(n, dtype=torch.float64)
+    share, linked = own.clone(), own.clone()
+    weight = torch.ones_like(shares) if weight is None else weight
+    for e, (source, target) in enumerate(graph.edge_index.t().tolist()):
+        share[target, source] += shares[e]
+        linked[target, source] = weight[e]
     if normalize == "neighbours":
-        return torch.softmax((matrix / 0.5).masked_fill(~linked, -torch.inf), dim=1)
+        matrix = torch.exp(share / 0.5) * linked
+        return matrix / matrix.sum(1, keepdim=True)
+    matrix = share * linked
     if normalize == "none":
         return matrix
-    degree = (matrix if normalize == "community" else linked.double()).sum(1)
+    degree = (matrix if normalize == "community" else linked).sum(1)
     return torch.diag(degree**-0.5) @ matrix @ torch.diag(degree**-0.5)
 
 

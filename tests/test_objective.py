@@ -37,6 +37,20 @@ from vepm.objective import (
 from vepm.objective.edges import _as_both_ends
 
 
+def as_matrix(activation: Tensor) -> Tensor:
+    return activation if activation.dim() == 2 else torch.diag(activation)
+
+
+def symmetric(seed: int, size: int) -> Tensor:
+    """Interactions between communities."""
+    half = uniform(seed, size, size)
+    return half + half.T
+
+
+def activations(seed: int, size: int, matrix: bool) -> Tensor:
+    return symmetric(seed, size) if matrix else uniform(seed, size)
+
+
 def dense(
     z: Tensor,
     activation: Tensor,
@@ -45,15 +59,15 @@ def dense(
     mean: Tensor | None = None,
 ) -> float:
     """Double loop over i < j."""
-    z, activation = z.detach(), activation.detach()
+    z, matrix = z.detach(), as_matrix(activation.detach())
     mean = z if mean is None else mean
     on, off = [], []
     for pair in itertools.combinations(range(graph.num_nodes), 2):
         i, j = pair
         if pair in graph.pairs:
-            on.append(math.log(-math.expm1(-float((activation * z[i] * z[j]).sum()))))
+            on.append(math.log(-math.expm1(-float(z[i] @ matrix @ z[j]))))
         else:
-            off.append(-float((activation * mean[i] * mean[j]).sum()))
+            off.append(-float(mean[i] @ matrix @ mean[j]))
     if balanced:
         return (math.fsum(on) / max(len(on), 1) + math.fsum(off) / max(len(off), 1)) / 2
     return math.fsum(on) + math.fsum(off)
@@ -64,24 +78,25 @@ def assert_equal(value: Tensor, expected: list[float]) -> None:
     assert value.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-11)
 
 
-@given(raw_graphs(), st.integers(1, 5), st.booleans(), st.booleans(), seeds)
+@given(raw_graphs(), st.integers(1, 5), st.booleans(), st.booleans(), st.booleans(), seeds)
 @quick
 def test_edge_likelihood_equals_double_loop_whatever_loops_and_repeats(
-    graph: Graph, communities: int, balanced: bool, analytic: bool, seed: int
+    graph: Graph, communities: int, matrix: bool, balanced: bool, analytic: bool, seed: int
 ) -> None:
-    z, activation = uniform(seed, graph.num_nodes, communities), uniform(seed, communities)
+    z = uniform(seed, graph.num_nodes, communities)
+    activation = activations(seed, communities, matrix)
     mean = uniform(seed + 1, graph.num_nodes, communities) if analytic else None
     value = edge_log_likelihood(z, activation, graph.edge_index, balanced=balanced, mean=mean)
     assert_equal(value, [dense(z, activation, graph, balanced, mean)])
 
 
-@given(batches(min_nodes=0), st.booleans(), st.booleans(), seeds)
+@given(batches(min_nodes=0), st.booleans(), st.booleans(), st.booleans(), seeds)
 @quick
 def test_edge_likelihood_of_a_batch_is_one_value_per_graph(
-    batch: GraphBatch, balanced: bool, analytic: bool, seed: int
+    batch: GraphBatch, matrix: bool, balanced: bool, analytic: bool, seed: int
 ) -> None:
     sizes = [g.num_nodes for g in batch.graphs]
-    z, activation = uniform(seed, sum(sizes), 3), uniform(seed, 3)
+    z, activation = uniform(seed, sum(sizes), 3), activations(seed, 3, matrix)
     mean = uniform(seed + 1, sum(sizes), 3)
     value = edge_log_likelihood(
         z,
@@ -103,12 +118,22 @@ def test_edge_likelihood_of_a_batch_is_one_value_per_graph(
     [no_edges(0), no_edges(1), no_edges(6), complete(2), complete(6), path(6), random_graph(25)],
     ids=["no node", "one node", "no edge", "one edge", "complete", "path", "random"],
 )
-def test_edge_likelihood_of_special_graphs(graph: Graph, balanced: bool) -> None:
-    z, activation = uniform(0, graph.num_nodes, 4), uniform(1, 4)
+@pytest.mark.parametrize("matrix", [False, True])
+def test_edge_likelihood_of_special_graphs(graph: Graph, balanced: bool, matrix: bool) -> None:
+    z, activation = uniform(0, graph.num_nodes, 4), activations(1, 4, matrix)
     expected = [dense(z, activation, graph, balanced)]
     for edges in graph.edge_index, Adjacency(*graph):
         value = edge_log_likelihood(z, activation, edges, balanced=balanced)
         assert_equal(value, expected)
+
+
+def test_diagonal_interactions_are_activations() -> None:
+    z, mean, activation = uniform(0, 9, 4), uniform(2, 9, 4), uniform(1, 4)
+    edges = random_graph(9).edge_index
+    one = edge_log_likelihood(z, activation, edges, mean=mean)
+    torch.testing.assert_close(
+        edge_log_likelihood(z, torch.diag(activation), edges, mean=mean), one, rtol=1e-12, atol=0
+    )
 
 
 @pytest.mark.parametrize("rate", [1e-300, 1e-12, 1e-3, 1.0, 100.0, 1e8])
@@ -148,15 +173,20 @@ def test_cost_is_linear_in_nodes() -> None:
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_gradients_of_edge_likelihood_match_finite_differences(balanced: bool) -> None:
+@pytest.mark.parametrize("matrix", [False, True])
+def test_gradients_of_edge_likelihood_match_finite_differences(
+    balanced: bool, matrix: bool
+) -> None:
     batch = join([random_graph(5), complete(3), no_edges(2)])
 
     def value(z: Tensor, activation: Tensor, mean: Tensor) -> Tensor:
+        between = activation + activation.T if matrix else activation
         return edge_log_likelihood(
-            z, activation, batch.edge_index, batch.batch, balanced=balanced, mean=mean
+            z, between, batch.edge_index, batch.batch, balanced=balanced, mean=mean
         )
 
-    inputs = [uniform(0, 10, 3), uniform(1, 3), uniform(2, 10, 3)]
+    activation = uniform(1, 3, 3) if matrix else uniform(1, 3)
+    inputs = [uniform(0, 10, 3), activation, uniform(2, 10, 3)]
     assert torch.autograd.gradcheck(value, [t.requires_grad_() for t in inputs])
 
 

@@ -246,9 +246,10 @@ def test_what_follows_the_ids_may_be_no_weight(tmp_path: Path) -> None:
     assert "edge_weight" not in read(tmp_path / "g.txt").graphs[0]
 
 
-def test_no_model_is_trained_on_directed_edges_yet() -> None:
+def test_a_model_is_trained_on_directed_edges() -> None:
     graph: nx.DiGraph[str] = nx.DiGraph([("a", "b"), ("b", "c")])
     for i, node in enumerate(graph):
         graph.nodes[node]["label"] = i % 2
-    with pytest.raises(InputError, match="the model has no directed edges"):
-        NodeClassifier().fit(as_dataset(graph, directed=True))
+    quick = {"pretrain_epochs": 1, "epochs": 1, "num_communities": 4, "num_metacommunities": 2}
+    found = NodeClassifier(**quick).fit(as_dataset(graph, directed=True))
+    assert found.model_.directed

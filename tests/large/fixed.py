@@ -22,8 +22,9 @@ class Tabled(nn.Module):
     """Looks up its answers by the index of a node, which is the node's feature."""
 
     learns_grouping = False
+    directed = False
 
-    def __init__(self) -> None:
+    def __init__(self, matrix: bool = False) -> None:
         super().__init__()
         random = torch.Generator().manual_seed(1)
 
@@ -33,6 +34,15 @@ class Tabled(nn.Module):
         self.scale, self.shape = table(COMMUNITIES), table(COMMUNITIES)
         self.logits = table(CLASSES)
         self.activation = nn.Parameter(torch.tensor([0.3, 1.0, 2.0], dtype=torch.double))
+        if matrix:
+            square = torch.rand(COMMUNITIES, COMMUNITIES, generator=random, dtype=torch.double)
+            self.activation = nn.Parameter(square)
+
+    @property
+    def interactions(self) -> Tensor:
+        if self.activation.dim() == 1:
+            return self.activation
+        return self.activation + self.activation.mT
 
     def encode(self, x: Tensor, edges: Any) -> Weibull:
         rows = x[:, 0].long()

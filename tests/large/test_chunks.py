@@ -27,6 +27,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"composer": "weighted", "composer_layers": 2, "hops": 2},
     {"composer": "weighted", "conv": "gin", "normalize": "none", "hops": 1},
     {"shares": "posterior", "temperature": 0.5, "grouping": "learned", "composer": "weighted"},
+    {"interactions": "matrix"},
+    {"interactions": "matrix", "grouping": "learned"},
 ]
 
 

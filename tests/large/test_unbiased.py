@@ -75,9 +75,11 @@ def differentiate(value: Tensor, model: Tabled) -> list[Tensor]:
 
 @pytest.mark.parametrize("joined", [2, 3])
 @pytest.mark.parametrize("balanced", [True, False])
-@pytest.mark.parametrize("kind", [pretrain, bound, predict])
+@pytest.mark.parametrize(
+    ("kind", "matrix"), [(pretrain, False), (pretrain, True), (bound, False), (predict, False)]
+)
 def test_loss_and_gradients_are_those_of_the_whole_graph(
-    kind: Callable[[Config], Loss], balanced: bool, joined: int
+    kind: Callable[[Config], Loss], matrix: bool, balanced: bool, joined: int
 ) -> None:
     config = Config().replace(
         sampling=False,
@@ -86,7 +88,7 @@ def test_loss_and_gradients_are_those_of_the_whole_graph(
         passes=2,
         consistency_weight=0.5,
     )
-    graph, model, loss = numbered_graph(), Tabled(), kind(config)
+    graph, model, loss = numbered_graph(), Tabled(matrix), kind(config)
     clusters = cut(graph, joined)
     assert clusters.count == 5
     assert clusters.steps == -(-5 // joined)

@@ -11,10 +11,10 @@ from strategies import join, path, random_graph
 from vepm import VEPM
 from vepm.kernels.features import dense
 from vepm.nn import Adjacency
+from vepm.nn.building import FEATURE_NORMS, FUSIONS, GROUPINGS, INPUTS, INTERACTIONS, TASKS
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
-from vepm.nn.model import FEATURE_NORMS, FUSIONS, GROUPINGS, INPUTS, TASKS
 from vepm.nn.partitioner import PARTITIONS, SHARES
 
 BATCH = join([random_graph(6), path(4)])
@@ -38,6 +38,8 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("shares", "posterior", {}),
     ("grouping", "learned", {}),
     ("grouping", "learned", {"shares": "posterior"}),
+    ("interactions", "matrix", {}),
+    ("directed", True, {}),
     *[("normalize", value, {}) for value in ("none", "graph", "neighbours")],
     *[("inputs", value, {}) for value in ("x", "z", "random")],
     *[("fusion", value, {}) for value in ("mass", "softmax")],
@@ -62,6 +64,7 @@ KNOWN = {
     "shape": SHAPES,
     "partition": PARTITIONS,
     "grouping": GROUPINGS,
+    "interactions": INTERACTIONS,
     "shares": SHARES,
     "normalize": NORMALIZATIONS,
     "inputs": INPUTS,

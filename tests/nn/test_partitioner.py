@@ -1,5 +1,6 @@
 """How edges are split among metacommunities."""
 
+import itertools
 import math
 
 import pytest
@@ -62,6 +63,41 @@ def test_learned_split_equals_an_explicit_loop_over_unequal_segments(
     shares = EdgePartitioner(heads, tau)(z, activation, graph.edge_index)
     torch.testing.assert_close(shares, loop_shares(z, activation, graph, heads, tau))
     assert EdgePartitioner(heads, tau)(z, activation, Adjacency(*graph)).equal(shares)
+
+
+def loop_rates(z: Tensor, between: Tensor, graph: Graph, assignment: Tensor) -> Tensor:
+    """Rates from an explicit loop over edges and pairs of communities."""
+    rows = torch.zeros(graph.edge_index.size(1), assignment.size(1), dtype=torch.float64)
+    for row, (i, j) in zip(rows, graph.edge_index.t().tolist(), strict=True):
+        for c, d in itertools.product(range(z.size(1)), repeat=2):
+            row += between[c, d] * z[i, c] * z[j, d] * (assignment[c] + assignment[d]) / 2
+    return rows
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_interactions_of_two_communities_count_half_for_the_part_of_each(learned: bool) -> None:
+    z, between = uniform(0, 8, 5), uniform(1, 5, 5)
+    between = between + between.T
+    partition = EdgePartitioner(3, num_communities=5 if learned else None).double()
+    grouping = partition.grouping()
+    assignment = segment_matrix(5, 3).double() if isinstance(grouping, int) else grouping.detach()
+    rates = partition.rates(z, between, GRAPH.edge_index)
+    torch.testing.assert_close(rates, loop_rates(z, between, GRAPH, assignment))
+    shares = partition(z, between, GRAPH.edge_index)
+    torch.testing.assert_close(shares, torch.softmax(rates, dim=1))
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("shares", SHARES)
+def test_diagonal_interactions_split_like_activations(shares: str, learned: bool) -> None:
+    z, activation = uniform(0, 8, 5), uniform(1, 5)
+    partition = EdgePartitioner(3, shares=shares, num_communities=5 if learned else None).double()
+    one = partition(z, activation, GRAPH.edge_index)
+    torch.testing.assert_close(partition(z, torch.diag(activation), GRAPH.edge_index), one)
+    grouping = partition.grouping()
+    torch.testing.assert_close(
+        interactions(z, torch.diag(activation), grouping), interactions(z, activation, grouping)
+    )
 
 
 def test_segments_differ_by_at_most_one() -> None:

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,8 +32,8 @@ class Adjacency:
     Args:
         edge_index: The edges [2, E], both directions, messages flowing from row 0 to row 1.
         num_nodes: The number of nodes.
-        replaceable: Whether a recorded step makes them, so that others may take their place when it
-            is replayed: then nothing may depend on what they are, and nothing is waited for.
+        replaceable: Whether other edges take their place when a CUDA graph is replayed: then
+            nothing may depend on their values, and the GPU must not be waited for.
 
     Example:
         >>> edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -46,6 +46,13 @@ class Adjacency:
     replaceable: bool = field(default=False, kw_only=True)
     kinds: Tensor | None = field(default=None, kw_only=True)
     """Of which known kinds each edge is [E, R], for the partition that splits by them."""
+    weight: Tensor | None = field(default=None, kw_only=True)
+    """Positive weight of each edge [E], the same in both directions; None for ones."""
+    arcs: Tensor | None = field(default=None, kw_only=True)
+    """Weight of the link from the source to the target of each edge, and of the one back [E, 2];
+    zero where there is none. None where links have no direction."""
+    under_vmap: ClassVar[bool] = False
+    """Whether a subclass computes the sums below for several models at once, under ``vmap``."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
@@ -64,8 +71,26 @@ class Adjacency:
 
     @property
     def degree(self) -> Tensor:
-        """Number of edges that end in each node [N]."""
-        return self.sorted().degree
+        """Number of edges that end in each node, or the sum of their message weights [N]."""
+        if self.message_weight is None:
+            return self.sorted().degree
+        return self.sum_at_target(self.message_weight).squeeze(1)
+
+    @functools.cached_property
+    def message_weight(self) -> Tensor | None:
+        r"""Weight of each edge in message passing [E, 1]; None for ones.
+
+        It is :math:`w_{ij} / \sqrt{m_i m_j}` with :math:`m_i` the mean weight of the edges of
+        node i, so that the unit of the weights does not matter and a node counts itself as much
+        as it counts an average neighbour.
+        """
+        if self.weight is None:
+            return None
+        with torch.no_grad():
+            weight, count = self.weight[:, None], self.sorted().degree.clamp_min(1)
+            mean = self.sum_at_target(weight) / count[:, None]
+            ends = (mean.index_select(0, end) for end in self.edge_index)
+            return weight / math.prod(ends, start=weight.new_ones(())).sqrt()
 
     def gcn_weights(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Weights of GCN's normalised adjacency: of the edges [E, 1] and the loops [N, 1]."""
@@ -73,8 +98,19 @@ class Adjacency:
             with torch.no_grad():
                 scale = (self.degree.to(dtype)[:, None] + 1).rsqrt()
                 ends = (scale.index_select(0, end) for end in self.edge_index)
-                self._scales[dtype] = math.prod(ends, start=scale.new_ones(())), scale.square()
+                start = self.message_weight
+                start = scale.new_ones(()) if start is None else start.to(dtype)
+                self._scales[dtype] = math.prod(ends, start=start), scale.square()
         return self._scales[dtype]
+
+    @functools.cached_property
+    def links(self) -> "Adjacency":
+        """The links of a directed graph, each in its own direction alone."""
+        if self.arcs is None:
+            return self
+        there = self.arcs[:, 0] > 0
+        weight = None if self.weight is None else self.arcs[there, 0]
+        return type(self)(self.edge_index[:, there], self.num_nodes, weight=weight)
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""
@@ -93,7 +129,7 @@ class Adjacency:
             if device == "cpu":
                 self._patterns[key] = BlockPattern(self.sorted(transposed), heads)
             elif triton_pattern is not None:
-                # How long rows are cut depends on the edges, so replaceable ones are left whole.
+                # Where rows are cut depends on the edges, so rows of replaceable ones are not.
                 uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
                 self._patterns[key] = triton_pattern(self.sorted(transposed), **uncut)
             else:
@@ -105,8 +141,8 @@ class Adjacency:
         return (self.source, self.target) if transposed else (self.target, self.source)
 
     def _check_ends(self) -> None:
-        # The sparse kernels read memory at these numbers without looking. Replaceable edges come
-        # from a store that was looked at.
+        # The sparse kernels do not check indices. Replaceable edges come from a store whose edges
+        # were checked.
         if self.edge_index.numel() and not self.replaceable:
             low, high = (int(end) for end in torch.aminmax(self.edge_index))
             if low < 0 or high >= self.num_nodes:
@@ -135,10 +171,10 @@ class Adjacency:
         """Shares proportional to a power of the products of the ends [E, K]."""
         return posterior_shares(self.dot_ends(target, source), exponent)
 
-    def share_ends(self, target: Tensor, source: Tensor, sharpness: float) -> Tensor:
+    def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """What :func:`edge_shares` returns."""
         return _EdgeShares.apply(  # type: ignore[no-untyped-call]
-            target.contiguous(), source.contiguous(), self, sharpness
+            target.contiguous(), source.contiguous(), self, inverse_temperature
         )
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
@@ -150,8 +186,11 @@ class Adjacency:
 
     def to(self, device: torch.device | str) -> "Adjacency":
         """The same edges on another device."""
-        kinds = None if self.kinds is None else self.kinds.to(device)
-        return Adjacency(self.edge_index.to(device), self.num_nodes, kinds=kinds)
+        moved = (t if t is None else t.to(device) for t in (self.kinds, self.weight, self.arcs))
+        kinds, weight, arcs = moved
+        return Adjacency(
+            self.edge_index.to(device), self.num_nodes, kinds=kinds, weight=weight, arcs=arcs
+        )
 
 
 EdgeIndex = Tensor | Adjacency
@@ -230,11 +269,11 @@ class _EdgeDot(torch.autograd.Function):
 class _EdgeShares(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, target: Tensor, source: Tensor, edges: Adjacency, sharpness: float
+        ctx: Any, target: Tensor, source: Tensor, edges: Adjacency, inverse_temperature: float
     ) -> Tensor:
-        shares = edges.pattern(target.size(1)).share_ends(target, source, sharpness)
+        shares = edges.pattern(target.size(1)).share_ends(target, source, inverse_temperature)
         ctx.save_for_backward(target, source, shares)
-        ctx.edges, ctx.sharpness = edges, sharpness
+        ctx.edges, ctx.inverse_temperature = edges, inverse_temperature
         return shares
 
     @staticmethod
@@ -245,7 +284,7 @@ class _EdgeShares(torch.autograd.Function):
         needs_target, needs_source, _, _ = ctx.needs_input_grad
         rates = shares * grad
         rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
-        rates.mul_(ctx.sharpness)
+        rates.mul_(ctx.inverse_temperature)
         grad_target = edges.pattern(heads).sum_neighbours(rates, source) if needs_target else None
         grad_source = (
             edges.pattern(heads, True).sum_neighbours(rates, target) if needs_source else None
@@ -306,8 +345,7 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> T
     Args:
         x: Features [N, K, D], one slice per community.
         edge_index: Edges [2, E] (or an :class:`Adjacency`), flowing from row 0 to row 1.
-        edge_weight: Share of each edge in each community [E, K]; nothing counts every edge as
-            one.
+        edge_weight: Share of each edge in each community [E, K]; None counts every edge as one.
 
     Returns:
         Sums [N, K, D]. Gradients flow to ``x`` and ``edge_weight`` in O(N K D + E K) memory.
@@ -400,7 +438,7 @@ def edge_shares(
         target: Features [N, K, D] read at ``edge_index[1]``.
         source: Features [N, K, D] read at ``edge_index[0]``.
         edge_index: Edges [2, E] or an :class:`Adjacency`.
-        temperature: Sharpness :math:`\tau`.
+        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
 
     Returns:
         Shares [E, K]; those of an edge sum to one.

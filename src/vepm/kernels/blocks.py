@@ -66,13 +66,15 @@ class BlockPattern:
         parts = zip(self.copies, self._split(rows), self._split(columns), strict=True)
         return _joined([copies.sample(near, far) for copies, near, far in parts])
 
-    def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
-        """Softmax over k of ``sharpness * dot_ends(rows, columns)``."""
+    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
+        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
         rates = self.dot_ends(rows, columns)
         for some in rates.split(max(1, STRIP // self.heads)):
             # Over the first axis neighbouring edges go through the softmax together, faster.
             turned = some.t().contiguous()
-            shares = torch.softmax(turned if sharpness == 1 else turned * sharpness, dim=0)
+            shares = torch.softmax(
+                turned if inverse_temperature == 1 else turned * inverse_temperature, dim=0
+            )
             some.copy_(shares.t())
         return rates
 

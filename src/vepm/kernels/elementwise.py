@@ -34,17 +34,13 @@ def in_strips(function: Elementwise, *matrices: Tensor) -> Tensor:
 def worth_strips(matrix: Tensor) -> bool:
     """Whether a matrix is so large that strips of it are faster."""
     large = matrix.device.type == "cpu" and matrix.numel() > LONGEST
-    return large and not _stacked(matrix)
+    # Under vmap a tensor is larger than it looks, and all of it goes through at once.
+    return large and not torch._C._functorch.is_batchedtensor(matrix)
 
 
 def rows_of_strip(matrix: Tensor) -> int:
     """How many rows of a matrix make a strip."""
     return max(1, LONGEST * matrix.size(0) // matrix.numel())
-
-
-def _stacked(x: Tensor) -> bool:
-    """Whether this stands for the tensors of many runs, which go through each function at once."""
-    return torch._C._functorch.is_batchedtensor(x)
 
 
 class _InStrips(torch.autograd.Function):

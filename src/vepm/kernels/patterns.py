@@ -23,8 +23,8 @@ class Pattern(Protocol):
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
         """``out[e, k] = rows[i, k] . columns[j, k]``."""
 
-    def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
-        """Softmax over k of ``sharpness * dot_ends(rows, columns)``."""
+    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
+        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
 
 
 def csr_matrix(
@@ -61,7 +61,7 @@ class SortedEdges:
         self.pointer = torch.nn.functional.pad(self.degree.cumsum(0), (1, 0)).to(index)
         rows, columns = rows.to(index), columns.to(index)
         self.order: Tensor | None = None
-        """Number of each edge in the order given, or nothing if that was sorted already."""
+        """Index of each edge in the order given, or None if that was sorted already."""
         if not look or not bool((rows[1:] >= rows[:-1]).all()):
             self.order = torch.argsort(rows, stable=True).to(index)
             columns = columns.index_select(0, self.order)
@@ -113,9 +113,9 @@ class GatherPattern:
         """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
         return (rows.index_select(0, self.rows) * columns.index_select(0, self.columns)).sum(-1)
 
-    def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
-        """Softmax over k of ``sharpness * dot_ends(rows, columns)``."""
-        return torch.softmax(sharpness * self.dot_ends(rows, columns), dim=1)
+    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
+        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
+        return torch.softmax(inverse_temperature * self.dot_ends(rows, columns), dim=1)
 
 
 def index_type(largest: int) -> torch.dtype:

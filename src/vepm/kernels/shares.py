@@ -80,8 +80,7 @@ class Shares(NamedTuple):
         are themselves written and read, their gradients too, about ten times in each sum.
         """
         heads, segment = self.target.shape[1:]
-        if type(self.edges) is not Adjacency:
-            # Edges that several runs share sum in ways of their own.
+        if self.edges.under_vmap or self.edges.weight is not None:
             return False
         pattern = self.edges.pattern(heads)
         if not isinstance(pattern, FusingPattern) or not pattern.fuses(heads, segment, channels):

@@ -99,12 +99,13 @@ class TritonPattern:
         """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
         return self._dot(rows, columns)
 
-    def share_ends(self, rows: Tensor, columns: Tensor, sharpness: float) -> Tensor:
-        """Softmax over k of ``sharpness * dot_ends(rows, columns)``, in the same pass."""
+    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
+        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``, in the same pass."""
         if rows.size(1) > MOST_SHARES:
-            return torch.softmax(sharpness * self.dot_ends(rows, columns), dim=1)
+            return torch.softmax(inverse_temperature * self.dot_ends(rows, columns), dim=1)
         # A number given to a kernel arrives in single precision: the tensor takes it up instead.
-        return self._dot(rows if sharpness == 1 else rows * sharpness, columns, softmax=True)
+        rows = rows if inverse_temperature == 1 else rows * inverse_temperature
+        return self._dot(rows, columns, softmax=True)
 
     def fuses(self, heads: int, segment: int, channels: int) -> bool:
         """Whether edges can be shared out and summed in one pass at these sizes."""

@@ -15,6 +15,7 @@ from vepm.nn.convolution import (
     Propagation,
     convolution,
     plain_propagation,
+    weighted,
 )
 
 COMPOSERS = ("gnn", "weighted", "fc")
@@ -145,7 +146,7 @@ class NodeComposer(nn.Module):
         """Weights of message passing for the convolutions, and for scores that walk on."""
         if self.relevance is None:
             return plain_propagation(edges, h, self.conv), plain_propagation(edges, h, "gcn")
-        shares = _shares(edge_weight)
+        shares = _shares(edges, edge_weight)
         walk = self.relevance(edges, shares, degree)
         return walk if self.conv == "gcn" else self.relevance.sums(shares), walk
 
@@ -229,9 +230,9 @@ class GraphComposer(nn.Module):
         if self.relevance is None:
             weights = plain_propagation(edges, h, self.conv)
         elif self.conv == "gcn":
-            weights = self.relevance(edges, _shares(edge_weight))
+            weights = self.relevance(edges, _shares(edges, edge_weight))
         else:
-            weights = self.relevance.sums(_shares(edge_weight))
+            weights = self.relevance.sums(_shares(edges, edge_weight))
         states = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
             h = torch.relu(norm(layer(h, edges, weights).squeeze(1)))
@@ -239,7 +240,8 @@ class GraphComposer(nn.Module):
         return states
 
 
-def _shares(edge_weight: Tensor | Shares | None) -> Tensor:
+def _shares(edges: Adjacency, edge_weight: Tensor | Shares | None) -> Tensor:
     if edge_weight is None:
         raise ValueError('a composer of kind "weighted" needs the shares of the edges')
-    return edge_weight.tensor() if isinstance(edge_weight, Shares) else edge_weight
+    shares = edge_weight.tensor() if isinstance(edge_weight, Shares) else edge_weight
+    return weighted(edges, shares)

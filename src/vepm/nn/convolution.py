@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +76,8 @@ EdgeWeights = Tensor | Shares | Propagation | None
 def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) -> Propagation:
     r"""Turn shares of edges into weights of message passing.
 
+    Where edges have weights, these are shared out.
+
     Args:
         edges: The graph.
         edge_weight: Share of each edge in each community [E, K], or the plan of it.
@@ -86,25 +88,41 @@ def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) 
             ``"neighbours"`` is a softmax over the shares of a node's edges and its own
             loop.
     """
+    if normalize == "neighbours":
+        return _over_neighbours(edges, edge_weight)
+    edge_weight = weighted(edges, edge_weight)
     like = edge_weight.target if isinstance(edge_weight, Shares) else edge_weight
     if normalize == "graph":
         return over_degrees(edges.degree.to(like.dtype)[:, None], edge_weight)
     if normalize == "community":
         return over_degrees(_sum_at_target(edges, edge_weight), edge_weight)
-    if normalize == "none":
-        return Propagation(edge_weight)
-    if isinstance(edge_weight, Shares):
-        edge_weight = edge_weight.tensor()
-    edge = torch.exp(edge_weight / NEIGHBOUR_TEMPERATURE)
+    return Propagation(edge_weight)
+
+
+def _over_neighbours(edges: Adjacency, shares: Tensor | Shares) -> Propagation:
+    shares = shares.tensor() if isinstance(shares, Shares) else shares
+    edge = weighted(edges, torch.exp(shares / NEIGHBOUR_TEMPERATURE))
     loop = math.exp(1 / NEIGHBOUR_TEMPERATURE)
     return Propagation(edge, loop, received=1 / (loop + edges.sum_at_target(edge)))
+
+
+Split = TypeVar("Split", Tensor, Tensor | Shares)
+
+
+def weighted(edges: Adjacency, shares: Split) -> Split:
+    """Shares of the weight of each edge, given shares of the edges [E, K]."""
+    if edges.message_weight is None:
+        return shares
+    split = shares.tensor() if isinstance(shares, Shares) else shares
+    return split * edges.message_weight.to(split.dtype)
 
 
 def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     """Message passing over the graph as it stands, one head: what GCN and GIN do."""
     if conv == "gcn":
         return Propagation(*edges.gcn_weights(like.dtype))
-    return Propagation(None)
+    weight = edges.message_weight
+    return Propagation(None if weight is None else weight.to(like.dtype))
 
 
 def _sum_at_target(edges: Adjacency, edge_weight: Tensor | Shares) -> Tensor:

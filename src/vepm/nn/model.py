@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
@@ -11,20 +12,20 @@ from torch.distributions import Weibull
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.draws import normal_on_nodes
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
+from vepm.kernels.rates import SMALLEST_SHARE, link_shares
 from vepm.kernels.shares import Shares
-from vepm.nn.bank import CommunityBank
-from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
+from vepm.nn.building import (
+    build_bank,
+    build_composer,
+    build_encoder,
+    build_partitioner,
+    check_options,
+    first_interactions,
+)
+from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Smoothed
 from vepm.nn.distributions import draw
-from vepm.nn.encoder import CommunityEncoder
-from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 from vepm.nn.smoothing import smoothed
-
-TASKS = ("node", "graph")
-INPUTS = ("x", "z", "both", "random")
-FUSIONS = ("concat", "mass", "softmax")
-GROUPINGS = ("segments", "learned")
-FEATURE_NORMS = ("none", "l1", "l2")
 
 
 class Prediction(NamedTuple):
@@ -75,10 +76,17 @@ class VEPM(nn.Module):
         encoder_dropout: Dropout inside the encoder.
         shape: Weibull shapes per ``"entry"`` or per ``"node"``.
         partition: ``"learned"``, ``"even"`` or ``"random"`` split of the edges.
-        temperature: Sharpness of the learned and random splits.
+        temperature: How evenly the learned and random splits share an edge out; low gives it to
+            one part.
         shares: ``"softmax"`` of the rates or ``"posterior"``, proportional to them.
         grouping: Communities of a metacommunity: consecutive ``"segments"``, or a ``"learned"``
             assignment that the labels teach.
+        interactions: ``"diagonal"`` joins nodes through communities that they share; ``"matrix"``
+            learns how readily each community links to every other, so that nodes may be joined
+            because they are in different ones. The first half of the communities begin as pairs
+            that link to each other, the others link to themselves.
+        directed: Give every node two affiliations to each community, one for the links it sends
+            and one for those it receives. Columns of Z then alternate between the two [N, 2C].
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
             ``"community"`` or ``"neighbours"``.
         inputs: What the bank reads: features ``"x"``, affiliations ``"z"``, ``"both"``, or
@@ -124,6 +132,8 @@ class VEPM(nn.Module):
         temperature: float = 1.0,
         shares: str = "softmax",
         grouping: str = "segments",
+        interactions: str = "diagonal",
+        directed: bool = False,
         normalize: str = "community",
         inputs: str = "both",
         fusion: str = "concat",
@@ -139,99 +149,62 @@ class VEPM(nn.Module):
         pooling: str = "sum",
         readout: str = "jumping",
     ) -> None:
+        given = SimpleNamespace(**{k: v for k, v in locals().items() if k != "__class__"})
         super().__init__()
-        for name, value, allowed in [
-            ("task", task, TASKS),
-            ("partition", partition, PARTITIONS),
-            ("grouping", grouping, GROUPINGS),
-            ("inputs", inputs, INPUTS),
-            ("fusion", fusion, FUSIONS),
-            ("feature_norm", feature_norm, FEATURE_NORMS),
-            ("composer", composer, COMPOSERS),
-            ("pooling", pooling, POOLINGS),
-            ("readout", readout, READOUTS),
-        ]:
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        for name, depth in [
-            ("encoder_layers", encoder_layers),
-            ("bank_layers", bank_layers),
-            ("composer_layers", composer_layers),
-        ]:
-            if depth < 1:
-                raise ValueError(f"{name} must be at least 1, got {depth}")
-        segment_sizes(num_communities, num_metacommunities)
-        self.task = task
-        self.inputs = inputs
-        self.fusion = fusion
-        self.fusion_weight = fusion_weight
-        self.feature_norm = feature_norm
-        self.encoder = CommunityEncoder(
-            in_channels,
-            num_communities,
-            hidden_channels=encoder_channels,
-            num_layers=encoder_layers,
-            conv=conv,
-            shape=shape,
-            batch_norm=encoder_batch_norm,
-            dropout=encoder_dropout,
-        )
+        check_options(given)
+        self.task, self.directed, self.feature_norm = task, directed, feature_norm
+        self.inputs, self.fusion, self.fusion_weight = inputs, fusion, fusion_weight
+        self.encoder = build_encoder(given)
         # softplus(log(e - 1)) = 1: every community starts equally active.
         self.activation_logit = nn.Parameter(torch.full((num_communities,), math.log(math.e - 1)))
-        # How much surer probabilities are than class scores say; training on labels fits it last.
+        self.interaction_logit = None
+        if interactions == "matrix":
+            logits = first_interactions(num_communities).expm1().log()
+            self.activation_logit.data.copy_(logits.diagonal())
+            self.interaction_logit = nn.Parameter(logits)
+        # The inverse temperature of probabilities, under its name in saved models.
         self.sharpness: Tensor
         self.register_buffer("sharpness", torch.ones(()))
-        self.partitioner = EdgePartitioner(
-            num_metacommunities,
-            temperature,
-            partition,
-            shares=shares,
-            num_communities=num_communities if grouping == "learned" else None,
-        )
-        widths = {"x": in_channels, "z": num_communities}
-        bank_channels = widths.get(inputs, in_channels + num_communities)
-        self.bank = CommunityBank(
-            bank_channels,
-            hidden_channels,
-            num_metacommunities,
-            num_layers=bank_layers,
-            conv=conv,
-            normalize=normalize,
-            dropout=dropout if task == "node" else 0.0,
-            node_dropout=node_dropout,
-        )
-        width = self.bank.out_channels
-        self.composer: NodeComposer | GraphComposer
-        if task == "node":
-            self.composer = NodeComposer(
-                width,
-                out_channels,
-                kind=composer,
-                num_metacommunities=num_metacommunities,
-                num_layers=composer_layers,
-                conv=conv,
-                hops=hops,
-                teleport=teleport,
-                dropout=dropout,
-            )
-        else:
-            self.composer = GraphComposer(
-                width,
-                [bank_channels, *[width] * bank_layers],
-                out_channels,
-                kind=composer,
-                num_metacommunities=num_metacommunities,
-                num_layers=composer_layers,
-                conv=conv,
-                pooling=pooling,
-                readout=readout,
-                dropout=dropout,
-            )
+        self.partitioner = build_partitioner(given)
+        self.bank = build_bank(given)
+        self.composer = build_composer(given, self.bank.out_channels)
 
     @property
     def activation(self) -> Tensor:
-        """Activation of each community, positive [C]."""
-        return nn.functional.softplus(self.activation_logit)
+        """Activation of each community, positive [C]; its interactions with all summed up."""
+        found = self.interactions
+        if found.dim() == 1:
+            return found
+        return found.sum(0) + found.sum(1) if self.directed else found.sum(1)
+
+    @property
+    def interactions(self) -> Tensor:
+        """What rates are made of: activations [C], or interactions [C, C] or [2C, 2C].
+
+        They are symmetric unless links have directions; then they run from the affiliations for
+        sending to those for receiving.
+        """
+        found = own = nn.functional.softplus(self.activation_logit)
+        if self.interaction_logit is not None:
+            between = nn.functional.softplus(self.interaction_logit)
+            if not self.directed:
+                between = (between + between.mT) / 2
+            diagonal = torch.eye(own.numel(), dtype=torch.bool, device=own.device)
+            found = torch.where(diagonal, own, between)
+        if not self.directed:
+            return found
+        between = found if found.dim() == 2 else torch.diag_embed(found)
+        return torch.kron(between, torch.ones(2, 2, device=own.device, dtype=own.dtype).triu(1))
+
+    def used_communities(self, z: Tensor) -> Tensor:
+        """Indices of the communities that are not empty, given affiliations [N, C].
+
+        At least three in a thousand of the expected links run through each of them.
+        """
+        shares = link_shares(z, self.interactions)
+        if self.directed:
+            shares = shares.view(-1, 2).sum(1)
+        return (shares >= SMALLEST_SHARE).nonzero().flatten()
 
     @property
     def learns_grouping(self) -> bool:
@@ -240,7 +213,8 @@ class VEPM(nn.Module):
 
     def encoder_parameters(self) -> list[nn.Parameter]:
         """Parameters phi of the inference network, the activations among them."""
-        return [self.activation_logit, *self.encoder.parameters()]
+        between = () if self.interaction_logit is None else (self.interaction_logit,)
+        return [self.activation_logit, *between, *self.encoder.parameters()]
 
     def predictor_parameters(self) -> list[nn.Parameter]:
         """Parameters theta: of the bank, the composer and a learned grouping."""
@@ -254,7 +228,12 @@ class VEPM(nn.Module):
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities that class scores [..., classes] stand for."""
-        return torch.softmax(self.sharpness * logits, dim=-1)
+        return torch.softmax(self.inverse_temperature * logits, dim=-1)
+
+    @property
+    def inverse_temperature(self) -> Tensor:
+        """How much surer probabilities are than class scores say; fitted last, on labels."""
+        return self.sharpness
 
     def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior of the affiliations [N, C]."""
@@ -268,14 +247,14 @@ class VEPM(nn.Module):
 
     def split_edges(self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None) -> Tensor:
         """Share of each edge in each metacommunity [E, K]."""
-        shares: Tensor = self.partitioner(z, self.activation, edge_index, batch)
+        shares: Tensor = self.partitioner(z, self.interactions, edge_index, batch)
         return shares
 
     def plan_split(
         self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None
     ) -> Tensor | Shares:
         """The split of the edges for :meth:`classify` alone, which may never write it down."""
-        return self.partitioner.plan(z, self.activation, edge_index, batch)
+        return self.partitioner.plan(z, self.interactions, edge_index, batch)
 
     def classify(
         self,

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import (
+    Adjacency,
     EdgeIndex,
     as_adjacency,
     edge_dot,
@@ -11,6 +12,7 @@ from vepm.kernels.aggregation import (
     posterior_shares,
 )
 from vepm.kernels.draws import uniform_on_edges
+from vepm.kernels.rates import couple
 from vepm.kernels.shares import Shares
 
 PARTITIONS = ("learned", "even", "random", "kinds")
@@ -73,6 +75,9 @@ def interactions(
 
     .. math:: \mu_{uk} = \sum_v \sum_{c \in k} \gamma_c z_{uc} z_{vc}
 
+    With interactions [C, C] instead of activations [C], community c of node u meets all those of
+    node v: :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`.
+
     The metacommunity a node belongs to most is where this is largest. O(N C).
 
     Example:
@@ -85,6 +90,8 @@ def interactions(
     else:
         sums = z.new_zeros(int(batch.max()) + 1 if batch.numel() else 0, z.size(1))
         total = sums.index_add(0, batch, z)[batch]
+    if activation.dim() == 2:
+        return gather(z * couple(total, activation + activation.mT) / 2, grouping)
     return gather(z * activation * total, grouping)
 
 
@@ -118,6 +125,12 @@ class EdgePartitioner(nn.Module):
     .. math:: A^{(k)}_{ij} = A_{ij} \cdot \mathrm{softmax}_k ( r_{ijk} / \tau ), \qquad
               r_{ijk} = \sum_{c \in k} \gamma_c z_{ic} z_{jc}
 
+    Where communities interact with each other, half of what communities c and d have to do with
+    each other counts for the metacommunity of c and half for that of d:
+    :math:`r_{ijk} = \tfrac{1}{2} \sum_{c \in k} \big( z_{ic} (\Lambda z_j)_c
+    + (\Lambda^\top z_i)_c z_{jc} \big)`, which is the same if :math:`\Lambda` is diagonal.
+    If links have directions, rates are those of the links that there are between i and j.
+
     With ``shares="posterior"`` they are the posterior of the Poisson counts behind the edge,
     sharpened by the temperature as an exponent:
     :math:`A^{(k)}_{ij} = A_{ij} \, r_{ijk}^{1/\tau} / \sum_l r_{ijl}^{1/\tau}`.
@@ -129,6 +142,7 @@ class EdgePartitioner(nn.Module):
             from U(0, 100) once and for all, whatever Z says; ``"kinds"`` splits by the known
             kinds of the edges, an upper bound where a graph has them.
         shares: ``"softmax"`` of the rates, or ``"posterior"``: proportional to them.
+        directed: Whether the interactions need not be symmetric, and links have directions.
         num_communities: Number of communities C, if the model learns which metacommunity each
             belongs to; by default they are K consecutive segments.
 
@@ -148,6 +162,7 @@ class EdgePartitioner(nn.Module):
         *,
         shares: str = "softmax",
         num_communities: int | None = None,
+        directed: bool = False,
     ) -> None:
         super().__init__()
         if temperature <= 0:
@@ -160,6 +175,7 @@ class EdgePartitioner(nn.Module):
         self.temperature = temperature
         self.scheme = scheme
         self.shares = shares
+        self.directed = directed
         self.assignment_logit = None
         if num_communities is not None:
             self.assignment_logit = nn.Parameter(torch.empty(num_communities, num_metacommunities))
@@ -180,15 +196,29 @@ class EdgePartitioner(nn.Module):
 
     def rates(self, z: Tensor, activation: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Rate of interaction of the two ends of each edge in each metacommunity [E, K]."""
-        edges, grouping = as_adjacency(edge_index, z.size(0)), self.grouping()
-        if isinstance(grouping, Tensor):
-            return grouped_edge_dot(z * activation, z, grouping, edges)
-        return edge_dot(*self._ends(z, activation), edges)
+        edges = as_adjacency(edge_index, z.size(0))
+        if not self.directed:
+            return self._rates(z, activation, edges)
+        ways = torch.stack([self._rates(z, a, edges) for a in (activation, activation.mT)], dim=1)
+        if edges.arcs is not None:
+            ways = ways * (edges.arcs > 0)[..., None]
+        return ways.sum(1)
 
-    def _ends(self, z: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
-        """What meets at the two ends of an edge, community by community [N, K, size]."""
-        heads = self.num_metacommunities
-        return stack_segments(z * factor, heads), stack_segments(z, heads)
+    def _rates(self, z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
+        """Rates of links from the source of each edge to its target [E, K]."""
+        grouping = self.grouping()
+        if isinstance(grouping, int):
+            return edge_dot(*self._ends(z, activation), edges)
+        near, far = _ends(z, activation)
+        if len(near) > 1:
+            grouping = torch.cat([grouping] * len(near))
+        return grouped_edge_dot(_joined(near), _joined(far), grouping, edges)
+
+    def _ends(self, z: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]:
+        """What meets at the two ends of an edge, segment by segment [N, K, size]."""
+        ends = _ends(z, activation)
+        near, far = ([stack_segments(t, self.num_metacommunities) for t in end] for end in ends)
+        return _joined(near), _joined(far)
 
     def forward(
         self,
@@ -201,7 +231,7 @@ class EdgePartitioner(nn.Module):
 
         Args:
             z: Affiliations [N, C].
-            activation: Positive community activations [C].
+            activation: Positive community activations [C], or interactions [C, C].
             edge_index: Edges [2, E] or an ``Adjacency``.
             batch: Graph of each node [N]; only the random scheme looks at it.
 
@@ -229,7 +259,7 @@ class EdgePartitioner(nn.Module):
         if self.scheme == "kinds":
             return _by_kind(edges.kinds, self.num_metacommunities).to(z.dtype)
         beta = 1 / self.temperature
-        if self.assignment_logit is not None:
+        if self.assignment_logit is not None or self.directed:
             rates = self.rates(z, activation, edges)
             if self.shares == "posterior":
                 return posterior_shares(rates, beta)
@@ -237,6 +267,19 @@ class EdgePartitioner(nn.Module):
         if self.shares == "posterior":
             return Shares(*self._ends(z, activation), edges, beta)
         return Shares(*self._ends(z, activation / self.temperature), edges)
+
+
+def _ends(z: Tensor, activation: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """What meets at the two ends of an edge, community by community, in one or two parts."""
+    if activation.dim() == 1:
+        return [couple(z, activation)], [z]
+    sent, received = couple(z, activation / 2), couple(z, activation.mT / 2)
+    return [received, z], [z, sent]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    # Joining a single part would copy it.
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
 def _by_kind(kinds: Tensor | None, num_metacommunities: int) -> Tensor:

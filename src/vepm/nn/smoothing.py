@@ -39,8 +39,9 @@ def smoothed(x: Features, edge_index: EdgeIndex, norm: str) -> Smoothed | None:
         edge_index: The edges; only an :class:`Adjacency` keeps anything.
         norm: Row normalisation of the features, as in :func:`normalize_rows`.
     """
-    # The kinds of edges that many runs share sum in ways of their own.
-    if type(edge_index) is not Adjacency or not isinstance(x, Tensor):
+    if not isinstance(edge_index, Adjacency) or not isinstance(x, Tensor):
+        return None
+    if edge_index.under_vmap:
         return None
     fixed = not x.requires_grad and not x.is_inference()
     if not fixed or x.device.type != "cpu" or edge_index.source.numel() < FEWEST_EDGES:

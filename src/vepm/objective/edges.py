@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, subgraph
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, edge_dot
+from vepm.kernels.rates import couple, pair_rates
 
 
 def edge_log_likelihood(
@@ -18,55 +19,76 @@ def edge_log_likelihood(
     balanced: bool = False,
     mean: Tensor | None = None,
     num_graphs: int | None = None,
+    edge_weight: Tensor | None = None,
+    directed: bool = False,
 ) -> Tensor:
     r"""Exact Bernoulli-Poisson log-likelihood of the edges of each graph, in O(N C + E C).
 
     .. math:: \sum_{i<j} A_{ij} \log(1 - e^{-r_{ij}}) - (1 - A_{ij}) r_{ij}, \quad
               r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
 
+    With a matrix of interactions :math:`r_{ij} = z_i^\top \Lambda z_j`, in O((N + E) C^2).
+
+    Edges with weights are counts from a Poisson distribution instead:
+
+    .. math:: \sum_{i<j} w_{ij} \log r_{ij} - r_{ij} - \log \Gamma(w_{ij} + 1)
+
+    For weights that are not whole numbers this is Poisson's quasi-likelihood: the rate is the mean
+    of the weight.
+
+    In a directed graph the sums run over all ordered pairs, and interactions from community to
+    community need not be symmetric.
+
     Non-edges enter linearly, so their sum follows from the sum of z over the nodes, less the
     same over the edges.
 
     Args:
         z: Affiliations [N, C].
-        activation: Community activations [C].
-        edge_index: Edges [2, E] in both directions; loops and repeats are ignored. An
-            ``Adjacency`` is trusted to have none.
+        activation: Community activations [C], or interactions between them [C, C], symmetric
+            unless directed.
+        edge_index: Edges [2, E], in both directions unless directed; loops and repeats are
+            ignored. An ``Adjacency`` is trusted to have none.
         batch: Graph of each node [N]; one graph if not given.
         balanced: Average over edges and over non-edges, then halve, instead of summing.
         mean: Posterior means [N, C] for the non-edge part, whose expectation they give
             exactly; z if not given.
         num_graphs: Number of graphs, counted if not given.
+        edge_weight: Positive weight of each edge [E], the same in both directions; those of
+            repeats add up. An ``Adjacency`` has its own.
+        directed: Whether links run from ``edge_index[0]`` to ``edge_index[1]`` alone.
 
     Returns:
-        One value per graph [G]; every unordered pair of nodes counts once.
+        One value per graph [G]; every unordered pair of nodes counts once, or every ordered one.
 
     Example:
         >>> z, edges = torch.ones(3, 1), torch.tensor([[0, 1], [1, 0]])
         >>> edge_log_likelihood(z, torch.ones(1), edges)  # log(1 - 1/e) - 1 - 1
         tensor([-2.4587])
     """
-    adjacency = _simple(edge_index, z.size(0))
+    adjacency = _simple(edge_index, z.size(0), edge_weight)
+    adjacency = adjacency.links if directed else adjacency
+    # Edges in both directions hold each pair twice, and so do ordered pairs.
+    times = 1 if directed else 2
     if batch is not None and num_graphs is None:
         num_graphs = int(batch.max()) + 1 if batch.numel() else 0
     groups, mean = _Groups(batch, num_graphs or 0), z if mean is None else mean
     edge_groups = _Groups(None if batch is None else batch[adjacency.source], groups.number)
 
-    rate = _edge_rates(z, activation, adjacency)
-    # edge_index holds each pair twice.
-    on_edges = edge_groups.sum(torch.log(-torch.expm1(-rate))) / 2
+    rate = _edge_rates(z, activation, adjacency, directed)
+    on_edges = edge_groups.sum(_log_probability(rate, adjacency.weight)) / times
     if mean is z:
-        rates_on_edges = edge_groups.sum(rate) / 2
+        rates_on_edges = edge_groups.sum(rate) / times
     else:
-        # Only their sum is needed, which takes no rate of any single edge.
-        near = aggregate(mean.detach()[:, None], adjacency, None).squeeze(1)
-        rates_on_edges = groups.sum((_as_both_ends(mean) * near) @ activation) / 2
-    off_edges = _pair_rates(mean, activation, groups) - rates_on_edges
+        near = _neighbour_rates(mean, activation, adjacency, directed)
+        rates_on_edges = groups.sum(near) / times
+    off_edges = _pair_rates(mean, activation, groups) / times - rates_on_edges
+    if adjacency.weight is not None:
+        on_edges = on_edges - rates_on_edges
     if not balanced:
         return on_edges - off_edges
 
-    nodes, edges = groups.sizes(z), edge_groups.sizes(rate) / 2
-    non_edges = nodes * (nodes - 1) / 2 - edges
+    nodes, edges = groups.sizes(z), edge_groups.sizes(rate) / times
+    non_edges = nodes * (nodes - 1) / times - edges
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
 
 
@@ -95,7 +117,7 @@ def partial_edge_log_likelihood(
 
     Args:
         z: Affiliations of the batch [n, C].
-        activation: Community activations [C].
+        activation: As in :func:`edge_log_likelihood`.
         edges: Edges within the batch, both directions.
         mean: Posterior means [n, C] for the non-edge part.
         edge_weight: Weight w of each edge [e], the same in both directions.
@@ -111,9 +133,11 @@ def partial_edge_log_likelihood(
     # The edges hold each pair twice.
     on_edges = edge_weight @ torch.log(-torch.expm1(-rate)) / 2
     near = aggregate(mean.detach()[:, None], edges, edge_weight[:, None]).squeeze(1)
-    rates_on_edges = ((_as_both_ends(mean) * near) @ activation).sum() / 2
-    own = (mean * (total - mean).detach()).sum(0)
-    pairs = activation @ own.detach() / 2 + activation.detach() @ (own - own.detach())
+    rates_on_edges = pair_rates(_as_both_ends(mean), near, activation).sum() / 2
+    others = (total - mean).detach()
+    own = (mean * others).sum(0) if activation.dim() == 1 else mean.T @ others
+    own, flat = own.flatten(), activation.flatten()
+    pairs = flat @ own.detach() / 2 + flat.detach() @ (own - own.detach())
     off_edges = pairs - rates_on_edges
     if not balanced:
         return on_edges - off_edges
@@ -143,7 +167,7 @@ def subsampled_edge_log_likelihood(
 
     Args:
         z: Affiliations [N, C].
-        activation: Community activations [C].
+        activation: As in :func:`edge_log_likelihood`.
         edge_index: Edges [2, E] in both directions.
         batch: Graph of each node [N], graph after graph; one graph if not given.
         num_nodes: Nodes drawn with replacement, of each graph.
@@ -163,11 +187,17 @@ def subsampled_edge_log_likelihood(
     sizes = torch.bincount(batch, minlength=num_graphs)
     p = _importance(degree.pow(exponent), batch, sizes, importance)
     nodes = _draw_nodes(p, batch, sizes, num_nodes)
-    kept, _ = subgraph(nodes, adjacency.edge_index, relabel_nodes=True, num_nodes=z.size(0))
+    kept, weight = subgraph(
+        nodes,
+        adjacency.edge_index,
+        adjacency.weight,
+        relabel_nodes=True,
+        num_nodes=z.size(0),
+    )
     value = edge_log_likelihood(
         z[nodes],
         activation,
-        Adjacency(kept, nodes.numel()),
+        Adjacency(kept, nodes.numel(), weight=weight),
         batch[nodes],
         balanced=balanced,
         num_graphs=num_graphs,
@@ -196,16 +226,36 @@ def _draw_nodes(p: Tensor, batch: Tensor, sizes: Tensor, count: int) -> Tensor:
     return (drawn + first[:, None]).unique()
 
 
-def _simple(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
+def _simple(edge_index: EdgeIndex, num_nodes: int, edge_weight: Tensor | None = None) -> Adjacency:
     if isinstance(edge_index, Adjacency):
         return edge_index
-    edge_index, _ = remove_self_loops(edge_index)
-    return Adjacency(coalesce(edge_index, num_nodes=num_nodes), num_nodes)
+    plain, weight = remove_self_loops(edge_index, edge_weight)
+    plain, weight = coalesce(plain, weight, num_nodes=num_nodes)
+    return Adjacency(plain, num_nodes, weight=weight)
 
 
-def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
-    ends = (_as_both_ends(z) * activation)[:, None], z.detach()[:, None]
+def _log_probability(rate: Tensor, weight: Tensor | None) -> Tensor:
+    """Log-probability of each edge [E]; that of a weight lacks the rate, which sums in O(N)."""
+    if weight is None:
+        return torch.log(-torch.expm1(-rate))
+    weight = weight.to(rate.dtype)
+    return weight * torch.log(rate) - torch.lgamma(weight + 1)
+
+
+def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency, directed: bool = False) -> Tensor:
+    """Rate from the source of each edge to its target [E]."""
+    if directed:
+        return edge_dot(z[:, None], couple(z, activation)[:, None], edges).squeeze(1)
+    ends = couple(_as_both_ends(z), activation)[:, None], z.detach()[:, None]
     return edge_dot(*ends, edges).squeeze(1)
+
+
+def _neighbour_rates(mean: Tensor, activation: Tensor, edges: Adjacency, directed: bool) -> Tensor:
+    """Sum of the rates of the edges into each node [N], which takes no rate of a single edge."""
+    if directed:
+        return pair_rates(aggregate(mean[:, None], edges, None).squeeze(1), mean, activation)
+    near = aggregate(mean.detach()[:, None], edges, None).squeeze(1)
+    return pair_rates(_as_both_ends(mean), near, activation)
 
 
 def _as_both_ends(z: Tensor) -> Tensor:
@@ -258,7 +308,7 @@ class _Groups(NamedTuple):
 
 
 def _pair_rates(z: Tensor, activation: Tensor, groups: _Groups) -> Tensor:
-    """Sum of r_ij over all unordered pairs of nodes of each graph [G]."""
-    total = groups.sum(z).square() @ activation
-    own = groups.sum(z.square() @ activation)
-    return (total - own) / 2
+    """Sum of r_ij over all ordered pairs of nodes of each graph [G]."""
+    total = groups.sum(z)
+    own = groups.sum(pair_rates(z, z, activation))
+    return pair_rates(total, total, activation) - own

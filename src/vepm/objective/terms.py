@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 
+from vepm.kernels.rates import SMALLEST_SHARE, link_shares
+
 
 class Terms(NamedTuple):
     """A loss and the terms it is made of; all but ``kl`` and ``disagreement`` are maximised."""
@@ -66,7 +68,7 @@ class Batch(Protocol):
         """Values of what is labelled [n, ...], zero for padding."""
 
     def edge_log_likelihood(
-        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str
+        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool
     ) -> Tensor:
         """Log-likelihood of the edges, summed over the graphs."""
 
@@ -85,29 +87,55 @@ def pretraining_terms(
     likelihood: str,
     edge_term_weight: float,
     kl_weight: float,
+    directed: bool = False,
+    shrinkage: float = 0.0,
 ) -> Terms:
     """Edges and KL divergence: everything that needs no labels.
 
     Args:
         posterior: Weibull posterior of Z [N, C].
         z: A sample of it [N, C].
-        activation: Community activations [C].
+        activation: Community activations [C], or interactions between them [C, C].
         batch: The edges.
         likelihood: ``"balanced"`` for averages, ``"summed"`` for sums per node, ``"subsampled"``
             for averages with the paper's estimate of the edges.
         edge_term_weight: Weight of the edges.
         kl_weight: Weight of the KL divergence.
+        directed: Whether links have directions.
+        shrinkage: Weight of the prior that empties communities; see :func:`shrinking_penalty`.
     """
     # An exponential prior; a number would not live on the samples' device.
     one = z.new_ones(())
     kl = batch.keep_nodes(kl_divergence(posterior, Gamma(one, one, validate_args=False))).sum()
-    edges = batch.edge_log_likelihood(z, posterior.mean, activation, likelihood)
+    edges = batch.edge_log_likelihood(z, posterior.mean, activation, likelihood, directed)
     counts = batch.count(batch.y)
     if likelihood == "summed":
         edges, kl = edges / counts.nodes, kl / counts.nodes
     else:
         edges, kl = edges / counts.graphs, kl / (counts.nodes * z.size(1))
-    return Terms(kl_weight * kl - edge_term_weight * edges, edges=edges, kl=kl)
+    loss = kl_weight * kl - edge_term_weight * edges
+    if shrinkage:
+        mean = batch.keep_nodes(posterior.mean)
+        loss = loss + shrinkage * shrinking_penalty(mean, activation)
+    return Terms(loss, edges=edges, kl=kl)
+
+
+def shrinking_penalty(mean: Tensor, activation: Tensor) -> Tensor:
+    r"""What a truncated gamma process has against communities that links can do without.
+
+    .. math:: \sum_c \log(1 + \pi_c / \varepsilon)
+
+    The process gives each of C communities an activation from Gamma(:math:`\gamma_0 / C`, c). As C
+    grows, its log-density becomes minus the logarithm of the activation: an empty community is
+    always better than a weak one. Activations are measured as shares :math:`\pi_c` of the expected
+    links, which do not depend on the scale of the affiliations, and shares far below
+    :math:`\varepsilon` count as zero.
+
+    Args:
+        mean: Posterior means of the affiliations [N, C].
+        activation: Community activations [C], or interactions between them [C, C].
+    """
+    return torch.log1p(link_shares(mean, activation) / SMALLEST_SHARE).sum()
 
 
 def predictor_terms(

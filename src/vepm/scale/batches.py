@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import coalesce
 
+from vepm.errors import InputError
 from vepm.kernels.features import Features
 from vepm.nn import Adjacency, compact
 from vepm.objective import Counts, edge_log_likelihood, subsampled_edge_log_likelihood
@@ -45,15 +47,21 @@ class GraphBatch:
         return values
 
     def edge_log_likelihood(
-        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str
+        self,
+        z: Tensor,
+        mean: Tensor,
+        activation: Tensor,
+        likelihood: str,
+        directed: bool = False,
     ) -> Tensor:
         """Log-likelihood of the edges, summed over the graphs.
 
         Args:
             z: Affiliations [N, C].
             mean: Their posterior means [N, C].
-            activation: Community activations [C].
+            activation: Community activations [C], or interactions between them [C, C].
             likelihood: ``"balanced"``, ``"summed"`` or ``"subsampled"``.
+            directed: Whether links have directions.
         """
         if likelihood == "subsampled":
             return subsampled_edge_log_likelihood(
@@ -68,6 +76,7 @@ class GraphBatch:
                 balanced=likelihood == "balanced",
                 mean=mean,
                 num_graphs=self.num_graphs,
+                directed=directed,
             )
         )
 
@@ -96,6 +105,13 @@ class GraphStore:
         self.device = torch.device(device)
         self.x = torch.cat([g.x for g in graphs]).to(device)
         self.edge_index = torch.cat([g.edge_index for g in graphs], dim=1).to(device)
+        if any(g.get("directed") for g in graphs):
+            raise InputError("only the nodes of a single graph can have directed links")
+        weights = [_edge_weight(g) for g in graphs]
+        given = [weight for weight in weights if weight is not None]
+        if given and len(given) < len(weights):
+            raise InputError("some graphs have weights on their edges and some have none")
+        self.weight = torch.cat(given).to(device) if given else None
         self.y = torch.cat([g.y for g in graphs]).to(device)
         # Sizes stay on the CPU, which plans the batches: reading them from a GPU would synchronise.
         self.nodes = torch.tensor([g.num_nodes for g in graphs])
@@ -118,7 +134,11 @@ class GraphStore:
         offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
         return GraphBatch(
             x=self.x[node],
-            edges=Adjacency(self.edge_index[:, edge] + offset, node.numel()),
+            edges=Adjacency(
+                self.edge_index[:, edge] + offset,
+                node.numel(),
+                weight=None if self.weight is None else self.weight[edge],
+            ),
             y=self.y[graphs.to(self.device)],
             batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
             num_graphs=graphs.numel(),
@@ -146,8 +166,42 @@ class GraphStore:
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     """A graph whose nodes are labelled, as one batch."""
-    edges = Adjacency(graph.edge_index, graph.num_nodes, kinds=graph.get("edge_kind")).to(device)
+    edges = _both_ways(graph) if graph.get("directed") else _adjacency(graph)
+    edges = edges.to(device)
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges, y=graph.y.to(device))
+
+
+def _adjacency(graph: Data) -> Adjacency:
+    return Adjacency(
+        graph.edge_index,
+        graph.num_nodes,
+        kinds=graph.get("edge_kind"),
+        weight=_edge_weight(graph),
+    )
+
+
+def _both_ways(graph: Data) -> Adjacency:
+    """The links of a directed graph with their reverses, between which messages pass both ways."""
+    link, weight = graph.edge_index, _edge_weight(graph)
+    strength = torch.ones(link.size(1)) if weight is None else weight
+    none = torch.zeros_like(strength)
+    arcs = torch.cat([torch.stack([strength, none], 1), torch.stack([none, strength], 1)])
+    edge_index, arcs = coalesce(
+        torch.cat([link, link.flip(0)], dim=1),
+        arcs,
+        num_nodes=graph.num_nodes,
+        sort_by_row=False,
+    )
+    weight = None if weight is None else arcs.sum(1)
+    return Adjacency(edge_index, graph.num_nodes, weight=weight, arcs=arcs)
+
+
+def _edge_weight(graph: Data) -> Tensor | None:
+    """Weights of the edges [E]: counts as they are, others divided by their mean."""
+    weight = graph.get("edge_weight")
+    if weight is None or bool((weight == weight.round()).all()):
+        return weight
+    return weight / weight.mean()
 
 
 def ragged(sizes: Tensor, chosen: Tensor) -> Tensor:

@@ -80,7 +80,12 @@ class ClusterBatch(GraphBatch):
     """Undirected edges of the whole graph."""
 
     def edge_log_likelihood(
-        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str
+        self,
+        z: Tensor,
+        mean: Tensor,
+        activation: Tensor,
+        likelihood: str,
+        directed: bool = False,
     ) -> Tensor:
         """The batch's part of the log-likelihood of all pairs of the whole graph."""
         return partial_edge_log_likelihood(

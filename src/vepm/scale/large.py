@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
+from vepm.errors import InputError
 from vepm.kernels.features import Features
 from vepm.kernels.patterns import index_type
 from vepm.nn import compact
@@ -43,6 +44,11 @@ class LargeGraph:
     """
 
     def __init__(self, graph: Data, device: torch.device | str = "cpu") -> None:
+        if "edge_weight" in graph or graph.get("directed"):
+            raise InputError(
+                "a graph with weights or directions is trained at once: leave out batch_size "
+                "(--batch-nodes)"
+            )
         self.x, self.y = graph.x, graph.y
         self.device = torch.device(device)
         self.num_nodes = int(graph.x.size(0))
@@ -175,8 +181,9 @@ def _first(nodes: NDArray[np.int64], group: Ints, room: NDArray[np.int64]) -> ND
 def worth_ordering(graph: Data, device: torch.device | str) -> bool:
     """Whether a graph is so large that the order of its nodes matters for speed."""
     large = int(graph.num_nodes or 0) > 2 * ROWS_IN_CACHE
-    # Kinds belong to edges in the order they have.
-    return large and "edge_kind" not in graph and torch.device(device).type == "cpu"
+    # Kinds, weights and directions belong to edges in the order they have.
+    plain = not {"edge_kind", "edge_weight", "directed"} & set(graph.keys())
+    return large and plain and torch.device(device).type == "cpu"
 
 
 def good_order(graph: Data) -> Tensor:

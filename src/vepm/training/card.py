@@ -90,6 +90,8 @@ class ModelCard:
     """The name of each feature column; None if the columns had no names."""
     added_positions: int = 0
     """Columns of spectral coordinates that stand beside those of the data."""
+    directed: bool = False
+    """Whether edges have directions."""
     anchors: Anchors | None = field(default=None, compare=False)
     """The nodes of the training graph, where features are their coordinates in it."""
     scaling: Scaling | None = field(default=None, compare=False)
@@ -100,11 +102,6 @@ class ModelCard:
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
         """The card of a model that is to be trained on a dataset."""
-        if dataset.directed:
-            raise InputError(
-                f"{dataset.name}: the model has no directed edges; read the graph without "
-                "directed=True"
-            )
         norm, whole = config.model.feature_norm, dataset
         if norm == "auto" and needs_coordinates(dataset):
             whole = with_coordinates(dataset)
@@ -119,6 +116,7 @@ class ModelCard:
             int(seed),
             dataset.feature_names,
             whole.num_features - dataset.num_features,
+            dataset.directed,
             Anchors.of(whole),
             scaling,
         )
@@ -145,6 +143,7 @@ class ModelCard:
             # Files of earlier versions have no feature names.
             feature_names=_feature_names(description.get("feature_names"), width),
             added_positions=_added(description.get("added_positions", 0)),
+            directed=description.get("directed") is True,
         )
 
     def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
@@ -189,11 +188,16 @@ class ModelCard:
 
     def build(self) -> VEPM:
         """A model of this description, its weights at their random start."""
+        if self.directed and self.config.training.likelihood == "subsampled":
+            raise InputError(
+                "settings: directed links need the exact likelihood; use balanced or summed"
+            )
         try:
             return VEPM(
                 self.width,
                 max(len(self.class_names), 1),
                 task=self.task,
+                directed=self.directed,
                 **self.config.model.arguments(),
             )
         except ValueError as error:

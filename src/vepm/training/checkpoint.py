@@ -27,7 +27,7 @@ STATE_FIELDS = {
     if name != "improved"
 }
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
-UNTIED = ("feature_names", "added_positions")
+UNTIED = ("directed", "feature_names", "added_positions")
 """Entries of a card that a run may be resumed with whatever they are."""
 
 
@@ -36,17 +36,19 @@ def fingerprint_of(card: ModelCard, examples: Examples, group: ProcessGroup) -> 
     digest = hashlib.blake2b(digest_size=16)
     source = examples.source
     if isinstance(source, LargeGraph):
-        edges, sizes = source.columns, source.degree
+        sizes, edges = source.degree, [source.columns]
     elif isinstance(source, GraphStore):
-        edges, sizes = source.edge_index, source.nodes
+        sizes, edges = source.nodes, [source.edge_index, source.weight]
     else:
-        edges, sizes = source.edges.edge_index, source.y[:0]
+        own = source.edges
+        sizes, edges = source.y[:0], [own.edge_index, own.weight, own.arcs]
     x = source.x
     if not isinstance(x, Tensor):
         features: tuple[Tensor, ...] = (x.row_pointer, x.columns, x.values)
     else:
         features = (x.indices(), x.values()) if x.layout == torch.sparse_coo else (x,)
-    for tensor in (*features, sizes, edges, source.y, examples.train, examples.val):
+    given = [tensor for tensor in edges if tensor is not None]
+    for tensor in (*features, sizes, *given, source.y, examples.train, examples.val):
         # Shapes too: the same bytes can be split in several ways.
         digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy())

@@ -94,7 +94,7 @@ def _collapses(
             yield f"every {card.task} is predicted to be of class '{name}'; {_remedy(card)}"
     heads = card.config.model.num_metacommunities
     z = torch.cat([draw(model.encode(b.x, b.edges), sample=False) for b in pieces(source)])
-    main = interactions(z, model.activation, heads).argmax(1)
+    main = interactions(z, model.interactions, heads).argmax(1)
     if heads > 1 and main.numel() > 1 and (main == main[0]).all():
         yield (
             f"all nodes belong most to one of {heads} communities; try another seed, or other "

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vepm.errors import InputError
+from vepm.nn.building import FEATURE_NORMS, FUSIONS, GROUPINGS, INTERACTIONS
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
-from vepm.nn.model import FEATURE_NORMS, FUSIONS, GROUPINGS
 from vepm.nn.partitioner import PARTITIONS, SHARES
 from vepm.schema import check, checked, fields_of, unknown
 from vepm.training.legacy import upgraded
@@ -25,6 +25,8 @@ TINY, HUGE = 1e-30, 1e30
 SCALED = ("standard", "auto")
 """Values of ``feature_norm`` for which columns are brought to one scale before training."""
 INPUTS = ("x", "z", *FUSIONS, "random")
+AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.003}
+"""What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class ModelConfig:
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
     grouping: str = checked("segments", choices=GROUPINGS)
+    interactions: str = checked("diagonal", choices=INTERACTIONS)
     normalize: str = checked("community", choices=NORMALIZATIONS)
     inputs: str = checked("concat", choices=INPUTS)
     """What the bank reads: ``x``, ``z``, ``random`` noise, or both X and Z, fused by ``concat``,
@@ -100,6 +103,9 @@ class TrainingConfig:
     """Weight of the edge likelihood in the bound."""
     kl_weight: float = checked(0.01, low=0, high=HUGE)
     """Weight of the KL divergence from the prior in the bound."""
+    shrinkage: float = checked(0.0, low=0, high=HUGE)
+    """Weight of the prior that empties communities which the links can do without; the setting
+    ``num_communities = "auto"`` sets it, with 32 communities to choose from."""
     passes: int = checked(1, low=1, high=LARGEST)
     """Stochastic forward passes per step of finetuning, whose predictions should agree."""
     consistency_weight: float = checked(0.0, low=0, high=HUGE)
@@ -137,7 +143,10 @@ class Config:
     def replace(self, **changes: Any) -> "Config":
         """A copy with settings of either section changed; names are unique across both."""
         sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-        for name, value in upgraded(changes).items():
+        changes = upgraded(changes)
+        if changes.get("num_communities") == "auto":
+            changes = AUTO | changes | {"num_communities": AUTO["num_communities"]}
+        for name, value in changes.items():
             sections[section_of(name)][name] = value
         return Config(
             dataclasses.replace(self.model, **sections["model"]),

@@ -33,8 +33,15 @@ REMOVED: dict[str, dict[str, Any]] = {
 }
 """Settings that could once be changed, with the values they have now."""
 
-LATER = {"shares": "softmax", "grouping": "segments"}
-"""Settings of the model that came after results had been recorded, with what held until then."""
+LATER: dict[str, dict[str, Any]] = {
+    "model": {
+        "shares": "softmax",
+        "grouping": "segments",
+        "interactions": "diagonal",
+    },
+    "training": {"shrinkage": 0.0},
+}
+"""Settings that came after results had been recorded, with what held until then."""
 
 
 def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,9 +109,10 @@ def recorded(config: "Config") -> dict[str, dict[str, Any]]:
     if training["alignment"] == 0:
         # It came after the first results, which hold for runs without it.
         del training["alignment"]
-    for name, before in LATER.items():
-        if model[name] == before:
-            del model[name]
+    for section, later in LATER.items():
+        for name, before in later.items():
+            if sections[section][name] == before:
+                del sections[section][name]
     training["batch_nodes"] = 0
     balanced = training["likelihood"] != "summed"
     exact = training["likelihood"] != "subsampled"

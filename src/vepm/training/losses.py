@@ -1,9 +1,10 @@
 """The losses of a step: what the model computes for it, and the terms of the objective."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Weibull
 
 from vepm.kernels.shares import Shares
 from vepm.nn import VEPM, draw
@@ -23,7 +24,7 @@ def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> 
     """Edges and KL divergence: everything that needs no labels."""
     posterior = model.encode(batch.x, batch.edges)
     z = draw(posterior, config.sampling)
-    return pretraining_terms(posterior, z, model.activation, batch, **_unsupervised(config))
+    return _unsupervised_terms(model, posterior, z, batch, config)
 
 
 @torch.no_grad()
@@ -95,9 +96,7 @@ def bound_loss(
         for z, split in zip(draws, splits, strict=True)
     ]
     weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    unsupervised = pretraining_terms(
-        posterior, draws[0], model.activation, batch, **_unsupervised(config)
-    )
+    unsupervised = _unsupervised_terms(model, posterior, draws[0], batch, config)
     return bound_terms(
         unsupervised,
         passes,
@@ -111,6 +110,17 @@ def bound_loss(
     )
 
 
-def _unsupervised(config: TrainingConfig) -> dict[str, Any]:
-    names = ("likelihood", "edge_term_weight", "kl_weight")
-    return {name: getattr(config, name) for name in names}
+def _unsupervised_terms(
+    model: VEPM, posterior: Weibull, z: Tensor, batch: GraphBatch, config: TrainingConfig
+) -> Terms:
+    return pretraining_terms(
+        posterior,
+        z,
+        model.interactions,
+        batch,
+        likelihood=config.likelihood,
+        edge_term_weight=config.edge_term_weight,
+        kl_weight=config.kl_weight,
+        directed=model.directed,
+        shrinkage=config.shrinkage,
+    )

@@ -103,8 +103,9 @@ class Run(NamedTuple):
 def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
     """Indices of the runs that can train at once, in groups of at most ``most``.
 
-    Runs must take equally many steps in an epoch. Training by clusters, the subsampled likelihood
-    and graphs so small that a batch may be a single node are trained one run at a time.
+    Runs must take equally many steps in an epoch. Training by clusters, the subsampled likelihood,
+    many graphs with weighted edges and graphs so small that a batch may be a single node are
+    trained one run at a time.
     """
     if most < 2 or not _can_share(dataset, config):
         return [[i] for i in range(len(runs))]
@@ -123,7 +124,10 @@ def _can_share(dataset: Dataset, config: Config) -> bool:
     by_clusters = single and config.training.batch_size > 0
     if config.training.likelihood == "subsampled" or by_clusters or is_sparse(dataset.graphs[0].x):
         return False
-    return single or min(g.num_nodes for g in dataset.graphs) >= FEWEST_NODES
+    if single:
+        return True
+    smallest = min(g.num_nodes for g in dataset.graphs)
+    return smallest >= FEWEST_NODES and "edge_weight" not in dataset.graphs[0]
 
 
 def _steps(dataset: Dataset, config: Config, run: Run) -> int:

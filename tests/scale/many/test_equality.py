@@ -1,5 +1,6 @@
 """Where nothing is drawn at random, runs together are separate runs to rounding."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -55,12 +56,27 @@ def test_schemes(task: str, scheme: str) -> None:
         {"shares": "posterior", "temperature": 0.5, "composer": "weighted"},
         {"grouping": "learned", "weight_decay": 0.1, "scheme": "predictor"},
         {"grouping": "learned", "shares": "posterior", "scheme": "joint", "batch_size": 4},
+        {"interactions": "matrix", "scheme": "joint", "batch_size": 4},
+        {"interactions": "matrix", "grouping": "learned", "scheme": "predictor"},
     ],
     ids=lambda settings: next(iter(settings)),
 )
 def test_settings(task: str, settings: dict[str, Any]) -> None:
     # A graph that is taken in batches is trained by clusters, one run at a time.
     check(task, **settings | ({"batch_size": 0} if task == "node" else {}))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_weights_and_directions(directed: bool) -> None:
+    graph = EXACT_TOYS["node"].graphs[0].clone()
+    if directed:
+        graph.edge_index = graph.edge_index[:, (2 * graph.edge_index[0] > graph.edge_index[1])]
+        graph.directed = True
+    graph.edge_weight = (graph.edge_index.sum(0) % 3 + 1).double()
+    dataset = dataclasses.replace(EXACT_TOYS["node"], graphs=[graph])
+    config = quiet("node", num_communities=4, num_metacommunities=2)
+    found = fit_many(dataset, config, runs_of("node"), device="cpu")
+    assert_same_runs(found, separately(dataset, config, runs_of("node")))
 
 
 @pytest.mark.parametrize("task", TASKS)

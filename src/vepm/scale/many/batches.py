@@ -16,7 +16,10 @@ from vepm.scale.many.padding import Plan, Size, plan
 
 def shared(batch: GraphBatch) -> GraphBatch:
     """A batch that all runs read."""
-    edges = SharedEdges(batch.edges.edge_index, batch.edges.num_nodes, kinds=batch.edges.kinds)
+    own = batch.edges
+    edges = SharedEdges(
+        own.edge_index, own.num_nodes, kinds=own.kinds, weight=own.weight, arcs=own.arcs
+    )
     return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -66,6 +66,8 @@ def merged(function: Callable[..., Tensor], axis: int, *arguments: Any) -> Tenso
 class SharedEdges(Adjacency):
     """A graph that all runs learn from; the kernels see them as additional communities."""
 
+    under_vmap: ClassVar[bool] = True
+
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
         return merged(super().sum_at_target, 1, values)
@@ -108,6 +110,7 @@ class SharedEdges(Adjacency):
 class OwnEdges(Adjacency):
     """The edges of one run where each run has a graph of its own, all of one size."""
 
+    under_vmap: ClassVar[bool] = True
     union: Adjacency
     """The graphs of all runs joined into one, run after run."""
     in_degree: Tensor

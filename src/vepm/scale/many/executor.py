@@ -149,7 +149,7 @@ class ManyRuns:
     def weight_sums(self) -> Tensor:
         """Sum of the weights and running statistics of each run [R]; finite if they are."""
         tensors = [t.detach() for t in self._weights.values() if t.is_floating_point()]
-        return torch.stack([tensor.flatten(1).sum(1) for tensor in tensors]).sum(0)
+        return torch.stack([tensor.reshape(len(tensor), -1).sum(1) for tensor in tensors]).sum(0)
 
     def watch(self) -> Callable[[], list[Row]]:
         """Start to compute accuracy and loss of each role and run; the result is a row per run."""

@@ -1,0 +1,44 @@
+"""Rates of interaction from affiliations and what communities do to each other."""
+
+from torch import Tensor
+
+SMALLEST_SHARE = 0.003
+"""A community through which a smaller share of the expected links runs is empty."""
+
+
+def couple(z: Tensor, activation: Tensor) -> Tensor:
+    r"""One end of every pair: :math:`y_i = \Lambda z_i`, so that :math:`r_{ij} = y_i^\top z_j`.
+
+    Args:
+        z: Affiliations [N, C].
+        activation: Activation of each community [C], or interactions between them [C, C].
+    """
+    return z * activation if activation.dim() == 1 else z @ activation
+
+
+def pair_rates(a: Tensor, b: Tensor, activation: Tensor) -> Tensor:
+    r"""Rate :math:`a_i^\top \Lambda b_i` of each row of two sets of affiliations [N, C]."""
+    if activation.dim() == 1:
+        return (a.square() if a is b else a * b) @ activation
+    return (couple(a, activation) * b).sum(-1)
+
+
+def link_shares(z: Tensor, activation: Tensor) -> Tensor:
+    r"""Share of the expected links of a graph that run through each community [C].
+
+    .. math:: \frac{\gamma_c s_c^2}{\sum_d \gamma_d s_d^2}, \quad s = \sum_i z_i
+
+    Args:
+        z: Affiliations [N, C].
+        activation: Activation of each community [C], or interactions between them [C, C].
+
+    Example:
+        >>> import torch
+        >>> link_shares(torch.tensor([[1.0, 2.0], [1.0, 0.0]]), torch.tensor([3.0, 1.0]))
+        tensor([0.7500, 0.2500])
+    """
+    total = z.sum(0)
+    between = activation if activation.dim() == 1 else activation + activation.mT
+    links = total * couple(total, between)
+    # A share that grew because others shrink would reward one community for taking all links.
+    return links / links.sum().detach()

@@ -1,0 +1,164 @@
+"""The boxes of the model, built from its options; every option is checked first."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vepm.nn.bank import CommunityBank
+from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
+from vepm.nn.encoder import CommunityEncoder
+from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
+
+
+class Head(NamedTuple):
+    """What distinguishes the boxes of a task."""
+
+    composer: type[NodeComposer] | type[GraphComposer]
+    options: tuple[str, ...]
+    """Options of the composer that those of other tasks do not have."""
+    bank_dropout: bool
+    """Whether inputs of the bank are dropped, as GCN does and GIN does not."""
+
+
+HEADS = {
+    "node": Head(NodeComposer, ("hops", "teleport"), bank_dropout=True),
+    "graph": Head(GraphComposer, ("pooling", "readout", "skip_channels"), bank_dropout=False),
+}
+TASKS = tuple(HEADS)
+INPUTS = ("x", "z", "both", "random")
+FUSIONS = ("concat", "mass", "softmax")
+GROUPINGS = ("segments", "learned")
+INTERACTIONS = ("diagonal", "matrix")
+FEATURE_NORMS = ("none", "l1", "l2")
+CHOICES = {
+    "task": TASKS,
+    "partition": PARTITIONS,
+    "grouping": GROUPINGS,
+    "interactions": INTERACTIONS,
+    "inputs": INPUTS,
+    "fusion": FUSIONS,
+    "feature_norm": FEATURE_NORMS,
+    "composer": COMPOSERS,
+    "pooling": POOLINGS,
+    "readout": READOUTS,
+}
+DEPTHS = ("encoder_layers", "bank_layers", "composer_layers")
+REST = 0.1
+"""Rates of a community with all but one, together, before training; with that one it is one."""
+
+
+def check_options(given: SimpleNamespace) -> None:
+    """Refuse options of :class:`vepm.nn.VEPM` that it does not have.
+
+    Raises:
+        ValueError: naming the option and what it allows.
+    """
+    for name, allowed in CHOICES.items():
+        value = getattr(given, name)
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    for name in DEPTHS:
+        depth = getattr(given, name)
+        if depth < 1:
+            raise ValueError(f"{name} must be at least 1, got {depth}")
+    communities, groups = given.num_communities, given.num_metacommunities
+    segment_sizes(communities, groups)
+    if given.directed and communities % groups:
+        raise ValueError(
+            f"num_communities ({communities}) must be a multiple of num_metacommunities "
+            f"({groups}) where links have directions"
+        )
+
+
+def affiliation_width(given: SimpleNamespace) -> int:
+    """Number of affiliations of a node."""
+    return int(given.num_communities) * (2 if given.directed else 1)
+
+
+def build_encoder(given: SimpleNamespace) -> CommunityEncoder:
+    """The first box."""
+    return CommunityEncoder(
+        given.in_channels,
+        affiliation_width(given),
+        hidden_channels=given.encoder_channels,
+        num_layers=given.encoder_layers,
+        conv=given.conv,
+        shape=given.shape,
+        batch_norm=given.encoder_batch_norm,
+        dropout=given.encoder_dropout,
+    )
+
+
+def build_partitioner(given: SimpleNamespace) -> EdgePartitioner:
+    """The second box."""
+    return EdgePartitioner(
+        given.num_metacommunities,
+        given.temperature,
+        given.partition,
+        shares=given.shares,
+        num_communities=affiliation_width(given) if given.grouping == "learned" else None,
+        directed=given.directed,
+    )
+
+
+def _bank_channels(given: SimpleNamespace) -> int:
+    widths = {"x": given.in_channels, "z": affiliation_width(given)}
+    return int(widths.get(given.inputs, sum(widths.values())))
+
+
+def build_bank(given: SimpleNamespace) -> CommunityBank:
+    """The third box."""
+    return CommunityBank(
+        _bank_channels(given),
+        given.hidden_channels,
+        given.num_metacommunities,
+        num_layers=given.bank_layers,
+        conv=given.conv,
+        normalize=given.normalize,
+        dropout=given.dropout if HEADS[given.task].bank_dropout else 0.0,
+        node_dropout=given.node_dropout,
+    )
+
+
+def build_composer(given: SimpleNamespace, width: int) -> NodeComposer | GraphComposer:
+    """The fourth box.
+
+    Args:
+        given: Options of the model.
+        width: Width of what the bank makes of a node.
+    """
+    head = HEADS[given.task]
+    known = vars(given) | {"skip_channels": [_bank_channels(given), *[width] * given.bank_layers]}
+    return head.composer(
+        in_channels=width,
+        out_channels=given.out_channels,
+        kind=given.composer,
+        num_metacommunities=given.num_metacommunities,
+        num_layers=given.composer_layers,
+        conv=given.conv,
+        dropout=given.dropout,
+        **{name: known[name] for name in head.options},
+    )
+
+
+def first_interactions(num_communities: int) -> Tensor:
+    """Rates between communities [C, C] before training.
+
+    From communities that all link to themselves, training would never find out that a graph joins
+    unlike nodes: it would only make the affiliations of linked nodes more alike.
+
+    Example:
+        >>> first_interactions(4).round(decimals=1)
+        tensor([[0., 1., 0., 0.],
+                [1., 0., 0., 0.],
+                [0., 0., 1., 0.],
+                [0., 0., 0., 1.]])
+    """
+    each = torch.arange(num_communities)
+    paired = 2 * ((num_communities + 1) // 4)
+    other = torch.where(each < paired, each ^ 1, each)
+    rates = torch.full((num_communities, num_communities), REST / num_communities)
+    rates[each, other] = 1
+    return rates
