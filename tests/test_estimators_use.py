@@ -221,7 +221,7 @@ def test_draws_of_a_prediction(task: str) -> None:
     np.testing.assert_array_equal(mean, again)
     assert np.abs(mean - sampled).max() > 0
     np.testing.assert_allclose(sampled.sum(1), 1, rtol=1e-5)
-    with pytest.raises(InputError, match="num_samples must be at least 0"):
+    with pytest.raises(InputError, match="num_samples must be between 0 and 1024"):
         clf.predict_proba(data, num_samples=-1)
 
 

@@ -27,8 +27,8 @@ def killed(found: Record) -> str:
     each = ", ".join(f"{name} {count}" for name, count in found["by_command"].items())
     return (
         f"{found['kills']} kills, most of them just before a file was opened, renamed or removed "
-        f"({each}): no file was unreadable, and run again, {found['differences']} commands ended "
-        "with other files or results than an unbroken run"
+        f"({each}): no file was unreadable, and given again, {len(found['wrong'])} commands "
+        "ended with other files or results than one that was never killed"
     )
 
 

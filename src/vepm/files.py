@@ -85,6 +85,24 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         write_text(path, text.getvalue())
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table in a TOML text.
+
+    Raises:
+        ValueError: if it is no TOML, or holds an integer of more than 64 bits.
+        RecursionError: if it is nested too deeply.
+    """
+    table = tomllib.loads(text)
+    values: list[Any] = [table]
+    for value in values:
+        if isinstance(value, dict | list):
+            values += value.values() if isinstance(value, dict) else value
+        # TOML promises no more; hexadecimal ones could even be too long to print.
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("an integer of more than 64 bits")
+    return table
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read settings, from whoever they come.
 
@@ -94,11 +112,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_SETTINGS:
             raise InputError(f"{path}: more than {LARGEST_SETTINGS} bytes; settings take less")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except InputError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        # Not UTF-8, not TOML, a number of thousands of digits, lists in lists without end.
+        # Not UTF-8, not TOML, an integer too large, lists nested too deeply.
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: not a readable TOML file ({reason})") from None
 

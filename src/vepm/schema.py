@@ -24,6 +24,10 @@ from vepm.errors import InputError
 T = TypeVar("T")
 FEW = 12
 """The most names that an error lists."""
+LARGEST_SEED = 2**32 - 1
+"""The largest seed that PyTorch, NumPy and scikit-learn all take."""
+MOST_RUNS = 10_000
+"""Seeds or splits of one measurement; more is a mistake."""
 
 
 def checked(
@@ -102,7 +106,9 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
         raise InputError(f"{where}: {field.name} must be one of {known}, got {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool):
         bounds = field.metadata.get("bounds", {})
-        if not (math.isfinite(value) and _within(value, **bounds)):
+        # An integer can be too large to be compared as a float.
+        finite = isinstance(value, int) or math.isfinite(value)
+        if not (finite and _within(value, **bounds)):
             raise InputError(f"{where}: {field.name} must be {_in_words(**bounds)}, got {value}")
 
 

@@ -17,18 +17,23 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 from cli.conftest import without_page
 from cli.running import Outcome, hidden_in, read_json, succeed, vepm
 from cli.writing import write_nodes
-from paper.toys import write_long
+from paper.toys import write_toys
 from tools.record import keep
 from tools.soak.contents import check_readable, contents, timeless
+from vepm.report import page
+from vepm.report.drawings import plan_drawings
 from vepm.training import fitting
 
 Words = tuple[str | Path, ...]
@@ -42,6 +47,8 @@ PAUSE_SECONDS = 0.01
 """Pause after every save, so that a small run lasts long enough to be killed anywhere."""
 AT_RANDOM_TIMES = 5
 """One kill in so many comes at a random time."""
+FIGURES = 2
+"""Figures of a page; the others are written in the same way."""
 SWEEP = """
 datasets = ["planted"]
 seeds = [0, 1]
@@ -185,8 +192,8 @@ class _Trial:
         self.expected = self._result(outcome, output)
         self.turns = _in_turn(names, draw)
 
-    def kill(self, number: int) -> bool:
-        """Whether it was killed, in which case it was given again and ended as it should."""
+    def kill(self, number: int) -> str | None:
+        """Kill the command and give it again; says what was wrong then, None if it had ended."""
         words, output = self._set_up(str(number))
         timed = number % AT_RANDOM_TIMES == AT_RANDOM_TIMES - 1 or not self.turns
         change = None if timed else self.turns[number % len(self.turns)]
@@ -194,16 +201,28 @@ class _Trial:
         if not hit:
             # The machine is less busy than when the whole run was timed.
             self.seconds *= 0.7
-            return False
+            return None
+        try:
+            self._check(words, output)
+        except (AssertionError, OSError, ValueError) as error:
+            when = "at a random time" if change is None else f"before change {change}"
+            return f"{self.kind} killed {when}: {error!r}"[:500]
+        finally:
+            shutil.rmtree(output, ignore_errors=True)
+        return ""
+
+    def _check(self, words: Words, output: Path) -> None:
+        """Give a killed command again: it ends with the files of one that was never killed."""
         check_readable(output)
         outcome, _ = _run(words, output)
         finished = outcome.code == 2 and "holds a finished run" in outcome.err
-        assert outcome.code == 0 or finished, (self.kind, change, outcome)
+        assert outcome.code == 0 or finished, outcome
         check_readable(output)
-        assert self._result(outcome, output) == self.expected, (self.kind, change)
-        assert not hidden_in(output), (self.kind, change)
-        shutil.rmtree(output, ignore_errors=True)
-        return True
+        (files, printed), (wanted, said) = self._result(outcome, output), self.expected
+        differing = {name for name in files.keys() & wanted if files[name] != wanted[name]}
+        assert not files.keys() ^ wanted.keys() | differing, differing
+        assert printed == said, "printed results differ"
+        assert not hidden_in(output), "hidden files are left"
 
     def _set_up(self, name: str) -> tuple[Words, Path]:
         output = self.inputs / f"{self.kind}-{name}"
@@ -216,22 +235,37 @@ class _Trial:
 
 
 def kill(kills: int, seed: int = 0, kinds: Sequence[str] = tuple(SCENARIOS)) -> dict[str, Any]:
-    """So many kills of each command."""
+    """So many kills of each command, and what was wrong after each."""
     draw = random.Random(seed)
     killed: Counter[str] = Counter()
-    with TemporaryDirectory() as name:
+    wrong: list[str] = []
+    with TemporaryDirectory() as name, _few_figures():
         inputs = Path(name)
         write_nodes(inputs / "pets")
-        write_long(inputs / "experiments")
+        write_toys(inputs / "experiments")
         (inputs / "sweep.toml").write_text(SWEEP)
         with without_page():
             succeed("train", inputs / "pets", "-o", inputs / "finished", *SHORT)
         for kind in kinds:
+            # Once in this process, so that those forked from it have loaded what they need.
+            SCENARIOS[kind].prepare(inputs, inputs / kind)
+            succeed(*SCENARIOS[kind].words(inputs, inputs / kind))
             trial = _Trial(kind, inputs, draw)
             for number in range(10 * kills):
-                if killed[kind] < kills:
-                    killed[kind] += trial.kill(number)
-    return {"kills": killed.total(), "by_command": dict(killed), "seed": seed, "differences": 0}
+                if killed[kind] < kills and (found := trial.kill(number)) is not None:
+                    killed[kind] += 1
+                    wrong += [found] if found else []
+                    print(kind, killed[kind], found, file=sys.stderr, flush=True)
+    return {"kills": killed.total(), "by_command": dict(killed), "seed": seed, "wrong": wrong}
+
+
+@contextmanager
+def _few_figures() -> Iterator[None]:
+    def first(*given: Any) -> Any:
+        return islice(plan_drawings(*given), FIGURES)
+
+    with mock.patch.object(page, "plan_drawings", first):
+        yield
 
 
 def main() -> None:
@@ -245,6 +279,8 @@ def main() -> None:
     found = kill(chosen.kills, chosen.seed, chosen.commands)
     found |= {"seconds": time.monotonic() - started}
     keep(chosen.output, "killed, then given again: every file of a command never killed", found)
+    if found["wrong"]:
+        raise SystemExit(f"{len(found['wrong'])} commands ended otherwise")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What commands are given, checked before any work is done: data, settings, splits, baselines."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from vepm.baselines import Baseline, baseline
 from vepm.data import Dataset, ReadOptions, datasets, is_recipe, load, read
 from vepm.errors import InputError
 from vepm.evaluation import Split, splits_for
-from vepm.files import read_toml
+from vepm.files import parse_toml, read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
 
@@ -71,7 +70,7 @@ def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] 
         if not equals:
             raise InputError(f"--set {pair}: write it as name=value")
         try:
-            parsed = tomllib.loads(f"value = {value}")["value"]
+            parsed = parse_toml(f"value = {value}")["value"]
         except (ValueError, RecursionError):
             parsed = value
         config = config.replace(**{name.strip(): parsed})

@@ -9,7 +9,6 @@ from rich.table import Column, Table
 from vepm import console
 from vepm.cli.folders import RUN, check_output, only_writer
 from vepm.cli.options import (
-    LARGEST_SEED,
     MACHINE_PANEL,
     RESULT_PANEL,
     SETTINGS_PANEL,
@@ -28,6 +27,7 @@ from vepm.cli.options import (
     Strict,
 )
 from vepm.errors import InputError
+from vepm.schema import LARGEST_SEED, MOST_RUNS
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 PROTOCOL_PANEL = "Protocol"
 DEFAULT_SPLITS = 10
-MOST_SPLITS = 10_000
 MOST_LABELS = 999_999
 
 
@@ -50,12 +49,16 @@ def evaluate(
         ),
     ] = "",
     seeds: Annotated[
-        int, typer.Option(min=1, help="Number of seeds.", rich_help_panel=PROTOCOL_PANEL)
+        int,
+        typer.Option(min=1, max=MOST_RUNS, help="Number of seeds.", rich_help_panel=PROTOCOL_PANEL),
     ] = 1,
     first_seed: Annotated[
         int,
         typer.Option(
-            min=0, max=LARGEST_SEED, help="The first of them.", rich_help_panel=PROTOCOL_PANEL
+            min=0,
+            max=LARGEST_SEED - MOST_RUNS,
+            help="The first of them.",
+            rich_help_panel=PROTOCOL_PANEL,
         ),
     ] = 0,
     folds: Annotated[
@@ -75,7 +78,7 @@ def evaluate(
         int | None,
         typer.Option(
             min=1,
-            max=MOST_SPLITS,
+            max=MOST_RUNS,
             help="Random splits of few-labels. [default: 10]",
             rich_help_panel=PROTOCOL_PANEL,
         ),

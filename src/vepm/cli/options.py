@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from vepm.schema import LARGEST_SEED
+
 SETTINGS_PANEL = "Settings"
 RESULT_PANEL = "Result"
 DATA_PANEL = "Own data"
 MACHINE_PANEL = "Where to find things and where to compute"
-LARGEST_SEED = 2**32 - 1
 
 OwnData = Annotated[
     str,

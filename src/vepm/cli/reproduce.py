@@ -14,6 +14,7 @@ from vepm.cli.folders import Kind, only_writer, own_folder
 from vepm.cli.options import DataDir, Device, RunsAtOnce
 from vepm.errors import InputError, LostProcessError
 from vepm.escaping import on_one_line
+from vepm.schema import MOST_RUNS
 
 if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
@@ -39,7 +40,8 @@ def reproduce(
         typer.Option(help="Only rows with these words in their name; may be given several times."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Number of seeds. [default: the experiment's]")
+        int | None,
+        typer.Option(min=1, max=MOST_RUNS, help="Number of seeds. [default: the experiment's]"),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder of cells, tables and figures.")

@@ -20,7 +20,7 @@ from vepm.errors import InputError, TrainingWarning
 from vepm.files import write_text
 from vepm.nn import VEPM
 from vepm.scale.ddp import ProcessGroup
-from vepm.schema import unknown
+from vepm.schema import LARGEST_SEED, unknown
 from vepm.tasks import TASKS, TaskName
 from vepm.training import (
     Config,
@@ -241,6 +241,10 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         """The seed of a fit, as scikit-learn reads ``random_state``."""
         if isinstance(self.random_state, int | np.integer):
+            if not 0 <= self.random_state <= LARGEST_SEED:
+                raise InputError(
+                    f"random_state must be between 0 and {LARGEST_SEED}, got {self.random_state}"
+                )
             return int(self.random_state)
         drawn = check_random_state(self.random_state).randint(2**32, dtype=np.uint32)
         return int(drawn)

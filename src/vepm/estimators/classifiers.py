@@ -1,6 +1,7 @@
 """Labels of nodes and of graphs."""
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +13,10 @@ from vepm.data import Dataset, relabelled, require_labels
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, Items, RandomState
 from vepm.nn import VEPM
+from vepm.schema import check_value
 from vepm.tasks import TaskName
 from vepm.training import Config, ModelCard, Progress, probabilities
+from vepm.training.config import FIELDS
 
 ClassWeight = Mapping[Any, float] | str | None
 
@@ -128,8 +131,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _probabilities(self, items: Items, num_samples: int | None = None) -> Array:
         default = self.card_.config.training.num_samples
         count = default if num_samples is None else num_samples
-        if count < 0:
-            raise InputError(f"num_samples must be at least 0, got {count}")
+        check_value(FIELDS["num_samples"], index(count), "predict_proba")
         source = self._source(items.dataset)
         found = probabilities(self._model(), source, count, seed=self.card_.seed)
         return items.of(found).cpu().numpy()

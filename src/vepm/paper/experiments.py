@@ -4,11 +4,9 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from vepm.schema import checked
+from vepm.schema import MOST_RUNS, checked
 
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
-MOST_RUNS = 10_000
-"""Seeds or splits of one square; more is a mistake in the file."""
 QUOTED = "quoted"
 """Method of rows that only quote the paper."""
 

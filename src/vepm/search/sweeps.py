@@ -25,7 +25,7 @@ from vepm.evaluation import (
 )
 from vepm.files import read_toml
 from vepm.paper import PRESET, open_dataset, task_of
-from vepm.schema import checked, read
+from vepm.schema import LARGEST_SEED, checked, read
 from vepm.search.log import Row, key_of, open_log, trials_of
 from vepm.search.samplers import SAMPLERS, TPE, random_changes
 from vepm.search.space import Space, flat
@@ -33,7 +33,6 @@ from vepm.tasks import TASKS
 from vepm.training import preset
 
 MOST_SETTINGS = 10_000
-LARGEST_SEED = 2**32 - 1
 EPOCHS = {
     "own": "each run at its best epoch",
     "shared": "all runs of a setting at the epoch best for their mean",

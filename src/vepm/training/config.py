@@ -2,11 +2,11 @@
 
 import dataclasses
 import json
-import tomllib
 from dataclasses import dataclass, field
 from typing import Any
 
 from vepm.errors import InputError
+from vepm.files import parse_toml
 from vepm.nn.building import FEATURE_NORMS, FUSIONS, GROUPINGS, INTERACTIONS
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
@@ -16,6 +16,8 @@ from vepm.training.legacy import upgraded
 
 # A settings file from a stranger must not be able to ask for all the memory there is.
 LARGEST = 2**20
+# Each is drawn in turn, and calibration keeps them all.
+MOST_SAMPLES = 1024
 # Every layer is an object, which takes time and memory before its weights do.
 DEEPEST = 1000
 
@@ -79,7 +81,7 @@ class TrainingConfig:
     """Which parameters step when: alternating, joint, predictor or scratch."""
     encoder_interval: int = checked(1, low=1, high=LARGEST)
     """Steps of the predictor (M in the paper) between two steps of the encoder."""
-    pretrain_epochs: int = checked(600, low=0)
+    pretrain_epochs: int = checked(600, low=0, high=LARGEST)
     """Maximum number of epochs of pretraining on the edges alone."""
     epochs: int = checked(300, low=1, high=LARGEST)
     """Maximum number of epochs of finetuning."""
@@ -91,9 +93,9 @@ class TrainingConfig:
     """Weight decay of the predictor."""
     schedule: str = checked("constant", choices=("constant", "cosine", "halving"))
     """Learning rate schedule of finetuning: constant, cosine or halving."""
-    patience: int = checked(100, low=0)
+    patience: int = checked(100, low=0, high=LARGEST)
     """Stop after this many epochs without a better validation accuracy; 0 never stops."""
-    batch_size: int = checked(0, low=0)
+    batch_size: int = checked(0, low=0, high=2**31)
     """Graphs per step or, for a single graph, about how many of its nodes; 0 takes all at once."""
     likelihood: str = checked("balanced", choices=("balanced", "summed", "subsampled"))
     """How the terms of the bound are reduced: ``balanced`` averages edges, non-edges, labels and
@@ -110,7 +112,7 @@ class TrainingConfig:
     """Stochastic forward passes per step of finetuning, whose predictions should agree."""
     consistency_weight: float = checked(0.0, low=0, high=HUGE)
     """Weight of their disagreement; it takes at least two passes and needs no labels."""
-    consistency_warmup: int = checked(0, low=0)
+    consistency_warmup: int = checked(0, low=0, high=LARGEST)
     """Epochs over which that weight grows from zero."""
     sharpening: float = checked(0.5, low=TINY, high=HUGE)
     """Temperature of the mean prediction they should agree on; below one sharpens it."""
@@ -118,7 +120,7 @@ class TrainingConfig:
     """How strongly that target is corrected for over-predicted classes, per label of a class."""
     sampling: bool = checked(True)
     """Sample affiliations while training; otherwise use the posterior mean."""
-    num_samples: int = checked(0, low=0)
+    num_samples: int = checked(0, low=0, high=MOST_SAMPLES)
     """Samples averaged by a prediction; 0 uses the posterior mean."""
 
     def __post_init__(self) -> None:
@@ -190,9 +192,10 @@ class Config:
     def from_toml(cls, text: str) -> "Config":
         """Read TOML text with sections [model] and [training]."""
         try:
-            return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            sections = parse_toml(text)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"settings are not valid TOML: {error}") from None
+        return cls.from_dict(sections)
 
 
 SECTIONS: dict[str, type] = {"model": ModelConfig, "training": TrainingConfig}
