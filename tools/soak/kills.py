@@ -39,7 +39,7 @@ from vepm.training import fitting
 Words = tuple[str | Path, ...]
 
 CPU = ("--device", "cpu")
-SHORT = ("--set", "pretrain_epochs=5", "--set", "epochs=15", *CPU)
+SHORT = ("--set", "pretrain_epochs=3", "--set", "epochs=6", *CPU)
 CHANGES = {"open": 0, "os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0}
 """Events that change files, and which of their arguments is the path."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -52,9 +52,12 @@ FIGURES = 2
 SWEEP = """
 datasets = ["planted"]
 seeds = [0, 1]
+[base]
+epochs = 3
+pretrain_epochs = 2
+num_samples = 0
 [space]
-epochs = [3, 4]
-pretrain_epochs = [2]
+dropout = [0.2, 0.4]
 """
 
 
