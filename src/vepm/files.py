@@ -3,12 +3,13 @@
 import csv
 import errno
 import io
+import json
 import os
 import secrets
 import stat
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,21 +87,36 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table in a TOML text.
+    """The table in a TOML text; integers have at most 64 bits, which is all that TOML promises.
 
     Raises:
-        ValueError: if it is no TOML, or holds an integer of more than 64 bits.
-        RecursionError: if it is nested too deeply.
+        ValueError: if it is no such table, or nested too deeply.
     """
-    table = tomllib.loads(text)
-    values: list[Any] = [table]
+    return dict(_with_short_integers(tomllib.loads, text))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value in a JSON text; integers have at most 64 bits.
+
+    Raises:
+        ValueError: if it is no such value, or nested too deeply.
+    """
+    return _with_short_integers(json.loads, text)
+
+
+def _with_short_integers(parse: Callable[[Any], Any], text: str | bytes) -> Any:
+    try:
+        found = parse(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    values = [found]
     for value in values:
         if isinstance(value, dict | list):
             values += value.values() if isinstance(value, dict) else value
-        # TOML promises no more; hexadecimal ones could even be too long to print.
-        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        # They cannot be converted to floats; hexadecimal ones can be too long to print.
+        elif isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise ValueError("an integer of more than 64 bits")
-    return table
+    return found
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -110,13 +126,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         InputError: if the file cannot be read, is no TOML, or is larger than settings can be.
     """
     try:
+        # Reading a pipe might never end.
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: not a file")
         if path.stat().st_size > LARGEST_SETTINGS:
             raise InputError(f"{path}: more than {LARGEST_SETTINGS} bytes; settings take less")
         return parse_toml(path.read_text(encoding="utf-8"))
     except InputError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
-        # Not UTF-8, not TOML, an integer too large, lists nested too deeply.
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: not a readable TOML file ({reason})") from None
 

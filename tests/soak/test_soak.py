@@ -12,27 +12,29 @@ from cli.running import vepm
 from tools.soak.fuzz import fuzz
 from tools.soak.kills import SCENARIOS, kill
 from tools.soak.repeat import Sample, judge, repeat
-from tools.soak.targets import targets
+from tools.soak.targets import KINDS, Target, targets
 
-INPUTS = 2000
+INPUTS = 400
 KILLS = 1
 
 
-def test_damaged_files_are_taken_or_refused_in_one_line() -> None:
-    found = fuzz(INPUTS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("default")
+def test_damaged_inputs_are_taken_or_refused_in_one_line(kind: str) -> None:
+    found = fuzz(INPUTS, kind)
     assert found.wrong == []
     assert found.taken.total() + found.refused.total() == INPUTS
-    assert set(found.refused) == set(targets())
-    assert set(found.taken) == set(targets())
+    assert set(found.refused) == set(targets(kind))
+    assert set(found.taken) == set(targets(kind))
 
 
 def laid_out(kind: str, case: str, folder: Path) -> Path:
     """A damaged input for the command, in a folder of its own."""
     target = targets()[kind]
-    folder.mkdir()
+    assert isinstance(target, Target)
+    target.lay_out(folder)
     name, content = target.damage(Random(case))
-    for file, whole in {**target.files, name: content}.items():
-        (folder / file).write_bytes(whole)
+    (folder / name).write_bytes(content)
     return folder if kind.startswith("csv") else folder / name
 
 
@@ -64,10 +66,11 @@ def test_a_damaged_graph_given_to_a_process_of_its_own(tmp_path: Path) -> None:
     check_outcome(done.returncode, done.stderr, tmp_path / "run")
 
 
-def test_whole_files_are_taken() -> None:
-    found = fuzz(len(targets()), damaging=False)
-    assert found.wrong == []
-    assert found.refused.total() == 0
+@pytest.mark.parametrize("name", targets())
+def test_whole_files_are_taken(name: str, tmp_path: Path) -> None:
+    target = targets()[name]
+    target.lay_out(tmp_path)
+    target.read(tmp_path)
 
 
 def test_killed_commands_end_with_the_files_of_whole_ones() -> None:

@@ -1,9 +1,10 @@
 """Read damaged files by the thousand: each is accepted, or refused with a one-line error.
 
-Run it with ``python -m tools.soak.fuzz --inputs 100000``.
+Run it with ``python -m tools.soak.fuzz --inputs 100000``, for so many inputs of every kind.
 """
 
 import argparse
+import logging
 import resource
 import shutil
 import signal
@@ -19,7 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tools.record import keep
-from tools.soak.targets import Target, targets
+from tools.soak.targets import KINDS, Links, Target, targets
+from vepm.cli import UNUSABLE_PATH
 from vepm.errors import InputError
 from vepm.escaping import LONGEST_LINE, on_one_line
 
@@ -53,39 +55,31 @@ class Found:
         }
 
 
-def fuzz(inputs: int, seed: int = 0, only: str | None = None, *, damaging: bool = True) -> Found:
-    """Read so many files, all formats in turn, damaged or intact."""
+def fuzz(inputs: int, kind: str = "bytes", seed: int = 0, only: str | None = None) -> Found:
+    """Read so many damaged inputs of a kind, its targets in turn."""
     found = Found()
-    chosen = {name: t for name, t in targets().items() if only in (None, name)}
+    chosen = {name: t for name, t in targets(kind).items() if only in (None, name)}
     with TemporaryDirectory() as place, _limits():
-        folders = {
-            name: _lay_out(Path(place) / str(i), t) for i, (name, t) in enumerate(chosen.items())
-        }
+        folders = {name: Path(place) / str(i) for i, name in enumerate(chosen)}
+        for name, target in chosen.items():
+            target.lay_out(folders[name])
         for number in range(inputs):
             name = list(chosen)[number % len(chosen)]
-            case = f"{seed}/{name}/{number}"
-            damaged = chosen[name].damage(Random(case)) if damaging else None
-            _try(name, chosen[name], folders[name], case, damaged, found)
+            _try(name, chosen[name], folders[name], f"{seed}/{name}/{number}", found)
     return found
 
 
-def _lay_out(folder: Path, target: Target) -> Path:
-    folder.mkdir()
-    for name, content in target.files.items():
-        (folder / name).write_bytes(content)
-    return folder
+def _try(name: str, target: Target | Links, folder: Path, case: str, found: Found) -> None:
+    try:
+        with target.damaged_in(folder, Random(case)):
+            _read(name, target, folder, case, found)
+    except AssertionError as error:
+        found.wrong.append({"case": case, "why": str(error)})
+        shutil.rmtree(folder)
+        target.lay_out(folder)
 
 
-def _try(
-    name: str,
-    target: Target,
-    folder: Path,
-    case: str,
-    change: tuple[str, bytes] | None,
-    found: Found,
-) -> None:
-    damaged, content = change or next(iter(target.files.items()))
-    (folder / damaged).write_bytes(content)
+def _read(name: str, target: Target | Links, folder: Path, case: str, found: Found) -> None:
     started = time.process_time()
     # Processor time: a busy machine must not count as a slow reader.
     signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
@@ -93,7 +87,7 @@ def _try(
     try:
         target.read(folder)
         found.taken[name] += 1
-    except InputError as error:
+    except (InputError, *UNUSABLE_PATH) as error:
         found.refused[name] += 1
         line = on_one_line(str(error))
         if not line or len(line) > 2 * LONGEST_LINE or not line.isprintable():
@@ -108,12 +102,6 @@ def _try(
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
     found.slowest_seconds = max(found.slowest_seconds, time.process_time() - started)
-    (folder / damaged).write_bytes(target.files[damaged])
-    extra = {path.name for path in folder.iterdir()} - set(target.files)
-    if extra:
-        found.wrong.append({"case": case, "why": f"left behind {sorted(extra)}"})
-        shutil.rmtree(folder)
-        _lay_out(folder, target)
 
 
 @contextmanager
@@ -138,17 +126,22 @@ def _limits() -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--inputs", type=int, default=100_000, help="Of each kind.")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one format")
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
-    started = time.monotonic()
-    found = fuzz(chosen.inputs, chosen.seed, chosen.only).summary()
-    found |= {"seed": chosen.seed, "seconds": time.monotonic() - started}
-    keep(chosen.output, "damaged files, each accepted or refused with a one-line error", found)
-    if found["wrong"]:
-        raise SystemExit(f"{len(found['wrong'])} inputs went wrong")
+    logging.getLogger("vepm").setLevel(logging.ERROR)
+    kinds = {}
+    for kind in chosen.kinds:
+        started = time.monotonic()
+        found = fuzz(chosen.inputs, kind, chosen.seed, chosen.only).summary()
+        kinds[kind] = found | {"seconds": time.monotonic() - started}
+    body = {"kinds": kinds, "seed": chosen.seed}
+    keep(chosen.output, "damaged inputs, each accepted or refused with a one-line error", body)
+    if wrong := sum(len(found["wrong"]) for found in kinds.values()):
+        raise SystemExit(f"{wrong} inputs went wrong")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import struct
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -28,8 +30,9 @@ TOKENS: tuple[bytes, ...] = (
         b"x" * 200_000,
     ),
 )
+KEYS = ("x", "", "format", "excerpt_of", "warnings", "baselines", "versions", "rule", "nmi", "ece")
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 7, 2**31, 2**53, 2**62, 10**30, -(10**30)),
+    *(None, True, False, 0, 1, -1, 2, 7, 2**31, 2**53, 2**62, 10**30, -(10**30), 10**400),
     *(0.5, -0.5, 1e308, 1e-320, float("nan"), float("inf"), -float("inf")),
     *("", "x", "node", "graph", "done", "\0", "1" * 5000, [], [[]], {}, {"a": 1}, [1] * 50),
 )
@@ -106,7 +109,7 @@ def damage_json(value: Any, draw: Random) -> Any:
             case 0:
                 return rest
             case 1:
-                return value | {draw.choice(("x", "", "format", key + "x")): draw.choice(VALUES)}
+                return value | {draw.choice((*KEYS, key + "x")): draw.choice(VALUES)}
         return value | {key: damage_json(value[key], draw)}
     if isinstance(value, list) and value and draw.random() < 0.7:
         place = draw.randrange(len(value))
@@ -114,101 +117,159 @@ def damage_json(value: Any, draw: Random) -> Any:
     return draw.choice(VALUES)
 
 
-def damage_tensors(content: bytes, draw: Random) -> bytes:
-    """A valid safetensors file with a valid digest whose contents are inconsistent."""
+Arrays = dict[str, Any]
+Change = Callable[[Any, Random], Any]
+"""From an array to one of another type, shape or scale."""
+
+DTYPES: tuple[Any, ...] = (
+    *(bool, "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", ">i8", ">f4"),
+    *("g", "c8", "G", "U5", "S3", "M8[s]", "m8[ns]", "V3", object, [("a", "f4")]),
+)
+SCALES = (0.0, 1e-320, 1e-45, 1e-38, 1e-27, 1e-19, 1e-8, -1.0, 1e8, 1e19, 1e27, 1e38, 1e200, 1e308)
+INTEGERS = (-1, 0, 1, 3, 2**31 - 1, 2**31, 2**62, 10**18, -(2**63))
+
+
+def retype(array: Any, draw: Random) -> Any:
+    """The array in another type, or zeros of a type that it cannot be converted to."""
+    kind = draw.choice(DTYPES)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return array.astype(kind)
+    except (TypeError, ValueError):
+        return np.zeros(array.shape, kind)
+
+
+def reshape(array: Any, draw: Random) -> Any:
+    """The array in another shape, with entries lost, repeated or added."""
+    flat = array.reshape(-1)
+    match draw.randrange(12):
+        case 0:
+            return flat
+        case 1:
+            return flat[: draw.randint(0, flat.size)]
+        case 2:
+            return array[..., None]
+        case 3:
+            return array[None]
+        case 4:
+            return array.T.copy()
+        case 5:
+            return np.repeat(array, 3, axis=-1) if array.ndim else flat
+        case 6:
+            return array[1:] if array.ndim else flat
+        case 7:
+            return np.concatenate([flat, flat])
+        case 8:
+            return flat[0] if flat.size else array
+        case 9:
+            return np.zeros((draw.choice((0, 1, 24)), draw.choice((0, 1, 10**6))), array.dtype)
+        case 10 if draw.random() < RARELY:
+            return np.zeros(draw.choice(((2**24,), (2**12, 2**12))), array.dtype)
+    return array[..., :1] if array.ndim else array
+
+
+def rescale(array: Any, draw: Random) -> Any:
+    """The array with one entry, or all, of extreme size or not finite."""
+    changed = array.copy().reshape(-1)
+    if not changed.size or changed.dtype.kind not in "iuf":
+        return array
+    if changed.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            if draw.random() < 0.5:
+                return (array.astype("f8") * draw.choice(SCALES)).astype(array.dtype)
+            odd: Any = draw.choice((np.nan, np.inf, -np.inf, *SCALES))
+            changed[draw.randrange(changed.size)] = odd
+    else:
+        limits = np.iinfo(changed.dtype)
+        odd = min(max(draw.choice(INTEGERS), limits.min), limits.max)
+        changed[draw.randrange(changed.size)] = odd
+    return changed.reshape(array.shape)
+
+
+RARELY = 0.02
+"""How often arrays are made large, which takes as long as hundreds of small ones."""
+NUMBER = re.compile(rb"(?<![\w.])-?\d+(\.\d+)?(?![\w.])")
+NUMBERS = (
+    *(b"0", b"-0.0", b"-1", b"1e-320", b"1e-46", b"1e-27", b"1e-19", b"3e19", b"1e38", b"1e39"),
+    *(b"1e308", b"1e999", b"nan", b"inf", b"-inf", b"9" * 40, b"9" * 400, b"0x" + b"f" * 4000),
+    *(str(2**power).encode() for power in (31, 32, 53, 63, 64)),
+)
+
+
+def rescale_text(content: bytes, draw: Random) -> bytes:
+    """A text in which some numbers are extreme."""
+    share, odd = draw.choice((0.02, 0.3, 1.0)), draw.choice(NUMBERS)
+    return NUMBER.sub(lambda found: odd if draw.random() < share else found[0], content)
+
+
+def in_npz(change: Change) -> Mutation:
+    """Changes one or two arrays of an .npz archive, or what it says of their shapes."""
+
+    def damage(content: bytes, draw: Random) -> bytes:
+        with np.load(io.BytesIO(content)) as archive:
+            arrays = dict(archive)
+        _change_some(arrays, change, draw)
+        stored = io.BytesIO()
+        draw.choice((np.savez, np.savez_compressed))(stored, **arrays)
+        found = stored.getvalue()
+        if change is reshape and draw.random() < 0.1:
+            found = found.replace(b"(24,)", b"(99,)").replace(b"(2,)", b"(9,)")
+        return found
+
+    return damage
+
+
+def in_tensors(change: Change) -> Mutation:
+    """Changes a few tensors of a safetensors file whose digest is right nevertheless."""
+
+    def damage(content: bytes, draw: Random) -> bytes:
+        tensors, metadata = unpack_tensors(content)
+        arrays: Arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        _change_some(arrays, change, draw)
+        found = {}
+        for name, array in arrays.items():
+            try:
+                fresh = torch.from_numpy(np.ascontiguousarray(array))
+                found[name] = fresh.clone(memory_format=torch.contiguous_format)
+            except (TypeError, ValueError):
+                # A type that the format does not have.
+                found[name] = tensors[name].to(draw.choice((torch.bfloat16, torch.complex64)))
+        return pack_tensors(found, metadata)
+
+    return damage
+
+
+def _change_some(arrays: Arrays, change: Change, draw: Random) -> None:
+    for _ in range(draw.randint(1, 2)):
+        name = draw.choice(sorted(arrays))
+        if arrays[name].dtype != object:
+            arrays[name] = change(arrays[name], draw)
+
+
+def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors and metadata of a safetensors file."""
     (length,) = struct.unpack("<Q", content[:8])
-    metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
-    tensors = load(content)
-    changes = draw.randint(0, 2)
-    for _ in range(changes):
-        _damage_tensor(tensors, draw)
+    return load(content), json.loads(content[8 : 8 + length]).get("__metadata__", {})
+
+
+def pack_tensors(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> bytes:
+    """A safetensors file of ours, its digest included if it has a description."""
     if "vepm" in metadata:
-        header = json.loads(metadata["vepm"])
-        for _ in range(draw.randint(0 if changes else 1, 2)):
-            header = damage_json(header, draw)
-        text = json.dumps(header)
-        metadata = {"vepm": text, "digest": _digest(text, tensors)}
+        metadata = {"vepm": metadata["vepm"], "digest": _digest(metadata["vepm"], tensors)}
     return save(tensors, metadata=metadata or None)
 
 
-def _damage_tensor(tensors: dict[str, torch.Tensor], draw: Random) -> None:
-    if not tensors:
-        return
-    name = draw.choice(sorted(tensors))
-    tensor = tensors.pop(name)
-    match draw.randrange(7):
-        case 0:
-            return
-        case 1:
-            tensors[draw.choice(("x", name + ".x", "../x"))] = tensor
-            return
-        case 2:
-            tensor = tensor.reshape(-1)
-        case 3:
-            tensor = torch.cat([tensor.reshape(-1), tensor.reshape(-1)])
-        case 4:
-            kinds = (torch.float64, torch.int64, torch.bool, torch.float16, torch.uint8)
-            tensor = tensor.to(draw.choice(kinds))
-        case 5:
-            tensor = tensor.clone()
-            if tensor.numel():
-                tensor.view(-1)[draw.randrange(tensor.numel())] = _odd_number(tensor.dtype, draw)
-        case 6:
-            tensor = torch.empty(0, dtype=tensor.dtype)
-    tensors[name] = tensor.contiguous()
-
-
-def _odd_number(kind: torch.dtype, draw: Random) -> float:
-    if kind.is_floating_point:
-        return draw.choice((-1.0, 0.0, 6e4, 1e20, 1e38, float("nan"), float("inf"), -float("inf")))
-    return draw.choice((-1, 0, 2**30, 2**62)) if kind == torch.int64 else draw.choice((0, 1))
-
-
-def damage_arrays(content: bytes, draw: Random) -> bytes:
-    """A valid .npz archive whose arrays are inconsistent or misstate their size."""
-    with np.load(io.BytesIO(content)) as archive:
-        arrays: dict[str, Any] = dict(archive)
-    for _ in range(draw.randint(1, 2)):
-        name = draw.choice(sorted(arrays))
-        arrays = _damage_array(arrays, name, draw)
-        if not arrays:
-            break
-    stored = io.BytesIO()
-    draw.choice((np.savez, np.savez_compressed))(stored, **arrays)
-    found = stored.getvalue()
-    if draw.random() < 0.1:
-        found = found.replace(b"(24,)", b"(99,)").replace(b"(2,)", b"(9,)")
-    return found
-
-
-def _damage_array(arrays: dict[str, Any], name: str, draw: Random) -> dict[str, Any]:
-    array = arrays[name]
-    rest = {key: value for key, value in arrays.items() if key != name}
-    if array.dtype == object:
-        return rest
-    match draw.randrange(9):
-        case 0:
-            return rest
-        case 1:
-            return rest | {draw.choice(("x", "adj_matrix", "attr_matrix", "labels")): array}
-        case 2:
-            return rest | {name: array.reshape(-1)[: draw.randint(0, array.size)]}
-        case 3:
-            return rest | {name: array[..., None]}
-        case 4:
-            kinds: Sequence[Any] = (np.float32, np.int8, np.uint64, np.complex64, "U5", "S3", bool)
-            return rest | {name: array.astype(draw.choice(kinds))}
-        case 5:
-            return rest | {name: np.array([{"a": 1}] * array.size, dtype=object)}
-        case 6:
-            return rest | {name: np.repeat(array, 3)}
-    changed = array.copy().reshape(-1)
-    if changed.size:
-        numbers = (-1, 0, 1, 3, 2**31 - 1, 2**31, 2**62, 10**18, -(2**63))
-        odd: Any = draw.choice(numbers)
-        if changed.dtype.kind == "f":
-            odd = draw.choice((np.nan, np.inf, 1e300, -1.0, 0.0))
-        limits = np.iinfo(changed.dtype) if changed.dtype.kind in "iu" else None
-        odd = odd if limits is None else min(max(odd, limits.min), limits.max)
-        changed[draw.randrange(changed.size)] = odd
-    return rest | {name: changed.reshape(array.shape)}
+def damage_description(content: bytes, draw: Random) -> bytes:
+    """A safetensors file of ours whose description is inconsistent, or lacks a tensor."""
+    tensors, metadata = unpack_tensors(content)
+    if tensors and draw.random() < 0.3:
+        name = draw.choice(sorted(tensors))
+        tensor = tensors.pop(name)
+        if draw.random() < 0.5:
+            tensors[draw.choice(("x", name + "x", *sorted(tensors)))] = tensor
+    if "vepm" in metadata:
+        header = json.loads(metadata["vepm"])
+        for _ in range(draw.randint(1, 2)):
+            header = damage_json(header, draw)
+        metadata = {"vepm": json.dumps(header)}
+    return pack_tensors(tensors, metadata)

@@ -3,9 +3,12 @@
 import functools
 import io
 import json
+import os
+import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -16,15 +19,34 @@ import numpy as np
 
 from cli.writing import write_graphs, write_nodes
 from paper.toys import NODES
-from tools.soak.mutations import Mutation, damage_arrays, damage_bytes, damage_json, damage_tensors
+from tools.soak.mutations import (
+    Mutation,
+    damage_bytes,
+    damage_description,
+    damage_json,
+    in_npz,
+    in_tensors,
+    rescale,
+    rescale_text,
+    reshape,
+    retype,
+)
 from training.toys import SMALL, run, started, toy
+from vepm.cli.folders import only_writer
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read
+from vepm.files import refuse_special, write_bytes
 from vepm.paper import read_experiment, squares
+from vepm.report import summary
+from vepm.report.communities import interactions
+from vepm.report.drawings import plan_drawings
+from vepm.report.excerpt import take_excerpt
+from vepm.report.payload import build_payload, embed_json
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
-from vepm.search import default_space, read_space
+from vepm.search import Sweep, default_space, read_space, standings
+from vepm.search.log import open_log
 from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.checkpoint import load_state, save_state
 from vepm.training.model_file import save_model
@@ -46,33 +68,151 @@ class Target:
         name = draw.choice(self.damaged)
         return name, draw.choice(self.ways)(self.files[name], draw)
 
+    def lay_out(self, folder: Path) -> None:
+        """Write the files, undamaged."""
+        folder.mkdir(exist_ok=True)
+        for name, content in self.files.items():
+            (folder / name).write_bytes(content)
+
+    @contextmanager
+    def damaged_in(self, folder: Path, draw: Random) -> Iterator[None]:
+        """One of the files of the folder, damaged for a while."""
+        name, content = self.damage(draw)
+        (folder / name).write_bytes(content)
+        yield
+        (folder / name).write_bytes(self.files[name])
+        extra = {path.name for path in folder.iterdir()} - set(self.files)
+        assert not extra, f"left behind {sorted(extra)}"
+
+
+SPECIAL = ("link to a file", "link to a folder", "link to nothing", "link to itself")
+SPECIAL += ("link to a device", "pipe", "folder")
+
+
+@dataclass(frozen=True)
+class Links:
+    """Folders of several targets, in which links, pipes and folders take the place of files."""
+
+    targets: Mapping[str, Target]
+    chosen: list[Target] = field(default_factory=list)
+
+    def lay_out(self, folder: Path) -> None:
+        """Make what links lead to."""
+        (folder / "outside" / "folder").mkdir(parents=True)
+        (folder / "outside" / "file").write_bytes(b"outside")
+
+    @contextmanager
+    def damaged_in(self, folder: Path, draw: Random) -> Iterator[None]:
+        """The folder of some target with something else in the place of one or two files."""
+        target, inside = draw.choice(list(self.targets.values())), folder / "inside"
+        target.lay_out(inside)
+        for name in draw.sample(sorted(target.files), min(len(target.files), draw.randint(1, 2))):
+            (inside / name).unlink()
+            put_special(inside / name, draw.choice(SPECIAL), folder / "outside")
+        self.chosen[:] = [target]
+        yield
+        shutil.rmtree(inside)
+        assert (folder / "outside" / "file").read_bytes() == b"outside"
+        assert not list((folder / "outside" / "folder").iterdir())
+
+    def read(self, folder: Path) -> None:
+        """Read the folder of the target; a run is also written to."""
+        inside = folder / "inside"
+        if "metrics.json" in self.chosen[0].files:
+            with only_writer(inside):
+                refuse_special(inside / "figures")
+                for name in self.chosen[0].files:
+                    write_bytes(inside / name, b"ours")
+        else:
+            self.chosen[0].read(inside)
+
+
+def put_special(path: Path, kind: str, outside: Path) -> None:
+    """Make a folder, a pipe or a link."""
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.symlink_to(path if kind == "link to itself" else outside / kind.split()[-1])
+
 
 FINGERPRINT = {"seed": 0, "config": SMALL["node"].to_dict()}
 
 
 @functools.cache
-def targets() -> dict[str, Target]:
-    """Every format by name."""
-    plain = (damage_bytes,)
+def targets(kind: str = "bytes") -> dict[str, Target | Links]:
+    """What is fuzzed in one of the :data:`KINDS`, by name."""
+    return dict(_KINDS[kind]())
+
+
+def _by_bytes() -> dict[str, Target]:
+    return {**_texts((damage_bytes,)), **_binaries((damage_bytes,), (damage_bytes,))}
+
+
+def _by_dtype() -> dict[str, Target]:
+    return _binaries((in_npz(retype),), (in_tensors(retype),))
+
+
+def _by_shape() -> dict[str, Target]:
+    return _binaries((in_npz(reshape),), (in_tensors(reshape),))
+
+
+def _by_scale() -> dict[str, Target]:
+    return {**_texts((rescale_text,)), **_binaries((in_npz(rescale),), (in_tensors(rescale),))}
+
+
+def _by_link() -> dict[str, Links]:
+    return {"folders": Links(_by_bytes())}
+
+
+def _by_run() -> dict[str, Target]:
+    return {"run": _run_folder((_damage_run_file,), _show), "model": _model_target(_FORGED)}
+
+
+_KINDS: dict[str, Callable[[], Mapping[str, Target | Links]]] = {
+    "bytes": _by_bytes,
+    "dtype": _by_dtype,
+    "shape": _by_shape,
+    "scale": _by_scale,
+    "link": _by_link,
+    "run": _by_run,
+}
+KINDS = tuple(_KINDS)
+"""Ways to fuzz: bytes of any file; types, shapes and scales of arrays and numbers; links, pipes and
+folders in the place of files; run folders and models whose parts are at odds."""
+
+
+def _texts(ways: tuple[Mutation, ...]) -> dict[str, Target]:
+    tables = ("graphs.csv", "nodes.csv", "edges.csv")
     return {
-        "csv of nodes": Target(_csv(write_nodes), ("nodes.csv", "edges.csv"), plain, read),
-        "csv of graphs": Target(
-            _csv(write_graphs), ("graphs.csv", "nodes.csv", "edges.csv"), plain, read
-        ),
-        "graphml": _single("graph.graphml", _networkx(nx.generate_graphml), plain, read),
-        "gml": _single("graph.gml", _networkx(nx.generate_gml), plain, read),
-        "gexf": _single("graph.gexf", _networkx(nx.generate_gexf), plain, read),
-        "edge list": _single("graph.edgelist", b"# ids\na b\nb c 0.5\nc,a\n" * 4, plain, read),
-        "npz": _single("graph.npz", _npz(), (damage_bytes, damage_arrays), read),
-        "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), plain, _settings),
-        "search space": _single("space.toml", _space(), plain, read_space),
-        "experiment": _single("table-1.toml", NODES.encode(), plain, _experiment),
-        "model": _single("model.safetensors", _model(), (damage_bytes, damage_tensors), _predict),
-        "checkpoint": _single(
-            "checkpoint.safetensors", _checkpoint(), (damage_bytes, damage_tensors), _resume
-        ),
-        "run": _run_folder(),
+        "csv of nodes": Target(_csv(write_nodes), tables[1:], ways, _read_and_scale),
+        "csv of graphs": Target(_csv(write_graphs), tables, ways, _read_and_scale),
+        "graphml": _single("graph.graphml", _networkx(nx.generate_graphml), ways, read),
+        "gml": _single("graph.gml", _networkx(nx.generate_gml), ways, read),
+        "gexf": _single("graph.gexf", _networkx(nx.generate_gexf), ways, read),
+        "edge list": _single("graph.edgelist", b"# ids\na b\nb c 0.5\nc,a\n" * 4, ways, read),
+        "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), ways, _settings),
+        "search space": _single("space.toml", _space(), ways, read_space),
+        "sweep": _single("sweep.toml", SWEEP, ways, Sweep.read),
+        "log of a sweep": _single("sweep.jsonl", _log(), ways, _continue_sweep),
+        "experiment": _single("table-1.toml", NODES.encode(), ways, _experiment),
     }
+
+
+def _binaries(arrays: tuple[Mutation, ...], tensors: tuple[Mutation, ...]) -> dict[str, Target]:
+    return {
+        "npz": _single("graph.npz", _npz(), arrays, _read_and_scale),
+        "model": _model_target(tensors),
+        "checkpoint": _single("checkpoint.safetensors", _checkpoint(), tensors, _resume),
+        "outputs of a run": _run_folder(tensors, _show, ("outputs.safetensors",)),
+    }
+
+
+def _model_target(ways: tuple[Mutation, ...]) -> Target:
+    return _single("model.safetensors", _model(), ways, _predict)
 
 
 def _single(name: str, content: bytes, ways: tuple[Mutation, ...], reader: Reader) -> Target:
@@ -120,6 +260,48 @@ def _space() -> bytes:
     return text.encode()
 
 
+SWEEP = b"""
+datasets = ["planted"]
+settings = 3
+seeds = [7, 8]
+keep = [0.5, 1.0]
+[base]
+epochs = 3
+[space]
+dropout = { low = 0.1, high = 0.6 }
+learning_rate = { low = 1e-3, high = 1e-1, log = true }
+bank_layers = [1, 2]
+"""
+
+
+@functools.cache
+def _sweep() -> Sweep:
+    with TemporaryDirectory() as name:
+        path = Path(name) / "sweep.toml"
+        path.write_bytes(SWEEP)
+        return Sweep.read(path)
+
+
+def _log() -> bytes:
+    def write(path: Path) -> None:
+        with open_log(path, asdict(_sweep()), _sweep().rule) as log:
+            found = {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
+            log.add([{**vars(run), **found} for run in _sweep().left([])[:6]])
+
+    return _written("sweep.jsonl", write)
+
+
+def _continue_sweep(path: Path) -> None:
+    with open_log(path, asdict(_sweep()), _sweep().rule) as log:
+        standings(log.rows)
+        _sweep().left(log.rows)
+
+
+def _read_and_scale(path: Path) -> None:
+    dataset = read(path)
+    ModelCard.of(dataset, SMALL[dataset.task].replace(feature_norm="standard")).prepare(dataset)
+
+
 def _settings(path: Path) -> None:
     check_model(toy("node"), settings(toy("node"), "tuned", path, None), "cpu")
 
@@ -151,23 +333,48 @@ def _resume(path: Path) -> None:
     load_state(path, started(card.build(), SMALL["node"])[0], FINGERPRINT)
 
 
-def _run_folder() -> Target:
+RUN_FILES = ("metrics.json", "names.json", "history.csv", "config.toml", "outputs.safetensors")
+
+
+def _run_folder(
+    ways: tuple[Mutation, ...], reader: Reader, damaged: tuple[str, ...] = RUN_FILES
+) -> Target:
+    return Target(_run_files(), damaged, ways, reader)
+
+
+@functools.cache
+def _run_files() -> dict[str, bytes]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         rows = {part: toy("node").graphs[0][f"{part}_mask"] for part in ("train", "val", "test")}
         parts = {part: mask.nonzero().flatten() for part, mask in rows.items()}
-        write_run(folder, toy("node"), run("node"), parts, {"baselines": {}})
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    names = ("metrics.json", "names.json", "history.csv", "config.toml")
-    return Target(files, (*names, "outputs.safetensors"), (_damage_run_file,), read_run)
+        write_run(folder, toy("node"), run("node"), parts, {"baselines": {"gcn": 0.5}})
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _show(folder: Path) -> None:
+    """All that a page says of a run, without drawing it."""
+    found = read_run(folder)
+    interaction = interactions(found.memberships, found.activation, found.grouping, found.batch)
+    list(plan_drawings(found, interaction))
+    summary.size_line(found)
+    summary.headline(found, interaction)
+    summary.warnings(found)
+    summary.community_rows(found, interaction)
+    summary.settings_groups(found)
+    summary.provenance(found)
+    embed_json(build_payload(found, take_excerpt(found, interaction), interaction))
 
 
 def _damage_run_file(content: bytes, draw: Random) -> bytes:
-    if content[8:9] == b"{" and draw.random() < 0.7:
-        return damage_tensors(content, draw)
+    if content[8:9] == b"{":
+        return draw.choice(_FORGED)(content, draw)
     if content[:1] == b"{" and draw.random() < 0.7:
         return json.dumps(damage_json(json.loads(content), draw)).encode()
-    return damage_bytes(content, draw)
+    return draw.choice((damage_bytes, rescale_text))(content, draw)
+
+
+_FORGED = (damage_description, *map(in_tensors, (retype, reshape, rescale)))
 
 
 def _written(name: str, write: Callable[[Path], object]) -> bytes:

@@ -71,7 +71,7 @@ def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] 
             raise InputError(f"--set {pair}: write it as name=value")
         try:
             parsed = parse_toml(f"value = {value}")["value"]
-        except (ValueError, RecursionError):
+        except ValueError:
             parsed = value
         config = config.replace(**{name.strip(): parsed})
     return config

@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vepm.evaluation import RunResult
-from vepm.files import write_bytes, write_text
+from vepm.files import parse_json, write_bytes, write_text
 from vepm.paper.findings import Finding
 from vepm.paper.plan import Cell
 from vepm.runs.machine import commit, describe_machine
@@ -71,8 +71,10 @@ def copy_cell(folder: Path, source: Path, cell: Cell) -> None:
 
 def read_cell(path: Path, fingerprint: str) -> Record | None:
     """A finished cell, or None where there is none, a damaged one, or one of another task."""
+    if not path.is_file():
+        return None
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = parse_json(path.read_bytes())
         checksum = body.pop("checksum")
         whole = checksum == _checksum(body) and body["fingerprint"] == fingerprint
         arrays = path.with_suffix(".safetensors")

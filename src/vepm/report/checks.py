@@ -13,10 +13,27 @@ from vepm.tasks import TASKS
 
 Arrays = Mapping[str, NDArray[Any]]
 
-REQUIRED = {"edge_index": 2, "edge_weight": 2, "memberships": 2, "activation": 1}
-PER_NODE = {"community_embeddings": 3, "features": 2, "batch": 1}
+REQUIRED = ("edge_index", "edge_weight", "memberships", "activation")
+PER_NODE = ("community_embeddings", "features", "batch")
 ATTRIBUTION = ("log_odds", "log_odds_without", "label_without")
-PER_ITEM = ("prediction", "probabilities", *ATTRIBUTION, "train_mask", "val_mask", "test_mask")
+MASKS = ("train_mask", "val_mask", "test_mask")
+PER_ITEM = ("prediction", "probabilities", *ATTRIBUTION, *MASKS)
+INTEGERS = {"edge_index": 2, "batch": 1, "y": 1, "prediction": 1, "label_without": 2}
+"""Arrays of integers, and how many dimensions they have."""
+REALS = {
+    "edge_weight": 2,
+    "memberships": 2,
+    "activation": 1,
+    "assignment": 2,
+    "probabilities": 2,
+    "community_embeddings": 3,
+    "embeddings": 2,
+    "log_odds": 1,
+    "log_odds_without": 2,
+    "features": 2,
+    "x_top": 2,
+}
+"""The same for arrays of real numbers."""
 FINITE = (
     "edge_weight",
     "memberships",
@@ -32,6 +49,7 @@ def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
     """Raise an InputError that names the first array that does not fit."""
     problem = (
         _missing(outputs, task)
+        or _wrong_kinds(outputs)
         or _wrong_edges(outputs)
         or _wrong_lengths(outputs, task)
         or _wrong_attribution(outputs)
@@ -43,12 +61,23 @@ def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
 
 
 def _missing(outputs: Arrays, task: str) -> str | None:
-    needed = REQUIRED | ({} if TASKS[task].single_graph else {"batch": 1})
-    for name, dimensions in needed.items():
+    needed = REQUIRED if TASKS[task].single_graph else (*REQUIRED, "batch")
+    for name in needed:
         if name not in outputs:
             return f"no array {name!r}"
-        if outputs[name].ndim != dimensions:
-            return f"{name} has {outputs[name].ndim} dimensions, not {dimensions}"
+    return None
+
+
+def _wrong_kinds(outputs: Arrays) -> str | None:
+    masks = dict.fromkeys(MASKS, 1)
+    for kinds, known in (("iu", INTEGERS), ("f", REALS), ("biu", masks)):
+        for name, dimensions in known.items():
+            if name not in outputs:
+                continue
+            if outputs[name].ndim != dimensions:
+                return f"{name} has {outputs[name].ndim} dimensions, not {dimensions}"
+            if outputs[name].dtype.kind not in kinds:
+                return f"{name} holds {outputs[name].dtype}"
     return None if len(outputs["memberships"]) else "no nodes"
 
 
@@ -70,11 +99,9 @@ def _wrong_edges(outputs: Arrays) -> str | None:
 
 def _wrong_lengths(outputs: Arrays, task: str) -> str | None:
     nodes = len(outputs["memberships"])
-    for name, dimensions in PER_NODE.items():
-        if name in outputs and outputs[name].shape[:1] != (nodes,):
+    for name in PER_NODE:
+        if name in outputs and len(outputs[name]) != nodes:
             return f"{name} has {len(outputs[name])} rows for {nodes} nodes"
-        if name in outputs and outputs[name].ndim != dimensions:
-            return f"{name} has {outputs[name].ndim} dimensions, not {dimensions}"
     if TASKS[task].single_graph:
         items = nodes
     else:

@@ -1,7 +1,6 @@
 """The files of a run folder: what each holds, as it is written and as it is read."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, get_type_hints
 
@@ -11,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from vepm.errors import InputError
+from vepm.files import parse_json
 from vepm.schema import is_of_type
 from vepm.tasks import TASKS
 
@@ -26,6 +26,8 @@ PREDICTIONS = "predictions.safetensors"
 FILES = (METRICS, CONFIG, HISTORY, OUTPUTS, NAMES)
 """What a page is made from."""
 MOST_CLASSES = 2**20
+SIZES = {"nodes", "edges"}
+"""What ``excerpt_of`` says."""
 
 
 class Metrics(TypedDict):
@@ -108,6 +110,11 @@ def read_metrics(path: Path) -> Metrics:
         raise InputError(f"{path}: task is {found['task']!r}, none of {', '.join(TASKS)}")
     if not 0 <= (found.get("num_classes") or 0) <= MOST_CLASSES:
         raise InputError(f"{path}: num_classes is {found['num_classes']!r}; train again")
+    for name in ("val_accuracy", "test_accuracy"):
+        if not 0 <= (found.get(name) or 0) <= 1:
+            raise InputError(f"{path}: {name} is {found[name]!r}, no accuracy; train again")
+    if set(found.get("excerpt_of") or SIZES) != SIZES:
+        raise InputError(f"{path}: excerpt_of is {found['excerpt_of']!r}; train again")
     metrics: Metrics = found  # type: ignore[assignment]
     return metrics
 
@@ -118,8 +125,8 @@ def read_json(path: Path, *, required: bool) -> dict[str, Any]:
         return {}
     text = _read_text(path)
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text)
+    except ValueError as error:
         raise InputError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected a JSON object")

@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from vepm.errors import InputError
-from vepm.files import refuse_special
+from vepm.files import parse_json, refuse_special
 from vepm.runs.machine import commit, describe_machine
 
 Row = dict[str, Any]
@@ -121,8 +121,8 @@ def read_lines(path: Path, content: bytes) -> list[Row]:
     lines = []
     for number, line in enumerate(content.splitlines(), start=1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except ValueError:
             row = None
         if not isinstance(row, dict) or (number > 1 and not _is_run(row)):
             raise InputError(f"{path}, line {number}: not a run of a search")

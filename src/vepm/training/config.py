@@ -193,7 +193,7 @@ class Config:
         """Read TOML text with sections [model] and [training]."""
         try:
             sections = parse_toml(text)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InputError(f"settings are not valid TOML: {error}") from None
         return cls.from_dict(sections)
 

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vepm.errors import InputError
-from vepm.files import write_bytes
+from vepm.files import parse_json, write_bytes
 from vepm.nn import VEPM
 from vepm.training.card import TENSORS, ModelCard
 from vepm.training.prediction import seeded
@@ -153,8 +153,8 @@ def open_tensors(
 
 def _header(path: Path, kind: str, metadata: dict[str, str] | None) -> dict[str, Any]:
     try:
-        header = json.loads((metadata or {}).get("vepm", "null"))
-    except (ValueError, RecursionError):
+        header = parse_json((metadata or {}).get("vepm", "null"))
+    except ValueError:
         header = None
     if not isinstance(header, dict) or header.get("kind") != kind:
         raise InputError(f"{path}: this is not a {kind} written by vepm")
