@@ -225,6 +225,19 @@ def test_draws_of_a_prediction(task: str) -> None:
         clf.predict_proba(data, num_samples=-1)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"random_state": 2**64}, "random_state must be between"),
+        ({"random_state": -1}, "random_state must be between"),
+        ({"device": "meta"}, "there is no device 'meta'"),
+    ],
+)
+def test_seeds_and_devices_that_cannot_be(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        estimator("node").set_params(**given).fit(node_data())
+
+
 def test_isolated_nodes_are_labelled_too() -> None:
     data = node_data()
     kept = (data.edge_index > 3).all(0)

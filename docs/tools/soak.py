@@ -11,14 +11,17 @@ Record = dict[str, Any]
 
 
 def fuzzed(found: Record) -> str:
-    """What happened to damaged files."""
-    taken, refused = (sum(found[name].values()) for name in ("taken", "refused"))
+    """What happened to damaged inputs."""
+    kinds = found["kinds"].values()
+    each = ", ".join(f"{kind} {part['inputs']:,}" for kind, part in found["kinds"].items())
+    taken, refused = (
+        sum(sum(part[name].values()) for part in kinds) for name in ("taken", "refused")
+    )
     return (
-        f"{found['inputs']:,} damaged files in {len(found['refused'])} formats: {taken:,} could "
-        f"still be read, {refused:,} were refused with a one-line "
-        f"error, {len(found['wrong'])} went "
-        f"wrong; the slowest took {found['slowest_seconds']:.1f} s, memory peaked at "
-        f"{found['peak_memory_mib']:,.0f} MiB"
+        f"{taken + refused:,} damaged inputs ({each}): {taken:,} could still be used, {refused:,} "
+        f"were refused with a one-line error, {sum(len(part['wrong']) for part in kinds)} went "
+        f"wrong; the slowest took {max(part['slowest_seconds'] for part in kinds):.1f} s, memory "
+        f"peaked at {max(part['peak_memory_mib'] for part in kinds):,.0f} MiB"
     )
 
 

@@ -1,5 +1,6 @@
 """Whatever is wrong with an input takes one line and exit code 2, and leaves nothing behind."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.running import QUICK, names_in, refused, succeed
+from cli.running import QUICK, names_in, refused, succeed, vepm
 from cli.writing import write_nodes, write_table
 
 
@@ -78,6 +79,13 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "baseline of another task": (("--baselines", "gin"), "'gin' labels graphs"),
     "foreign device": (("--device", "mps"), "device mps is not supported; use auto, cpu or cuda"),
     "unknown device": (("--device", "abacus"), "no device 'abacus'; use auto, cpu or cuda"),
+    "device without support": (("--device", "mps"), "there is no device 'mps'"),
+    "another one": (("--device", "xpu"), "there is no device 'xpu'"),
+    "device without memory": (("--device", "meta"), "there is no device 'meta'"),
+    "processor by number": (("--device", "cpu:7"), "there is no device 'cpu:7'"),
+    "rate beyond precision": (("--set", "learning_rate=1e38"), "learning_rate must be between"),
+    "draws without end": (("--set", "num_samples=1000000000"), "num_samples must be between"),
+    "setting as a pipe": (("--config", "pipe"), "pipe: not a file"),
     "output is a file": (("-o", "bad.toml"), "bad.toml: cannot be written to"),
     "output in a file": (("-o", "bad.toml/run"), "cannot be written to"),
 }
@@ -88,9 +96,27 @@ def test_bad_options(case: str, pets: Path, tmp_path: Path) -> None:
     Path("bad.toml").write_text("[model\n")
     Path("odd.toml").write_text("[training]\nrate = 1\n")
     Path("binary.toml").write_bytes(b"\xff\xfe")
+    os.mkfifo("pipe")
     options, why = OPTIONS[case]
     assert why in refused("train", pets, *options)
-    assert names_in(tmp_path) == {"bad.toml", "odd.toml", "binary.toml"}
+    assert names_in(tmp_path) == {"bad.toml", "odd.toml", "binary.toml", "pipe"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "planted", "--seed", str(2**64)),
+        ("train", "planted", "--seed", "-1"),
+        ("evaluate", "planted", "--seeds", str(10**9)),
+        ("evaluate", "planted", "--first-seed", str(2**32)),
+        ("reproduce", "table-1", "--seeds", str(10**9)),
+    ],
+)
+def test_counts_and_seeds_out_of_range(words: tuple[str, ...], tmp_path: Path) -> None:
+    outcome = vepm(*words)
+    assert outcome.code == 2
+    assert "is not in the range" in outcome.err
+    assert names_in(tmp_path) == set()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cli.running import QUICK, names_in, read_json, same_tensors, succeed, vepm
+from cli.running import QUICK, hidden_in, names_in, read_json, same_tensors, succeed, vepm
+from paper.toys import write_toys
 from vepm.search import tuning
 from vepm.training import checkpoint, fitting
 
@@ -110,20 +111,65 @@ def test_tuning_on_a_disk_that_fills_up(
         assert tuned[name] == whole[name]
 
 
-@pytest.fixture
-def short_files() -> Iterator[None]:
-    """Without a disk of one's own: no file may grow beyond a few hundred bytes."""
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Without a disk of one's own: no file may grow beyond some bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("short_files")
+SWEEP = """
+datasets = ["planted"]
+[base]
+epochs = 2
+pretrain_epochs = 1
+[space]
+dropout = [0.2]
+"""
+WORDS: dict[str, tuple[str, ...]] = {
+    "tune": ("pets", *QUICK, "--trials", "2", "-o"),
+    "sweep": ("sweep.toml", "--jobs", "1", "--device", "cpu", "--output"),
+    "reproduce": ("table-1", "--experiments", "toys", "--datasets", "planted", "--jobs", "1", "-o"),
+}
+
+
+@pytest.mark.parametrize("size", [0, 100, 1000, 3000])
+@pytest.mark.parametrize("command", WORDS)
+def test_a_command_whose_files_may_not_grow_goes_on_when_they_may(
+    command: str, size: int, pets: Path
+) -> None:
+    Path("pets").symlink_to(pets)
+    Path("sweep.toml").write_text(SWEEP)
+    write_toys(Path("toys"))
+    output = Path("found") / ("rows.jsonl" if command == "sweep" else "")
+    with files_of_at_most(size):
+        outcome = vepm(command, *WORDS[command], output)
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[-1].startswith("error: ")
+    assert FULL in outcome.err
+    assert not Path("found").exists() or hidden_in(Path("found")) == []
+    succeed(command, *WORDS[command], output)
+    assert hidden_in(Path("found")) == []
+
+
+@pytest.mark.parametrize("command", ["tune", "reproduce"])
+def test_unfinished_files_of_a_killed_command_are_removed(command: str, pets: Path) -> None:
+    Path("pets").symlink_to(pets)
+    write_toys(Path("toys"))
+    succeed(command, *WORDS[command], "found")
+    for folder in [path for path in Path("found").rglob("*") if path.is_dir()] + [Path("found")]:
+        (folder / ".a.json.01234567.half").write_bytes(b"cut sh")
+    succeed(command, *WORDS[command], "found")
+    assert hidden_in(Path("found")) == []
+
+
 def test_files_that_may_not_grow(pets: Path, pets_run: Path, tmp_path: Path) -> None:
-    outcome = vepm("predict", pets_run, pets, "-o", tmp_path / "predictions.csv")
+    with files_of_at_most(400):
+        outcome = vepm("predict", pets_run, pets, "-o", tmp_path / "predictions.csv")
     check_one_line(outcome, tmp_path / "predictions.csv")
     assert os.strerror(errno.EFBIG) in outcome.err
     assert names_in(tmp_path) == set()

@@ -2,6 +2,7 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,10 @@ from vepm.report import read_run, write_report
 from vepm.runs.schema import FILES
 
 from .writing import Array, change, write_graph_run, write_node_run
+
+
+def metrics(**changes: Any) -> str:
+    return json.dumps({"dataset": "a", "task": "node", **changes})
 
 
 @pytest.fixture
@@ -61,7 +66,13 @@ def test_missing_file_is_named(folder: Path, name: str) -> None:
         ("metrics.json", "{", "not JSON"),
         ("metrics.json", "[]", "JSON object"),
         ("metrics.json", '{"task": "node"}', "no 'dataset'"),
-        ("metrics.json", '{"dataset": "a", "task": "edge"}', "none of node, graph"),
+        ("metrics.json", '{"dataset": "a", "task": "edge"}', "task must be one of node, graph"),
+        ("metrics.json", metrics(test_accuracy=-0.5), "test_accuracy must be between 0 and 1"),
+        ("metrics.json", metrics(test_accuracy="high"), "test_accuracy must be of type float"),
+        ("metrics.json", metrics(num_classes=10**12), "num_classes must be between"),
+        ("metrics.json", metrics(excerpt_of=[1]), "excerpt_of: .* is not a table"),
+        ("metrics.json", metrics(excerpt_of={"nodes": 3}), "excerpt_of: edges is missing"),
+        ("metrics.json", metrics(nmi=10**400), "more than 64 bits"),
         ("history.csv", "epoch,loss\n1,2\n", "no column 'phase'"),
         ("history.csv", "phase,epoch\npretrain,one\n", "row 2: epoch is 'one'"),
         ("outputs.safetensors", "short", "not a whole safetensors file"),
@@ -93,6 +104,10 @@ def test_pickle_is_refused(folder: Path) -> None:
         ({"prediction": np.zeros(4, dtype=int)}, "prediction has 4 rows for 30 nodes"),
         ({"features": np.ones((4, 2))}, "features has 4 rows"),
         ({"log_odds": None}, "log_odds_without without log_odds"),
+        ({"prediction": np.zeros((30, 2), dtype=int)}, "prediction has 2 dimensions, not 1"),
+        ({"probabilities": np.zeros(30)}, "probabilities has 1 dimensions, not 2"),
+        ({"prediction": np.zeros(30)}, "prediction holds float64"),
+        ({"edge_weight": np.ones((1, 3), dtype=int)}, "edge_weight holds int64"),
         ({"label_without": np.zeros((30, 2), dtype=int)}, "does not match 3 metacommunities"),
     ],
 )

@@ -1,14 +1,18 @@
 """Settings in and out of TOML, and what is said about those that cannot be right."""
 
+import contextlib
 import dataclasses
 import itertools
+import math
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import quick
+from training.toys import SMALL, predictions, run
 from vepm.data import datasets
 from vepm.errors import InputError
 from vepm.training import PRESETS, Config, ModelCard, preset
@@ -92,12 +96,50 @@ def test_whole_numbers_serve_as_real_ones() -> None:
         ("[training]\nepochs = ", "not valid TOML"),
         ("[training]\nepochs = 1\nepochs = 2", "not valid TOML"),
         ("\x00", "not valid TOML"),
+        (f"[training]\nepochs = {'9' * 400}", "more than 64 bits"),
+        (f"[training]\nepochs = 0x{'f' * 6000}", "more than 64 bits"),
+        (f"[training]\nepochs = {'[' * 9000}", "not valid TOML"),
+        ("[training]\nnum_samples = 1000000000", "num_samples must be between 0 and 1024"),
     ],
 )
 def test_wrong_toml_is_refused_in_one_helpful_line(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         Config.from_toml(text)
     assert "\n" not in str(caught.value)
+
+
+EXTREMES: dict[type, list[Any]] = {
+    int: [-1, 0, 1, 2**20, 2**31, 2**63, 2**64, 10**400, -(10**400)],
+    float: [-1.0, -0.0, 1e-320, 1e-46, 1e-30, 1e30, 1e39, 1e308, math.nan, math.inf, 10**400],
+    bool: [True, False],
+    str: ["", "x" * 10_000, "\0"],
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_extreme_values_make_a_model_or_are_refused(name: str) -> None:
+    field, accepted = FIELDS[name], 0
+    for value in [*field.metadata["choices"], *EXTREMES[field.type]]:
+        with contextlib.suppress(InputError), torch.device("meta"):
+            ModelCard("node", 3, Config().replace(**{name: value}), ("a", "b")).build()
+            accepted += 1
+    assert accepted > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (name, value)
+        for name, field in FIELDS.items()
+        if field.type is float
+        for value in (field.metadata["bounds"]["low"], field.metadata["bounds"]["high"])
+        if value is not None
+    ],
+)
+def test_training_at_the_bounds_ends_or_is_refused(name: str, value: float) -> None:
+    config = SMALL["node"].replace(scheme="joint", passes=2, epochs=2, **{name: value})
+    with contextlib.suppress(InputError):
+        assert predictions(run("node", config)).isfinite().all()
 
 
 @pytest.mark.parametrize("sections", ["abc", [1], 3, None, {"model": "abc"}])
