@@ -198,7 +198,7 @@ def test_trying_a_model_leaves_it_as_it_was(model_file: Path, tmp_path: Path) ->
         (put(seed="x"), "not a usable model description"),
         (put(seed=float("inf")), "not a usable model description"),
         (put(config="x"), "not a table"),
-        (put(seed=2**64), "not a seed"),
+        (put(seed=2**64), "not a model"),
         (put(feature_names="abcdef"), "not a list of text"),
         (put(feature_names=[1, 2, 3, 4, 5, 6]), "not a list of text"),
         (put(feature_names=["a", "b"]), "2 different feature names for 6 features"),
