@@ -113,8 +113,9 @@ def read_metrics(path: Path) -> Metrics:
     for name in ("val_accuracy", "test_accuracy"):
         if not 0 <= (found.get(name) or 0) <= 1:
             raise InputError(f"{path}: {name} is {found[name]!r}, no accuracy; train again")
-    if set(found.get("excerpt_of") or SIZES) != SIZES:
-        raise InputError(f"{path}: excerpt_of is {found['excerpt_of']!r}; train again")
+    whole = found.get("excerpt_of", dict.fromkeys(SIZES, 0))
+    if set(whole) != SIZES or not all(type(size) is int for size in whole.values()):
+        raise InputError(f"{path}: excerpt_of is {whole!r}; train again")
     metrics: Metrics = found  # type: ignore[assignment]
     return metrics
 
