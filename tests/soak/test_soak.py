@@ -24,8 +24,8 @@ def test_damaged_inputs_are_taken_or_refused_in_one_line(kind: str) -> None:
     found = fuzz(INPUTS, kind)
     assert found.wrong == []
     assert found.taken.total() + found.refused.total() == INPUTS
-    assert set(found.refused) == set(targets(kind))
-    assert set(found.taken) == set(targets(kind))
+    assert set(found.taken) | set(found.refused) == set(targets(kind))
+    assert found.refused.total() > 0
 
 
 def laid_out(kind: str, case: str, folder: Path) -> Path:

@@ -149,7 +149,8 @@ def read_outputs(path: Path) -> dict[str, Array]:
         raise InputError(f"{path}: missing; is this a run folder of `vepm train`?")
     try:
         return load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        # NumPy does not have every type that the format has.
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a whole safetensors file ({reason})") from None
 
