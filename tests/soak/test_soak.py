@@ -19,7 +19,6 @@ KILLS = 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.filterwarnings("default")
 def test_damaged_inputs_are_taken_or_refused_in_one_line(kind: str) -> None:
     found = fuzz(INPUTS, kind)
     assert found.wrong == []

@@ -34,15 +34,6 @@ REALS = {
     "x_top": 2,
 }
 """The same for arrays of real numbers."""
-FINITE = (
-    "edge_weight",
-    "memberships",
-    "activation",
-    "assignment",
-    "probabilities",
-    "community_embeddings",
-    *ATTRIBUTION,
-)
 
 
 def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
@@ -136,7 +127,7 @@ def _wrong_classes(outputs: Arrays) -> str | None:
 
 
 def _not_finite(outputs: Arrays) -> str | None:
-    for name in FINITE:
+    for name in REALS:
         if name in outputs and not np.isfinite(outputs[name]).all():
             return f"{name} holds values that are not finite numbers"
     return None

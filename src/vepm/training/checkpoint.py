@@ -141,6 +141,8 @@ def _restore(
     # The present weights last, so that they are the ones in place.
     for weights in (run.best_weights, parts["model"]):
         if weights is not None:
+            if any(tensor.is_complex() for tensor in weights.values()):
+                raise ValueError("weights are complex numbers")
             run.model.load_state_dict(weights)
     for name, optimizer in _optimizers(state).items():
         _restore_moments(optimizer, parts.get(name, {}))
@@ -160,7 +162,8 @@ def _restore_moments(optimizer: torch.optim.Adam, tensors: dict[str, Tensor]) ->
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for number, found in moments.items():
         shapes = {found[key].shape for key in MOMENTS - {"step"}}
-        if found.keys() != MOMENTS or shapes != {parameters[number].shape}:
+        real = all(tensor.is_floating_point() for tensor in found.values())
+        if found.keys() != MOMENTS or shapes != {parameters[number].shape} or not real:
             raise ValueError(f"moments of parameter {number} do not fit")
     optimizer.load_state_dict(
         {"state": moments, "param_groups": optimizer.state_dict()["param_groups"]}
