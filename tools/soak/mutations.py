@@ -162,7 +162,7 @@ def reshape(array: Any, draw: Random) -> Any:
         case 8:
             return flat[0] if flat.size else array
         case 9:
-            return np.zeros((draw.choice((0, 1, 24)), draw.choice((0, 1, 10**6))), array.dtype)
+            return np.zeros((draw.choice((0, 1, 24)), draw.choice((0, 1, 1000))), array.dtype)
         case 10 if draw.random() < RARELY:
             return np.zeros(draw.choice(((2**24,), (2**12, 2**12))), array.dtype)
     return array[..., :1] if array.ndim else array
@@ -186,7 +186,7 @@ def rescale(array: Any, draw: Random) -> Any:
     return changed.reshape(array.shape)
 
 
-RARELY = 0.02
+RARELY = 0.005
 """How often arrays are made large, which takes as long as hundreds of small ones."""
 NUMBER = re.compile(rb"(?<![\w.])-?\d+(\.\d+)?(?![\w.])")
 NUMBERS = (
