@@ -175,6 +175,7 @@ class OneRun:
             found, truth, weights = logits[rows], y[rows], examples.class_weights
             hits = (found.argmax(1) == truth).double()
             if weights is not None:
+                weights = weights.to(y.device)
                 hits = hits * weights[truth] / weights[truth].double().mean()
             row[f"{role}_accuracy"] = float(hits.mean())
             row[f"{role}_loss"] = float(torch.nn.functional.cross_entropy(found, truth, weights))

@@ -103,6 +103,8 @@ def fit(
     dataset = card.prepare(dataset)
     model = new_model(card, where)
     source = in_batches(dataset, where, config)
+    if class_weights is not None:
+        class_weights = class_weights.to(where)
     executor = OneRun(
         model,
         _examples(dataset, source, run, config, group, class_weights),
@@ -223,8 +225,7 @@ def _examples(
         place = order.argsort()
         source = single_graph(in_order(dataset.graphs[0], order))
         train, val, test = place[train], place[val], None if test is None else place[test]
-    weights = None if class_weights is None else class_weights.to(source.y.device)
-    return Examples(source, train, val, test, clusters, weights)
+    return Examples(source, train, val, test, clusters, class_weights)
 
 
 def _order_is_free(config: Config, dataset: Dataset, source: GraphBatch) -> bool:
