@@ -152,10 +152,6 @@ class OneRun:
 
         return self._graphs.run(name, work, *held)
 
-    def sum(self, values: Tensor) -> Tensor:
-        """Values [n, 1] summed over all processes."""
-        return self.group.sum(values)
-
     def weight_sums(self) -> Tensor:
         """Sum of all weights and running statistics [1]; finite if they are."""
         tensors = [t for t in self.model.state_dict().values() if t.is_floating_point()]

@@ -166,7 +166,7 @@ class Tally:
         means["labels"] = first.new_tensor(labels)
         means["weights"] = state.executor.weight_sums().double()
         values = stack([value.reshape(runs) for value in means.values()])
-        columns = state.executor.sum(values).tolist()
+        columns = state.executor.group.sum(values).tolist()
         rows = [dict(zip(means, row, strict=True)) for row in zip(*columns, strict=True)]
         for run in active:
             self._check(rows[run], run, state.courses[run])

@@ -14,6 +14,7 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import Examples, Loss, Row, descend, seed_draws
 from vepm.scale.large import LargeGraph
 from vepm.scale.many.batches import GraphBatches, SharedBatch, shared
@@ -45,6 +46,7 @@ class ManyRuns:
     ) -> None:
         self.models, self.examples, self.seeds = models, examples, seeds
         self.batch_size, self.device = batch_size, models[0].activation.device
+        self.group = ProcessGroup()
         self._parameters, buffers = stack_module_state(list(models))
         self._weights = {**self._parameters, **buffers}
         """All that training changes, by name [R, ...]."""
@@ -141,10 +143,6 @@ class ManyRuns:
             return found
 
         return vmap(one, randomness="different")(self._weights, stacked)
-
-    def sum(self, values: Tensor) -> Tensor:
-        """The values themselves: there is one process."""
-        return values
 
     def weight_sums(self) -> Tensor:
         """Sum of the weights and running statistics of each run [R]; finite if they are."""
