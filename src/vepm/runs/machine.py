@@ -7,7 +7,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 
@@ -26,7 +26,14 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def peak_memory() -> dict[str, float]:
+class Peak(TypedDict):
+    """Memory in MiB."""
+
+    peak_memory_mib: float
+    peak_gpu_memory_mib: NotRequired[float]
+
+
+def peak_memory() -> Peak:
     """The most memory this process has held at once so far, in MiB, and the GPU's if there is one.
 
     The first is all of the process: packages take a few hundred MiB before any data do.

@@ -100,7 +100,7 @@ def require_memory(dataset: Dataset, config: Config, device: torch.device) -> No
     sizes = _sizes(graphs)
     nodes, edges, _ = sizes
     by_clusters = single and 0 < batch_size < nodes
-    need = (large_bytes if by_clusters else step_bytes)(*sizes, config)
+    need = large_bytes(*sizes, config) if by_clusters else step_bytes(*sizes, config)
     available = available_bytes(device)
     if need <= available:
         return
