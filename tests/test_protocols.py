@@ -21,6 +21,7 @@ from vepm.evaluation import (
     few_labels,
     gin_folds,
     keep_labels,
+    mean_measures,
     protocol_for,
     protocol_named,
     public_split,
@@ -187,6 +188,46 @@ def test_spread_is_the_sample_standard_deviation() -> None:
     assert summary.std == pytest.approx(0.2 / 2**0.5)
     assert summary.standard_error == pytest.approx(0.1)
     assert RULES["last"](CURVES[:1]).std == 0.0
+
+
+def test_runs_of_one_split_under_several_seeds_are_one_cluster() -> None:
+    values = {("fold-0", 0): 0.8, ("fold-0", 1): 0.9, ("fold-1", 0): 0.4, ("fold-1", 1): 0.5}
+    results = [
+        RunResult.from_curve("toy", "MUTAG", split, seed, {"test_accuracy": [value]})
+        for (split, seed), value in values.items()
+    ]
+    found = summarise(results, "last")
+    # The means of the folds, 0.85 and 0.45, are all that is independent.
+    assert found.standard_error == pytest.approx(0.2)
+    assert found.std / found.n**0.5 < 0.13
+    # On a single split, seeds are all that varies.
+    alone = summarise(results[:2], "last")
+    assert alone.standard_error == pytest.approx(0.05)
+
+
+def test_measures_are_averaged_over_the_runs_that_have_them() -> None:
+    rows = [{"precision": 1.0, "support": 2}, {"precision": 0.0, "support": 1}]
+    measures = [
+        {"roc_auc": 0.5, "macro_f1": 0.5, "per_class": rows},
+        {"roc_auc": None, "macro_f1": 0.7, "per_class": rows[::-1]},
+        {},
+    ]
+    results = [
+        RunResult.from_curve("toy", "Cora", "public", i, CURVES[0], measures=found)
+        for i, found in enumerate(measures)
+    ]
+    assert mean_measures(results) == {
+        "roc_auc": 0.5,
+        "macro_f1": pytest.approx(0.6),
+        "per_class": [{"precision": 0.5, "support": 3}] * 2,
+    }
+
+
+def test_results_of_earlier_versions_have_no_measures() -> None:
+    result = RunResult.from_curve("gcn", "Cora", "public", 3, CURVES[0])
+    values = result.to_dict()
+    del values["measures"]
+    assert RunResult.from_dict(values) == result
 
 
 def test_descriptions_say_whether_test_data_chose() -> None:

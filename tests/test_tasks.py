@@ -38,6 +38,38 @@ def test_masks_are_those_of_the_graph_or_of_the_first_split() -> None:
     assert TASKS["graph"].masks(digits.graphs, [(parts[0], parts[1], parts[2])]) == parts
 
 
+def test_measures_of_several_classes_by_hand() -> None:
+    # Predicted 0, 1, 1, 2; one of class 0 is taken for class 1.
+    probabilities = torch.tensor(
+        [[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.1, 0.8, 0.1], [0.0, 0.1, 0.9]]
+    )
+    found = TASKS["graph"].measures(probabilities, torch.tensor([0, 0, 1, 2]))
+    assert found["per_class"][0] == {
+        "precision": 1.0,
+        "recall": 0.5,
+        "f1": pytest.approx(2 / 3),
+        "support": 2,
+    }
+    assert found["macro_f1"] == pytest.approx((2 / 3 + 2 / 3 + 1) / 3)
+    assert found["roc_auc"] == 1.0
+
+
+def test_classes_without_test_items_count_for_nothing() -> None:
+    probabilities = torch.tensor([[0.6, 0.4, 0.0], [0.7, 0.3, 0.0], [0.65, 0.35, 0.0]])
+    found = TASKS["node"].measures(probabilities, torch.tensor([1, 0, 0]))
+    assert found["macro_f1"] == pytest.approx(0.4)
+    assert found["roc_auc"] == 1.0
+    assert found["per_class"][2] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    assert TASKS["node"].measures(probabilities, torch.zeros(3).long())["roc_auc"] is None
+
+
+def test_two_classes_have_one_curve() -> None:
+    # The second of class 1 ranks below one of class 0: three of four pairs are in order.
+    one = torch.tensor([0.9, 0.4, 0.5, 0.1])
+    found = TASKS["node"].measures(torch.stack([1 - one, one], 1), torch.tensor([1, 1, 0, 0]))
+    assert found["roc_auc"] == 0.75
+
+
 @pytest.mark.parametrize("name", ["edge", "", None, ["node"]])
 def test_an_unknown_task_is_refused(name: object) -> None:
     with pytest.raises(InputError, match="give one of 'node', 'graph'"):

@@ -170,7 +170,10 @@ def print_json(value: Any) -> None:
 
 
 def print_evaluation(
-    measured: "Sequence[list[RunResult]]", rules: Sequence[str], as_json: bool
+    measured: "Sequence[list[RunResult]]",
+    rules: Sequence[str],
+    as_json: bool,
+    class_names: Sequence[str] = (),
 ) -> None:
     """Mean, spread and rule of many runs, as a table or as JSON.
 
@@ -178,6 +181,7 @@ def print_evaluation(
         measured: the runs of each method, on the same splits with the same seeds.
         rules: the selection rules, the main one first; baselines are shown by that one alone.
         as_json: print JSON.
+        class_names: what the rows of the table of classes are called.
     """
     results, *peers = measured
     if as_json:
@@ -195,13 +199,47 @@ def print_evaluation(
             cells = (f"{100 * found[key]:.2f}" for key in ("mean", "std", "standard_error"))
             table.add_row(runs[0].method, found["rule"], *cells, found["description"])
     out.print(table)
+    _print_measures(measured, class_names)
     every = [result for runs in measured for result in runs]
     print_line(f"cost: {sum(r.seconds for r in every):.1f} s of training in {len(every)} runs")
 
 
+MEASURES = {
+    "macro_f1": "macro F1",
+    "roc_auc": "ROC AUC",
+    "sampled_accuracy": "accuracy by draws",
+}
+
+
+def _print_measures(measured: "Sequence[list[RunResult]]", class_names: Sequence[str]) -> None:
+    """Measures beside accuracy of every method, and of the first by class."""
+    from vepm.evaluation import mean_measures
+
+    found = {runs[0].method: mean_measures(runs) for runs in measured}
+    last = any(run.val_accuracy is None for run in measured[0])
+    when = "the last epoch" if last else "the epoch that validation chose"
+    shown = {key: name for key, name in MEASURES.items() if any(key in m for m in found.values())}
+    table = Table("method", *shown.values(), title=f"Test part at {when}, mean over runs")
+    for method, measures in found.items():
+        table.add_row(method, *(_percent(measures.get(key)) for key in shown))
+    out.print(table)
+    columns = ("precision", "recall", "f1", "support")
+    table = Table("class", *columns, title=f"{measured[0][0].method} by class")
+    for name, row in zip(class_names, next(iter(found.values()))["per_class"], strict=False):
+        table.add_row(
+            on_one_line(name), *(_percent(row[key]) for key in columns[:3]), str(row["support"])
+        )
+    if table.row_count:
+        out.print(table)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
 def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]:
     """What there is to say about the runs of a method."""
-    from vepm.evaluation import summarise
+    from vepm.evaluation import mean_measures, summarise
 
     summaries = [summarise(results, rule) for rule in rules]
     main = summaries[0]
@@ -215,6 +253,7 @@ def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]
         "standard_error": main.standard_error,
         "n": main.n,
         "rules": {summary.rule: vars(summary) for summary in summaries},
-        "runs": [{name: getattr(r, name) for name in fields} for r in results],
+        "measures": mean_measures(results),
+        "runs": [{name: getattr(r, name) for name in fields} | r.measures for r in results],
         "settings": results[0].settings,
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from sklearn.metrics import f1_score, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -63,6 +64,39 @@ class Task:
         for graph, y in zip(found, parts, strict=True):
             graph.y = y.clone()
         return found
+
+    def measures(self, probabilities: Tensor, y: Tensor) -> dict[str, Any]:
+        """How good a classification is, beside its accuracy.
+
+        Args:
+            probabilities: of each class [n, classes].
+            y: true classes [n].
+
+        Returns:
+            ``macro_f1``, the mean F1 over the classes that occur; ``roc_auc``, the area under the
+            ROC curve, of several classes the mean of each against the rest, None where only one
+            class occurs; ``per_class`` with ``precision``, ``recall``, ``f1`` and ``support``.
+
+        Example:
+            >>> found = TASKS["node"].measures(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]))
+            >>> round(found["macro_f1"], 3), found["roc_auc"], found["per_class"][0]["recall"]
+            (0.667, 0.75, 0.5)
+        """
+        score, true = probabilities.double().cpu().numpy(), y.cpu().numpy()
+        guess, classes = score.argmax(1), range(score.shape[1])
+        each = precision_recall_fscore_support(true, guess, labels=classes, zero_division=0)
+        present = set(true.tolist())
+        # Of two classes either curve will do: one is the other mirrored.
+        shown = present - {0} if len(classes) == 2 else present
+        areas = [roc_auc_score(true == c, score[:, c]) for c in shown] if len(present) > 1 else []
+        return {
+            "macro_f1": float(f1_score(true, guess, average="macro", zero_division=0)),
+            "roc_auc": sum(map(float, areas)) / len(areas) if areas else None,
+            "per_class": [
+                {"precision": float(p), "recall": float(r), "f1": float(f), "support": int(n)}
+                for p, r, f, n in zip(*each, strict=True)
+            ],
+        }
 
 
 TASKS: dict[str, Task] = {

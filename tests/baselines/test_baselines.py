@@ -41,6 +41,16 @@ def test_learns_above_chance(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BASELINES)
+def test_measures_are_of_the_epoch_that_counts(name: str) -> None:
+    dataset, split = toy_for(name)
+    result = small(name, epochs=4)(dataset, split, seed=0)
+    classes = result.measures["per_class"]
+    hits = sum(row["recall"] * row["support"] for row in classes)
+    assert hits / split.test.numel() == pytest.approx(result.test_accuracy)
+    assert 0.5 < result.measures["roc_auc"] <= 1
+
+
+@pytest.mark.parametrize("name", BASELINES)
 def test_same_seed_same_numbers(name: str) -> None:
     dataset, split = toy_for(name)
     method = small(name, epochs=4)

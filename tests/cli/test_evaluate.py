@@ -36,6 +36,25 @@ def test_mean_and_spread_of_seeds(pets: Path) -> None:
     assert "nothing was chosen on test data" in result["rules"]["validation"]["description"]
 
 
+def test_measures_beside_accuracy(pets: Path) -> None:
+    words = (pets, "--seeds", "2", *SHORT, "--set", "num_samples=2", "--baselines", "gcn")
+    result = evaluated(*words)
+    for found in (result, result["baselines"]["gcn"]):
+        for run in found["runs"]:
+            classes = run["per_class"]
+            hits = sum(row["recall"] * row["support"] for row in classes)
+            tested = sum(row["support"] for row in classes)
+            assert hits / tested == pytest.approx(run["test_accuracy"])
+        for name in ("macro_f1", "roc_auc"):
+            mean = np.mean([run[name] for run in found["runs"]])
+            assert found["measures"][name] == pytest.approx(mean)
+    assert "sampled_accuracy" in result["measures"]
+    table = succeed("evaluate", *words).out
+    for name in ("macro F1", "ROC AUC", "accuracy by draws", "precision", "recall"):
+        assert name in table
+    assert f"{100 * result['measures']['macro_f1']:.2f}" in table
+
+
 def test_seeds_trained_as_one_batch(pets: Path) -> None:
     words = (pets, "--seeds", "3", *SHORT)
     batched, former, alone = (

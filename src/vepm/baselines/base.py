@@ -1,22 +1,21 @@
 """What every baseline is: settings that can be called to make a run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim.lr_scheduler import StepLR
 
-from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, fit
+from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, Outcome, fit
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
 from vepm.schema import checked
-from vepm.tasks import TaskName
+from vepm.tasks import TASKS, TaskName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +49,18 @@ class Baseline(ABC):
         start = perf_counter()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            curve = self.curve(dataset, split, seed)
+            curve, found = self.train(dataset, split, seed)
         seconds = perf_counter() - start
-        return RunResult.from_curve(
-            self.name, dataset.name, split.name, seed, curve, seconds, self.settings()
-        )
+        measures = TASKS[self.task].measures(found, dataset.labels[split.test])
+        named = (self.name, dataset.name, split.name, seed)
+        return RunResult.from_curve(*named, curve, seconds, self.settings(), measures)
 
     @abstractmethod
-    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
-        """Learn from the training part and score the others."""
+    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
+        """Learn from the training part; gives the curve and class probabilities of the test part.
+
+        The probabilities are those at the epoch that validation chooses, or else the last.
+        """
 
     def settings(self) -> dict[str, Any]:
         """Everything but the name, ready for JSON."""
@@ -83,6 +85,15 @@ class NeuralBaseline(Baseline):
     weight_decay: float = checked(5e-4, low=0)
     dropout: float = checked(0.5, low=0, below=1)
     device: str = "cpu"
+
+    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
+        """Train and score every epoch."""
+        found = self.fit(dataset, split, seed)
+        return found.curve, torch.softmax(found.scores["test"], dim=1)
+
+    @abstractmethod
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
+        """Train a fresh network."""
 
     @abstractmethod
     def build(self, in_channels: int, out_channels: int) -> Classifier:
@@ -117,14 +128,8 @@ class NodeBaseline(NeuralBaseline):
     patience: int | None = None
     row_normalize: bool = True
 
-    def curve(
-        self,
-        dataset: Dataset,
-        split: Split,
-        seed: int,
-        on_epoch: Callable[[Classifier], None] | None = None,
-    ) -> Curve:
-        """Train and score every epoch; without validation nodes, never stop early."""
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
+        """Train a fresh network; without validation nodes, never stop early."""
         model, optimizer = self._start(dataset)
         problem = NodeProblem(dataset, split, self.row_normalize, self.device)
         patience = self.patience if split.val.numel() else None
@@ -136,7 +141,6 @@ class NodeBaseline(NeuralBaseline):
             epochs=self.epochs,
             generator=generator,
             patience=patience,
-            on_epoch=on_epoch,
         )
 
 
@@ -159,8 +163,8 @@ class GraphBaseline(NeuralBaseline):
     hidden_channels: int = checked(32, low=1)
     pooling: str = checked("sum", choices=("sum", "mean"))
 
-    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
-        """Train and score every epoch."""
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
+        """Train a fresh network."""
         model, optimizer = self._start(dataset)
         return fit(
             model,

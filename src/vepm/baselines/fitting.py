@@ -1,6 +1,6 @@
 """The one training loop of all neural baselines, for nodes and graphs alike."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from vepm.data import Dataset
 from vepm.data.features import is_sparse
-from vepm.evaluation import Curve, Split
+from vepm.evaluation import Curve, Split, choose_epoch
 from vepm.training import GraphBatch, GraphStore, single_graph
 
 EVALUATION_BATCH = 512
@@ -32,6 +32,16 @@ class Labelled(NamedTuple):
     graph: GraphBatch
     rows: Tensor | slice
     labels: Tensor
+
+
+class Outcome(NamedTuple):
+    """What a training leaves behind."""
+
+    curve: Curve
+    """``train_loss``, ``val_loss``, ``val_accuracy`` and ``test_accuracy`` per epoch."""
+    scores: dict[str, Tensor]
+    """Class scores of ``"val"`` and ``"test"`` at the epoch that validation chooses, or the last;
+    without ``"val"`` where nothing validates."""
 
 
 class Problem(Protocol):
@@ -122,8 +132,7 @@ def fit(
     generator: torch.Generator,
     scheduler: LRScheduler | None = None,
     patience: int | None = None,
-    on_epoch: Callable[[Classifier], None] | None = None,
-) -> Curve:
+) -> Outcome:
     """Train, and score the held-out parts after every epoch.
 
     Args:
@@ -135,24 +144,27 @@ def fit(
         scheduler: steps once an epoch.
         patience: stop when for so many epochs validation accuracy stayed below its best and the
             loss above its lowest.
-        on_epoch: given the model after every epoch.
-
-    Returns:
-        ``train_loss``, ``val_loss``, ``val_accuracy`` and ``test_accuracy`` per epoch.
     """
     curve: Curve = {
         name: [] for name in ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
     }
+    best: dict[str, Tensor] = {}
     for _ in range(epochs):
         curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
         if scheduler is not None:
             scheduler.step()
-        _score(model, problem.held_out(), curve)
-        if on_epoch is not None:
-            on_epoch(model)
+        scores = _score(model, problem.held_out(), curve)
+        if _is_best(curve):
+            best = scores
         if patience is not None and _stalled(curve, patience):
             break
-    return curve
+    return Outcome(curve, best)
+
+
+def _is_best(curve: Curve) -> bool:
+    """Whether the last epoch is the one to choose so far."""
+    accuracy = curve["val_accuracy"]
+    return not accuracy or choose_epoch(accuracy, curve["val_loss"]) == len(accuracy) - 1
 
 
 def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Optimizer) -> float:
@@ -171,8 +183,12 @@ def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Opti
 
 
 @torch.no_grad()
-def _score(model: Classifier, held_out: dict[str, list[Labelled]], curve: Curve) -> None:
+def _score(
+    model: Classifier, held_out: dict[str, list[Labelled]], curve: Curve
+) -> dict[str, Tensor]:
+    """Class scores of the held-out parts; their accuracy goes to the curve."""
     model.eval()
+    scores: dict[str, Tensor] = {}
     logits_of: dict[int, Tensor] = {}
     for name, batches in held_out.items():
         if not batches:
@@ -181,12 +197,15 @@ def _score(model: Classifier, held_out: dict[str, list[Labelled]], curve: Curve)
             # Validation and test nodes share one graph; one pass serves both.
             if id(batch.graph) not in logits_of:
                 logits_of[id(batch.graph)] = model(batch.graph)
-        logits = torch.cat([logits_of[id(batch.graph)][batch.rows] for batch in batches])
+        logits = scores[name] = torch.cat(
+            [logits_of[id(batch.graph)][batch.rows] for batch in batches]
+        )
         labels = torch.cat([batch.labels for batch in batches])
         accuracy = (logits.argmax(dim=1) == labels).double().mean()
         curve[f"{name}_accuracy"].append(float(accuracy))
         if name == "val":
             curve["val_loss"].append(float(nn.functional.cross_entropy(logits, labels)))
+    return scores
 
 
 def _stalled(curve: Curve, patience: int) -> bool:

@@ -118,7 +118,7 @@ class SizeOnly(Baseline):
     name: str = "size"
     C: float = 1.0
 
-    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
         """Fit, then score once."""
         sizes = np.array([[g.x.size(0), g.edge_index.size(1) / 2] for g in dataset.graphs])
         sizes = np.concatenate([sizes, np.log1p(sizes)], axis=1)
@@ -126,4 +126,6 @@ class SizeOnly(Baseline):
         train = split.train.numpy()
         model = make_pipeline(StandardScaler(), LogisticRegression(C=self.C, max_iter=1000))
         model.fit(sizes[train], labels[split.train].numpy())
-        return single_epoch_curve(torch.from_numpy(model.predict(sizes)), labels, split)
+        found = torch.zeros(len(labels), dataset.num_classes, dtype=torch.double)
+        found[:, model.classes_] = torch.from_numpy(model.predict_proba(sizes))
+        return single_epoch_curve(found.argmax(dim=1), labels, split), found[split.test]

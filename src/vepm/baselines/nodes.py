@@ -185,14 +185,14 @@ class LabelProp(Baseline):
     num_layers: int = 50
     alpha: float = 0.9
 
-    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
         """Propagate, then score once."""
         labels = dataset.labels
         known = torch.zeros(labels.numel(), dataset.num_classes)
         known[split.train, labels[split.train]] = 1.0
         propagate = LabelPropagation(self.num_layers, self.alpha)
-        predicted = propagate(known, dataset.graphs[0].edge_index).argmax(dim=1)
-        return single_epoch_curve(predicted, labels, split)
+        scores = propagate(known, dataset.graphs[0].edge_index)
+        return single_epoch_curve(scores.argmax(dim=1), labels, split), scores[split.test]
 
 
 def single_epoch_curve(predicted: Tensor, labels: Tensor, split: Split) -> Curve:

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.svm import SVC
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from vepm.baselines.base import Baseline
@@ -111,19 +112,25 @@ class WLKernel(Baseline):
     C: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)
     inner_folds: int = 5
 
-    def curve(self, dataset: Dataset, split: Split, seed: int) -> Curve:
+    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
         """Score every setting, and the chosen one again at the end."""
         labels = dataset.labels
         curve: Curve = {"train_loss": [], "val_loss": [], "val_accuracy": [], "test_accuracy": []}
         preference: list[float] = []
+        guesses: list[Tensor] = []
         for kernel in wl_kernels(dataset.graphs, self.max_iterations):
             for penalty in self.C:
                 predicted = _predict(kernel, penalty, split.train, labels[split.train])
                 for name, values in single_epoch_curve(predicted, labels, split).items():
                     curve[name] += values
+                guesses.append(predicted[split.test])
                 preference.append(self._preference(kernel, penalty, split, labels, seed))
         chosen = choose_epoch(preference)
-        return {name: values + values[chosen : chosen + 1] for name, values in curve.items()}
+        curve = {name: values + values[chosen : chosen + 1] for name, values in curve.items()}
+        val = curve["val_accuracy"]
+        # An SVM has no probabilities: its guesses are certain.
+        guess = [*guesses, guesses[chosen]][choose_epoch(val) if val else -1]
+        return curve, one_hot(guess, dataset.num_classes).double()
 
     def _preference(
         self, kernel: Kernel, penalty: float, split: Split, labels: Tensor, seed: int

@@ -143,7 +143,7 @@ def evaluate(
         with console.run_bar(f"{name} on {data.name}") as progress:
             measured.append(run_all(runner, data, parts, every_seed, progress, compute))
     if compute.leads:
-        console.print_evaluation(measured, rules, as_json)
+        console.print_evaluation(measured, rules, as_json, data.class_names)
 
 
 def _protocol(

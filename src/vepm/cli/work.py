@@ -146,14 +146,15 @@ def _train_and_write(
 
 
 def _peer_scores(
-    job: Job, peers: list[Baseline], known: Mapping[str, dict[str, float]]
-) -> dict[str, dict[str, float]]:
-    """Accuracies of the baselines; those known from before the run was stopped are kept."""
+    job: Job, peers: list[Baseline], known: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Scores of the baselines; those known from before the run was stopped are kept."""
     scores = {}
     for peer in peers:
         if peer.name not in known:
             found = peer(job.data, own_split(job.data, job.parts), job.seed)
-            scores[peer.name] = {"test_accuracy": found.test_accuracy}
+            measures = {f"test_{name}": value for name, value in found.measures.items()}
+            scores[peer.name] = {"test_accuracy": found.test_accuracy, **measures}
         else:
             scores[peer.name] = known[peer.name]
     return scores

@@ -9,6 +9,7 @@ from vepm.evaluation.methods import (
     curve_of,
     evaluate,
     evaluate_cells,
+    measures_of,
 )
 from vepm.evaluation.protocols import (
     PROTOCOLS,
@@ -18,7 +19,7 @@ from vepm.evaluation.protocols import (
     splits_for,
 )
 from vepm.evaluation.results import Curve, RunResult, choose_epoch
-from vepm.evaluation.rules import RULES, Rule, Summary, summarise
+from vepm.evaluation.rules import RULES, Rule, Summary, mean_measures, summarise
 from vepm.evaluation.splits import (
     Split,
     capsgnn_folds,
@@ -52,6 +53,8 @@ __all__ = [
     "few_labels",
     "gin_folds",
     "keep_labels",
+    "mean_measures",
+    "measures_of",
     "protocol_for",
     "protocol_named",
     "public_split",

@@ -11,7 +11,17 @@ from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
 from vepm.evaluation.results import Curve, RunResult
 from vepm.evaluation.splits import Split
-from vepm.training import Config, Run, fit_many, group_runs, most_runs_at_once
+from vepm.runs.metrics import accuracy
+from vepm.tasks import TASKS
+from vepm.training import (
+    Config,
+    Fitted,
+    Run,
+    fit_many,
+    group_runs,
+    most_runs_at_once,
+    probabilities,
+)
 
 CURVES = {
     "val_accuracy": "val_accuracy",
@@ -84,9 +94,21 @@ class VEPMMethod:
                 curve_of(one.history),
                 seconds=seconds,
                 settings=self.config.to_dict(),
+                measures=measures_of(dataset, split, one),
             )
             for (split, seed), one in zip(cells, fitted, strict=True)
         ]
+
+
+def measures_of(dataset: Dataset, split: Split, fitted: Fitted) -> dict[str, Any]:
+    """Measures of the test part at the posterior mean, and its accuracy by draws."""
+    y, samples = dataset.labels[split.test], fitted.card.config.training.num_samples
+    found = probabilities(fitted.model, fitted.source).cpu()[split.test]
+    measures = TASKS[dataset.task].measures(found, y)
+    if samples:
+        drawn = probabilities(fitted.model, fitted.source, samples, fitted.card.seed)
+        measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
+    return measures
 
 
 def _runs(cells: Sequence[Cell]) -> list[Run]:

@@ -26,6 +26,8 @@ class RunResult:
         test_accuracy: at that epoch.
         seconds: wall time of the run.
         settings: everything the method was told.
+        measures: of the test part at that epoch, as :meth:`vepm.tasks.Task.measures` gives them;
+            of VEPM also ``sampled_accuracy``, by the mean over draws of the affiliations.
 
     Example:
         >>> from vepm.evaluation import RunResult
@@ -45,6 +47,7 @@ class RunResult:
     test_accuracy: float
     seconds: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_curve(
@@ -56,6 +59,7 @@ class RunResult:
         curve: Curve,
         seconds: float = 0.0,
         settings: Mapping[str, Any] | None = None,
+        measures: Mapping[str, Any] | None = None,
     ) -> Self:
         """A result whose epoch is chosen on the validation part of the curve alone."""
         val = curve.get("val_accuracy", [])
@@ -71,6 +75,7 @@ class RunResult:
             test_accuracy=curve["test_accuracy"][best],
             seconds=seconds,
             settings=dict(settings or {}),
+            measures=dict(measures or {}),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,8 +90,9 @@ class RunResult:
             InputError: if a field is missing or unknown.
         """
         known = {item.name for item in fields(cls)}
-        if set(values) != known:
-            wrong = ", ".join(sorted(known ^ set(values)))
+        # Results of earlier versions have no measures.
+        if set(values) | {"measures"} != known:
+            wrong = ", ".join(sorted(known ^ {*values, "measures"}))
             raise InputError(f"not the result of a run: missing or unknown fields {wrong}")
         return cls(**values)
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from statistics import fmean
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,7 +22,8 @@ class Summary:
         epochs: the selected epoch of each run.
         mean: of the values.
         std: sample standard deviation of the values (n - 1); 0 for one value.
-        standard_error: ``std`` over the root of n.
+        standard_error: of the mean. Runs of one split under several seeds are not independent:
+            where there are several splits, it is clustered by split.
         n: number of values.
     """
 
@@ -36,13 +38,30 @@ class Summary:
 
     @classmethod
     def of(
-        cls, rule: str, description: str, values: Sequence[float], epochs: Sequence[int] = ()
+        cls,
+        rule: str,
+        description: str,
+        values: Sequence[float],
+        epochs: Sequence[int] = (),
+        splits: Sequence[str] = (),
     ) -> Self:
-        """The summary of some values."""
+        """The summary of some values; of runs on several splits, with the split of each."""
         std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        error = std / len(values) ** 0.5
+        error = _clustered_error(values, splits or range(len(values)))
         mean = float(np.mean(values))
         return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, len(values))
+
+
+def _clustered_error(values: Sequence[float], splits: Sequence[Any]) -> float:
+    """Standard error of the mean of values that are independent only between splits."""
+    if len(set(splits)) == 1:
+        # All there is to say is how far seeds differ on this split.
+        splits = range(len(values))
+    own = np.unique(np.asarray(splits), return_inverse=True)[1]
+    sums = np.bincount(own, np.asarray(values) - np.mean(values))
+    if len(sums) < 2:
+        return 0.0
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(values))
 
 
 @dataclass(frozen=True)
@@ -141,10 +160,34 @@ def summarise(results: Sequence[RunResult], rule: str) -> Summary:
         raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
     if not results:
         raise InputError("no runs to summarise")
-    by_seed: dict[int, list[Curve]] = {}
+    by_seed: dict[int, list[RunResult]] = {}
     for result in results:
-        by_seed.setdefault(result.seed, []).append(result.curve)
-    parts = [RULES[rule](curves) for curves in by_seed.values()]
+        by_seed.setdefault(result.seed, []).append(result)
+    parts = [RULES[rule]([run.curve for run in runs]) for runs in by_seed.values()]
     values = [value for part in parts for value in part.values]
     epochs = [epoch for part in parts for epoch in part.epochs]
-    return Summary.of(rule, RULES[rule].description, values, epochs)
+    splits = [run.split for runs in by_seed.values() for run in runs]
+    return Summary.of(rule, RULES[rule].description, values, epochs, splits)
+
+
+def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
+    """Measures beside accuracy, averaged over the runs that have them.
+
+    Each run is measured at its own epoch, which validation chose, or the last where nothing
+    validates. Support is the number of test items, of all runs together.
+    """
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for result in results for name in result.measures):
+        values = [result.measures.get(name) for result in results]
+        known = [value for value in values if value is not None]
+        if name == "per_class":
+            found[name] = [
+                {
+                    key: (sum if key == "support" else fmean)(row[key] for row in rows)
+                    for key in rows[0]
+                }
+                for rows in zip(*known, strict=True)
+            ]
+        else:
+            found[name] = fmean(known) if known else None
+    return found

@@ -32,7 +32,10 @@ class Record:
     @property
     def numbers(self) -> dict[str, float]:
         """Numbers by metric."""
-        return dict(self.body["numbers"])
+        result = self.result
+        measures = {} if result is None else result.measures
+        single = {name: v for name, v in measures.items() if isinstance(v, float)}
+        return single | self.body["numbers"]
 
     def arrays(self) -> dict[str, Tensor]:
         """What figures are drawn from."""

@@ -37,6 +37,9 @@ _PERCENT, _COUNT = Metric("%", 100.0, 1), Metric(decimals=1, exact=True)
 
 METRICS: dict[str, Metric] = {
     "accuracy": _PERCENT,
+    "macro_f1": _PERCENT,
+    "roc_auc": _PERCENT,
+    "sampled_accuracy": _PERCENT,
     "svm_accuracy": _PERCENT,
     "seconds_per_epoch": Metric("s", decimals=3),
     "calibration_error": _PERCENT,

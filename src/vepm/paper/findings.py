@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.evaluation import RunResult, Split, curve_of
+from vepm.evaluation import RunResult, Split, curve_of, measures_of
 from vepm.training import Config, Fitted, fit
 
 
@@ -78,5 +78,6 @@ def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
         curve_of(fitted.history),
         seconds=time.perf_counter() - started,
         settings=setting.config.to_dict(),
+        measures=measures_of(setting.dataset, split, fitted),
     )
     return fitted, result

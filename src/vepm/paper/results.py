@@ -166,8 +166,9 @@ def _pretraining(task: dict[str, Any]) -> str:
 def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Summary, ...]:
     if metric != "accuracy":
         values = [record.numbers.get(metric, math.nan) for record in found]
+        splits = [str(record.body["task"]["split"]) for record in found]
         words = f"{metric.replace('_', ' ')}; nothing was chosen on it"
-        return (Summary.of(MEASURED, words, values),)
+        return (Summary.of(MEASURED, words, values, splits=splits),)
     results = [result for record in found if (result := record.result) is not None]
     return tuple(summarise(results, rule) for rule in protocol_of(square.choice).rules)
 

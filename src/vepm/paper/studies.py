@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vepm.baselines import GCN
-from vepm.baselines.fitting import Classifier, NodeProblem
 from vepm.evaluation import RunResult
 from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
 from vepm.paper.findings import Finding, Setting, finetune
@@ -78,24 +76,16 @@ def gcn_calibration(setting: Setting) -> Finding:
     gcn = GCN(device=str(pick_device(setting.device)))
     if setting.quick:
         gcn = replace(gcn, epochs=QUICK_EPOCHS)
-    problem = NodeProblem(setting.dataset, setting.split, gcn.row_normalize, gcn.device)
-    (val,), (test,) = problem.held_out().values()
-    scores: list[tuple[Tensor, Tensor]] = []
-
-    def keep_scores(model: Classifier) -> None:
-        with torch.no_grad():
-            found = model(test.graph)
-        scores.append((found[val.rows], found[test.rows]))
-
+    split, y = setting.split, setting.dataset.labels
     with torch.random.fork_rng():
         torch.manual_seed(setting.seed)
-        curve = gcn.curve(setting.dataset, setting.split, setting.seed, keep_scores)
-    named = ("gcn", setting.dataset.name, setting.split.name, setting.seed)
+        curve, scores = gcn.fit(setting.dataset, split, setting.seed)
+    named = ("gcn", setting.dataset.name, split.name, setting.seed)
     result = RunResult.from_curve(*named, curve, settings=gcn.settings())
-    of_val, of_test = scores[result.best_epoch]
-    sharpness = best_inverse_temperature(of_val[None], val.labels)
+    of_val, of_test = (scores[part].cpu() for part in ("val", "test"))
+    sharpness = best_inverse_temperature(of_val[None], y[split.val])
     numbers = {
-        name: calibration_error(torch.softmax(factor * of_test, dim=1), test.labels)
+        name: calibration_error(torch.softmax(factor * of_test, dim=1), y[split.test])
         for name, factor in (("calibration_error", 1.0), ("fitted_calibration_error", sharpness))
     }
     return Finding(numbers, result=result)

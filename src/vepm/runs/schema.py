@@ -45,6 +45,14 @@ class Metrics(TypedDict):
     class_names: NotRequired[list[str]]
     val_accuracy: NotRequired[float | None]
     test_accuracy: NotRequired[float | None]
+    val_macro_f1: NotRequired[float]
+    """Macro F1, area under the ROC curve and scores of each class, of validation and test labels;
+    see :meth:`vepm.tasks.Task.measures`."""
+    val_roc_auc: NotRequired[float | None]
+    val_per_class: NotRequired[list[Any]]
+    test_macro_f1: NotRequired[float]
+    test_roc_auc: NotRequired[float | None]
+    test_per_class: NotRequired[list[Any]]
     rule: NotRequired[str]
     """How the epoch was chosen."""
     best_epoch: NotRequired[int]
@@ -71,7 +79,7 @@ class Metrics(TypedDict):
     warnings: NotRequired[list[str]]
     """Signs that the training failed."""
     baselines: NotRequired[dict[str, Any]]
-    """Test accuracy of each baseline."""
+    """Test accuracy and measures of each baseline."""
     command: NotRequired[str]
     feature_names: NotRequired[list[str]]
     """In files of earlier versions; now in ``names.json``."""

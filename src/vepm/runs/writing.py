@@ -18,6 +18,7 @@ from vepm.runs.outputs import LARGEST, Tensors, assignment, large_outputs_of, ou
 from vepm.runs.schema import HISTORY_COLUMNS, Metrics
 from vepm.scale.batches import single_graph
 from vepm.scale.large import LargeGraph
+from vepm.tasks import TASKS
 from vepm.training.fitting import Fitted
 from vepm.training.model_file import save_model
 
@@ -115,9 +116,17 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         metrics["num_samples"] = card.config.training.num_samples
         if val.numel():
             metrics["val_accuracy"] = accuracy(proba[val], y[val])
+            measures = TASKS[dataset.task].measures(proba[val], y[val])
+            metrics["val_macro_f1"] = measures["macro_f1"]
+            metrics["val_roc_auc"] = measures["roc_auc"]
+            metrics["val_per_class"] = measures["per_class"]
         if test.numel():
             metrics["test_accuracy"] = accuracy(proba[test], y[test])
             metrics["ece"] = calibration_error(proba[test], y[test])
+            measures = TASKS[dataset.task].measures(proba[test], y[test])
+            metrics["test_macro_f1"] = measures["macro_f1"]
+            metrics["test_roc_auc"] = measures["roc_auc"]
+            metrics["test_per_class"] = measures["per_class"]
     known = y >= 0
     if dataset.task == "node" and known.any():
         heads = model.partitioner.num_metacommunities
