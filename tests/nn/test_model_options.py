@@ -11,7 +11,15 @@ from strategies import join, path, random_graph
 from vepm import VEPM
 from vepm.kernels.features import dense
 from vepm.nn import Adjacency
-from vepm.nn.building import FEATURE_NORMS, FUSIONS, GROUPINGS, INPUTS, INTERACTIONS, TASKS
+from vepm.nn.building import (
+    ENCODER_CONVOLUTIONS,
+    FEATURE_NORMS,
+    FUSIONS,
+    GROUPINGS,
+    INPUTS,
+    INTERACTIONS,
+    TASKS,
+)
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
@@ -28,6 +36,7 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("hidden_channels", 12, {}),
     ("conv", "gin", {}),
     ("encoder_channels", 9, {}),
+    ("encoder_conv", "gin", {}),
     ("encoder_layers", 3, {}),
     ("encoder_batch_norm", False, {}),
     ("encoder_dropout", 0.5, {}),
@@ -61,6 +70,7 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
 KNOWN = {
     "task": TASKS,
     "conv": CONVOLUTIONS,
+    "encoder_conv": ENCODER_CONVOLUTIONS,
     "shape": SHAPES,
     "partition": PARTITIONS,
     "grouping": GROUPINGS,

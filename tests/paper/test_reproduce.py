@@ -12,7 +12,8 @@ import pytest
 
 from cli.running import Outcome, vepm
 from paper.toys import write_long, write_toys
-from vepm.paper import catalogue, squares
+from vepm.paper import catalogue, slug, squares
+from vepm.training import Config, preset
 
 COMMAND = [sys.executable, "-m", "vepm", "reproduce"]
 SPAWNED = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -55,6 +56,7 @@ def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
         (("tabel-1",), "did you mean 'table-1'"),
         (("table-1", "--rows", "GIN"), "no row 'GIN'"),
         (("table-1", "--datasets", "Corra"), "no dataset 'Corra'"),
+        (("table-1", "--preset", "best"), "no preset 'best'; there are paper"),
     ]:
         found = reproduce(*options, "-o", tmp_path)
         assert found.code == 2
@@ -88,6 +90,44 @@ def test_selection_runs_and_shows_a_part(tmp_path: Path) -> None:
     assert len(mtimes(tmp_path / "quick")) == 2
     again = reproduce("table-2", "--rows", "again", *options, "--seeds", "2")
     assert "0 cells computed, 2 found" in again.out
+
+
+def test_rows_of_the_paper_and_of_the_released_code_beside_ours(tmp_path: Path) -> None:
+    toys = write_toys(tmp_path / "toys")
+    options = ("--experiments", toys, "-o", tmp_path, "--jobs", "1", "--seeds", "1")
+    words = ("table-1", "--datasets", "planted", "--rows", "VEPM", *options)
+    assert "1 cells computed" in reproduce(*words).out
+    assert "as in the" not in (tmp_path / "table-1/table.md").read_text()
+    found = reproduce(*words, "--preset", "paper", "--preset", "released")
+    assert found.code == 0, found.err
+    assert "2 cells computed" in found.out
+    text = (tmp_path / "table-1/table.md").read_text()
+    rows = ["VEPM (toy), as in the paper", "VEPM (toy), as in the released code", "VEPM (toy)"]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[8:11]] == rows
+    assert text.count("paper 99.0 ± 1.0") == 3
+    for name, row in (("paper", rows[0]), ("released", rows[1]), ("tuned", rows[2])):
+        (path,) = (tmp_path / "table-1/cells" / slug(row)).rglob("*.json")
+        body = json.loads(path.read_text())
+        assert body["preset"] == name
+        config = preset(name, "node").replace(epochs=3, pretrain_epochs=2)
+        assert Config.from_dict(body["task"]["settings"]) == config
+    # Once run, they stay in the table, whatever is asked for.
+    assert "0 cells computed, 1 found" in reproduce(*words).out
+    assert text == (tmp_path / "table-1/table.md").read_text()
+
+
+def test_cells_of_another_commit_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--experiments", write_toys(tmp_path / "toys"), "-o", tmp_path, "--jobs", "1")
+    words = ("table-1", "--datasets", "planted", "--rows", "GCN", *options)
+    monkeypatch.setenv("VEPM_COMMIT", "0123456789abcdef")
+    assert reproduce(*words, "--seeds", "2").code == 0
+    for path in mtimes(tmp_path):
+        assert json.loads((tmp_path / path).read_text())["commit"] == "0123456789abcdef"
+    assert "commits" not in reproduce(*words, "--seeds", "2").err
+    monkeypatch.setenv("VEPM_COMMIT", "fedcba9876543210")
+    found = reproduce(*words)
+    assert "of the cells found, 2 ran on other commits: 0123456789ab (2)" in found.err
+    assert "Commits: 0123456789ab (2 runs), fedcba987654 (1 run)." in found.out
 
 
 def test_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:

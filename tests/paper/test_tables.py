@@ -123,6 +123,16 @@ def test_every_form_has_the_same_squares(results: Results, tmp_path: Path) -> No
     assert all(line["quick"] == "True" for line in lines)
 
 
+def test_each_number_stands_under_its_own_rule(results: Results) -> None:
+    by_gin = value(0.6, row="MUTAG, GIN")
+    alone = (summary(0.7, 0.0, rule="validation"), summary(0.5, 0.0, rule="last"))
+    by_validation = value(0.7, row="Cora, GCN", summaries=alone)
+    text = markdown(replace(results, values=(by_gin, by_validation)))
+    assert "| gin | fold-max | validation | last |" in text
+    assert "| MUTAG, GIN | planted | 60.0 ± 1.0 | 70.0 ± 1.0 |  |  |" in text
+    assert "| Cora, GCN | planted |  |  | 70.0 ± 0.0 | 50.0 ± 0.0 |" in text
+
+
 def test_quick_is_stamped_and_rules_are_said(results: Results) -> None:
     lines = footnotes(results)
     assert lines[0].startswith("QUICK")

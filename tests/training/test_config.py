@@ -15,6 +15,7 @@ from strategies import quick
 from training.toys import SMALL, predictions, run
 from vepm.data import datasets
 from vepm.errors import InputError
+from vepm.nn.convolution import CommunityNorm
 from vepm.training import PRESETS, Config, ModelCard, preset
 from vepm.training.config import FIELDS, LARGEST
 from vepm.training.presets import tuned_for
@@ -182,6 +183,15 @@ def test_presets_say_what_the_paper_and_its_code_do() -> None:
         assert paper.training.num_samples > 0
         assert (released.training.sampling, released.training.num_samples) == (False, 0)
         assert released.model.num_communities == 16
+        encoder = ModelCard(task, 3, released, ("a", "b")).build().encoder
+        assert encoder.conv == "gcn"
+        # One shape for each node beside 16 scales.
+        assert encoder.layers[-1].bias.numel() == 16 + 1
+        assert not any(isinstance(norm, CommunityNorm) for norm in encoder.norms)
+    assert preset("released", "node").training.edge_term_weight == 0.01
+    graph = preset("released", "graph")
+    assert (graph.training.scheme, graph.training.schedule) == ("predictor", "constant")
+    assert graph.model.pooling == "mean"
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:

@@ -43,6 +43,14 @@ def reproduce(
         int | None,
         typer.Option(min=1, max=MOST_RUNS, help="Number of seeds. [default: the experiment's]"),
     ] = None,
+    presets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--preset",
+            help="Settings of VEPM: paper, released, tuned or default; may be given several times. "
+            "[default: tuned]",
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder of cells, tables and figures.")
     ] = Path("results"),
@@ -65,10 +73,21 @@ def reproduce(
 
         vepm reproduce table-2 --datasets MUTAG,PTC --rows GIN --rows VEPM
 
+        vepm reproduce table-1 --rows VEPM --preset paper --preset released
+
         vepm reproduce --all --quick
     """
     from vepm.evaluation import Compute
-    from vepm.paper import FOLDER, Selection, catalogue, check_selection, run, select, squares
+    from vepm.paper import (
+        FOLDER,
+        PRESET,
+        Selection,
+        catalogue,
+        check_selection,
+        run,
+        select,
+        squares,
+    )
     from vepm.report.reproduction import write_index
 
     known = catalogue(experiments or FOLDER)
@@ -77,12 +96,13 @@ def reproduce(
         return
     chosen = _choose(known, names or [], everything)
     wanted = tuple(name.strip() for name in datasets.split(",") if name.strip())
-    selection = Selection(wanted, tuple(rows or ()), seeds)
+    selection = Selection(wanted, tuple(rows or ()), seeds, tuple(presets or (PRESET,)))
     check_selection(chosen, selection)
     folder = output / "quick" if quick else output
     compute = Compute(device, jobs, runs_at_once, shared=True)
-    planned = [s for e in chosen for s in select(squares(e, quick, seeds), selection)]
-    elsewhere = [s for e in known.values() for s in squares(e, quick, seeds)]
+    every = {name: squares(e, quick, seeds, selection.presets) for name, e in known.items()}
+    planned = [s for e in chosen for s in select(every[e.name], selection)]
+    elsewhere = [square for found in every.values() for square in found]
     with _only_writer(folder, chosen if compute.leads else []), _how_to_continue():
         with console.run_bar("runs") as progress:
             ended = run(planned, folder, data_dir, compute, elsewhere, progress)
@@ -132,7 +152,7 @@ def _show(
     chosen: "list[Experiment]", selection: "Selection", folder: Path, ended: "Ended", quick: bool
 ) -> None:
     """Print what was selected; write what is known of the whole experiment."""
-    from vepm.paper import gather, select, squares
+    from vepm.paper import EVERY_PRESET, gather, select, squares, with_finished_presets
     from vepm.report.reproduction import (
         draw_figures,
         footnotes,
@@ -143,12 +163,13 @@ def _show(
 
     for experiment in chosen:
         # More seeds than the experiment asks for are shown; fewer are a part of it.
-        own = squares(experiment, quick)
-        asked = squares(experiment, quick, selection.seeds)
-        part = select(asked, selection)
+        own = squares(experiment, quick, presets=EVERY_PRESET)
+        asked = squares(experiment, quick, selection.seeds, EVERY_PRESET)
+        part = select(squares(experiment, quick, selection.seeds, selection.presets), selection)
         if not part:
             continue
         whole = max(own, asked, key=lambda found: sum(len(square.cells) for square in found))
+        whole = with_finished_presets(experiment, whole, folder)
         results = gather(experiment, whole, folder, ended, quick)
         paths = write_tables(results, folder / experiment.name)
         paths += draw_figures(results, whole, folder)
@@ -166,6 +187,7 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
         console.print_note(f"data not here: {reason}")
     for reason in dict.fromkeys(ended.failed.values()):
         console.print_note(f"failed: {reason}")
+    _say_commits(ended)
     console.print_line(
         f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed; "
         f"look: {folder / 'index.md'}"
@@ -177,6 +199,18 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
         )
     if ended.failed:
         raise typer.Exit(1)
+
+
+def _say_commits(ended: "Ended") -> None:
+    """Name other commits that the cells found ran on."""
+    from vepm.training.machine import commit
+
+    others = {name: n for name, n in ended.commits.items() if name != commit()}
+    if others:
+        counts = ", ".join(f"{(name or 'unknown')[:12]} ({n})" for name, n in others.items())
+        console.print_note(
+            f"of the cells found, {sum(others.values())} ran on other commits: {counts}"
+        )
 
 
 @contextlib.contextmanager

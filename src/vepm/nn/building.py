@@ -8,6 +8,7 @@ from torch import Tensor
 
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
+from vepm.nn.convolution import CONVOLUTIONS
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 
@@ -32,6 +33,7 @@ FUSIONS = ("concat", "mass", "softmax")
 GROUPINGS = ("segments", "learned")
 INTERACTIONS = ("diagonal", "matrix")
 FEATURE_NORMS = ("none", "l1", "l2")
+ENCODER_CONVOLUTIONS = ("same", *CONVOLUTIONS)
 CHOICES = {
     "task": TASKS,
     "partition": PARTITIONS,
@@ -43,6 +45,7 @@ CHOICES = {
     "composer": COMPOSERS,
     "pooling": POOLINGS,
     "readout": READOUTS,
+    "encoder_conv": ENCODER_CONVOLUTIONS,
 }
 DEPTHS = ("encoder_layers", "bank_layers", "composer_layers")
 REST = 0.1
@@ -84,7 +87,7 @@ def build_encoder(given: SimpleNamespace) -> CommunityEncoder:
         affiliation_width(given),
         hidden_channels=given.encoder_channels,
         num_layers=given.encoder_layers,
-        conv=given.conv,
+        conv=given.conv if given.encoder_conv == "same" else given.encoder_conv,
         shape=given.shape,
         batch_norm=given.encoder_batch_norm,
         dropout=given.encoder_dropout,

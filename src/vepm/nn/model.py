@@ -105,6 +105,7 @@ class VEPM(nn.Module):
         node_dropout: Probability that the bank reads nothing of a node in a training pass.
         pooling: ``"sum"`` or ``"mean"``, for graphs.
         readout: ``"jumping"`` or ``"last"``, for graphs.
+        encoder_conv: Convolution of the community encoder: the ``"same"``, ``"gcn"`` or ``"gin"``.
 
     Example:
         >>> model = VEPM(5, 3, num_communities=8, num_metacommunities=4, hidden_channels=16)
@@ -148,6 +149,7 @@ class VEPM(nn.Module):
         node_dropout: float = 0.0,
         pooling: str = "sum",
         readout: str = "jumping",
+        encoder_conv: str = "same",
     ) -> None:
         given = SimpleNamespace(**{k: v for k, v in locals().items() if k != "__class__"})
         super().__init__()

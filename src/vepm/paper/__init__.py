@@ -9,6 +9,7 @@
 from vepm.paper.catalogue import FOLDER, catalogue, read_experiment
 from vepm.paper.experiments import METRICS, Choice, Experiment, Line, Metric, Printed, slug
 from vepm.paper.plan import (
+    EVERY_PRESET,
     EVERYTHING,
     PRESET,
     Cell,
@@ -21,12 +22,20 @@ from vepm.paper.plan import (
     squares,
     task_of,
 )
-from vepm.paper.results import NO_DATA, Results, Value, gather, records
+from vepm.paper.results import (
+    NO_DATA,
+    Results,
+    Value,
+    gather,
+    records,
+    with_finished_presets,
+)
 from vepm.paper.runner import Ended, missing_datasets, open_dataset, perform, run
 from vepm.paper.studies import STUDIES
 
 __all__ = [
     "EVERYTHING",
+    "EVERY_PRESET",
     "FOLDER",
     "METRICS",
     "NO_DATA",
@@ -58,4 +67,5 @@ __all__ = [
     "slug",
     "squares",
     "task_of",
+    "with_finished_presets",
 ]

@@ -24,6 +24,11 @@ class Record:
     arrays_path: Path
 
     @property
+    def commit(self) -> str | None:
+        """Commit of the code that ran; None where that is not known."""
+        return self.body.get("commit")
+
+    @property
     def result(self) -> RunResult | None:
         """The run behind the cell, if it was one."""
         found = self.body["result"]
@@ -93,6 +98,7 @@ def _identity(cell: Cell) -> dict[str, Any]:
         "experiment": cell.experiment,
         "row": cell.row,
         "column": cell.column,
+        "preset": cell.preset,
         "quick": cell.task.quick,
         "fingerprint": cell.task.fingerprint,
         "task": asdict(cell.task),

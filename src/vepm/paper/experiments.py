@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from vepm.schema import MOST_RUNS, checked
+from vepm.training import PRESETS
 
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
 QUOTED = "quoted"
@@ -74,6 +75,7 @@ class Choice:
     Args:
         dataset: name of a dataset.
         method: ``"vepm"``, a baseline, a study, or ``"quoted"``.
+        preset: settings of VEPM that ``settings`` changes; by default ours.
         metric: what is read from the runs.
         protocol: name of a protocol; by default that of the dataset's task.
         keep: share of the training labels that is kept.
@@ -84,6 +86,7 @@ class Choice:
 
     dataset: str | None = None
     method: str | None = None
+    preset: str | None = checked(None, choices=PRESETS)
     metric: str | None = checked(None, choices=METRICS)
     protocol: str | None = None
     keep: float | None = checked(None, above=0, high=1)

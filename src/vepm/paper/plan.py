@@ -14,12 +14,20 @@ from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.evaluation import Protocol, protocol_named
 from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, slug
-from vepm.paper.studies import STUDIES
+from vepm.paper.studies import STUDIES, TRAINED
 from vepm.tasks import TASKS, TaskName
 from vepm.training import Config, preset
 from vepm.training.legacy import recorded
 
 PRESET = "tuned"
+"""Ours, where an experiment does not name another."""
+PRESET_ROWS = {
+    "paper": "as in the paper",
+    "released": "as in the released code",
+    "default": "default settings",
+}
+"""Presets that any row of VEPM can be run with too, and what that row is called."""
+EVERY_PRESET = (*PRESET_ROWS, PRESET)
 QUICK_SPLITS = 2
 QUICK_SEEDS = 1
 QUICK_EPOCHS = 2
@@ -67,6 +75,8 @@ class Cell:
     row: str
     column: str
     task: Task
+    preset: str | None = None
+    """Of VEPM; None of other methods."""
 
     @property
     def path(self) -> Path:
@@ -98,11 +108,13 @@ class Selection:
         datasets: names of datasets, the paper's or ours.
         rows: names of rows, or words of them.
         seeds: number of seeds in place of the experiment's.
+        presets: of VEPM, in rows that do not name one; a row for each.
     """
 
     datasets: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     seeds: int | None = None
+    presets: tuple[str, ...] = (PRESET,)
 
     def takes(self, square: Square) -> bool:
         """Whether a square is wanted."""
@@ -121,24 +133,42 @@ def _words(name: str) -> set[str]:
 EVERYTHING = Selection()
 
 
-def squares(experiment: Experiment, quick: bool = False, seeds: int | None = None) -> list[Square]:
+def squares(
+    experiment: Experiment,
+    quick: bool = False,
+    seeds: int | None = None,
+    presets: tuple[str, ...] = (PRESET,),
+) -> list[Square]:
     """Every square of an experiment, row by row.
 
     Args:
         experiment: the experiment.
         quick: as little as shows that everything works.
         seeds: number of seeds in place of the experiment's.
+        presets: of VEPM, in rows that do not name one; a row for each.
     """
     found = []
-    for row in experiment.rows:
+    rows = [line for row in experiment.rows for line in _by_preset(experiment, row, presets)]
+    for row in rows:
         for column in experiment.columns:
             choice = experiment.choose(row, column)
             if seeds is not None:
                 choice = replace(choice, seeds=seeds)
             named = (experiment.name, row.name, column.name)
-            cells = tuple(Cell(*named, task) for task in _tasks(choice, quick))
+            own = None if choice.method in BASELINES else choice.preset or PRESET
+            cells = tuple(Cell(*named, task, own) for task in _tasks(choice, quick))
             found.append(Square(row, column, choice, cells))
     return found
+
+
+def _by_preset(experiment: Experiment, row: Line, presets: tuple[str, ...]) -> list[Line]:
+    """A row of VEPM with each of the presets; any other row as it is."""
+    decided = experiment.decided() | row.decided()
+    if decided.get("method") not in TRAINED or "preset" in decided:
+        return [row]
+    others = (name for name in PRESET_ROWS if name in presets)
+    rows = [replace(row, name=f"{row.name}, {PRESET_ROWS[n]}", preset=n) for n in others]
+    return [*rows, row] if PRESET in presets else rows
 
 
 def select(found: Iterable[Square], selection: Selection) -> list[Square]:
@@ -152,7 +182,10 @@ def check_selection(experiments: Iterable[Experiment], selection: Selection) -> 
     Raises:
         InputError: with the names there are.
     """
-    everything = [square for experiment in experiments for square in squares(experiment, True)]
+    unknown = [name for name in selection.presets if name not in EVERY_PRESET]
+    if unknown:
+        raise InputError(f"no preset '{unknown[0]}'; there are {', '.join(EVERY_PRESET)}")
+    everything = [s for e in experiments for s in squares(e, True, presets=selection.presets)]
     datasets = dict.fromkeys(square.choice.dataset or "" for square in everything)
     rows = dict.fromkeys(square.row.name for square in everything)
     asked = [
@@ -223,7 +256,9 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
         known = ["vepm", *BASELINES, *STUDIES]
         raise InputError(f"no method '{method}'; there are {', '.join(known)}")
     partition = choice.settings.get("partition", "learned")
-    config = preset(PRESET, task_of(choice.dataset or ""), choice.dataset, partition)
+    config = preset(
+        choice.preset or PRESET, task_of(choice.dataset or ""), choice.dataset, partition
+    )
     config = config.replace(**choice.settings)
     if protocol == "gin":
         # One epoch is chosen for all folds, so all must run equally long.

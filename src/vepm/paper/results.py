@@ -1,8 +1,9 @@
 """From finished cells to the numbers of a table, ours beside the paper's."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Value:
         seeds: number of seeds behind the number.
         splits: number of splits or folds behind it.
         yes: values that bear out a YES of the paper.
+        commits: number of runs by the commit of their code.
         pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
             there was none, or only one graph.
     """
@@ -54,6 +56,7 @@ class Value:
     splits: int = 0
     yes: list[float] | None = None
     pretraining: str = ""
+    commits: Mapping[str | None, int] = field(default_factory=dict)
 
     @property
     def main(self) -> Summary | None:
@@ -128,6 +131,15 @@ def gather(
     return Results(experiment, values, quick)
 
 
+def with_finished_presets(
+    experiment: Experiment, found: Sequence[Square], folder: Path
+) -> list[Square]:
+    """The squares of the experiment's own rows, and of rows of another preset that has run."""
+    own = {row.name for row in experiment.rows}
+    run = {s.row.name for s in found if s.row.name not in own and records(s, folder)}
+    return [square for square in found if square.row.name in own | run]
+
+
 def records(square: Square, folder: Path) -> list[Record]:
     """The finished cells of a square."""
     found = (read_cell(folder / cell.path, cell.task.fingerprint) for cell in square.cells)
@@ -153,6 +165,7 @@ def _value(experiment: Experiment, square: Square, folder: Path, ended: Ended) -
         splits=len({task["split"] for task in tasks}),
         yes=square.row.yes,
         pretraining=_pretraining(tasks[0]) if tasks else "",
+        commits=Counter(record.commit for record in found),
     )
 
 

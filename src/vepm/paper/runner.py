@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from vepm.evaluation import (
     protocol_named,
     run_jobs,
 )
-from vepm.paper.cells import copy_cell, read_cell, write_cell
+from vepm.paper.cells import Record, copy_cell, read_cell, write_cell
 from vepm.paper.findings import Finding, Setting
 from vepm.paper.plan import Cell, Square, Task
 from vepm.paper.studies import STUDIES, WHOLE
@@ -43,12 +44,14 @@ class Ended:
     Args:
         ran: cells that were computed.
         found: cells that were there already, or stood elsewhere under the same task.
+        commits: number of those by the commit that they ran on.
         missing: why a dataset cannot be had, by its name.
         failed: why a cell failed, by the fingerprint of its task.
     """
 
     ran: int = 0
     found: int = 0
+    commits: Counter[str | None] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -78,9 +81,10 @@ def run(
             shelf.setdefault(cell.task.fingerprint, []).append(cell)
     todo = []
     for group in _group(wanted, ended.missing):
-        rest = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
-        ended.found += len(group) - len(rest)
-        todo += [rest] if rest else []
+        known = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
+        ended.found += len(known)
+        ended.commits.update(record.commit for record in known)
+        todo += [] if known else [group]
     tasks = [group[0].task for group in todo]
     batches = _batches(tasks, root, compute)
     done = 0
@@ -131,18 +135,22 @@ def _group(wanted: Iterable[Square], missing: dict[str, str]) -> list[list[Cell]
     return sorted(groups.values(), key=lambda group: group[0].task.dataset)
 
 
-def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Cell]:
-    """The cells of a group that remain to be computed: all or none."""
+def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Record]:
+    """The records of cells of one task, one of which is done or on the shelf; none otherwise."""
     fingerprint = group[0].task.fingerprint
-    done = [cell for cell in group if read_cell(folder / cell.path, fingerprint)]
-    rest = [cell for cell in group if cell not in done]
-    candidates = done or (cell for cell in shelf if read_cell(folder / cell.path, fingerprint))
-    source = next(iter(candidates), None)
-    if source is None:
-        return rest
-    for cell in rest:
-        copy_cell(folder, source.path, cell)
-    return []
+    for source in (*group, *shelf):
+        first = read_cell(folder / source.path, fingerprint)
+        if first is not None:
+            break
+    else:
+        return []
+    found = []
+    for cell in group:
+        record = read_cell(folder / cell.path, fingerprint)
+        if record is None:
+            copy_cell(folder, source.path, cell)
+        found.append(record or first)
+    return found
 
 
 def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list[list[int]]:

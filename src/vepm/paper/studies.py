@@ -109,5 +109,8 @@ STUDIES: dict[str, Study] = {
 }
 """Studies by name."""
 
+TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})
+"""Methods of the paper that train VEPM."""
+
 WHOLE = frozenset({"statistics"})
 """Studies so cheap that quick runs do not shrink their data."""

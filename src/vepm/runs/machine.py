@@ -1,6 +1,7 @@
 """What a number was measured on and with."""
 
 import importlib.metadata
+import os
 import platform
 import resource
 import subprocess
@@ -49,9 +50,16 @@ def peak_memory() -> Peak:
     }
 
 
-@cache
 def commit() -> str | None:
-    """Commit of the source tree, with a plus if its code has changed since; None if installed."""
+    """Commit of the source tree, with a plus if its code has changed since; None if installed.
+
+    The environment variable VEPM_COMMIT names it where there is no Git history to ask.
+    """
+    return os.environ.get("VEPM_COMMIT", "").strip() or _commit_of_tree()
+
+
+@cache
+def _commit_of_tree() -> str | None:
     folder = Path(__file__).parents[1]
     if not (folder.parents[1] / ".git").exists():
         return None

@@ -26,6 +26,10 @@ TINY, HUGE = 1e-30, 1e30
 
 SCALED = ("standard", "auto")
 """Values of ``feature_norm`` for which columns are brought to one scale before training."""
+ENCODERS: dict[str, dict[str, Any]] = {
+    "normalized": {},
+    "plain": {"encoder_conv": "gcn", "encoder_batch_norm": False, "shape": "node"},
+}
 INPUTS = ("x", "z", *FUSIONS, "random")
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.003}
 """What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
@@ -39,6 +43,10 @@ class ModelConfig:
     num_metacommunities: int = checked(8, low=1, high=LARGEST)
     hidden_channels: int = checked(64, low=1, high=LARGEST)
     conv: str = checked("gcn", choices=CONVOLUTIONS)
+    encoder: str = checked("normalized", choices=ENCODERS)
+    """The community encoder: ``normalized`` has the convolution of the others, batch normalisation
+    and a Weibull shape for every node and community; ``plain`` has GCN layers without it and one
+    shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=PARTITIONS)
     temperature: float = checked(1.0, low=TINY, high=HUGE)
@@ -70,7 +78,8 @@ class ModelConfig:
         """Keyword arguments for :class:`vepm.nn.VEPM`."""
         fused = {"inputs": "both", "fusion": self.inputs} if self.inputs in FUSIONS else {}
         scaled = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
-        return vars(self) | fused | scaled
+        own = {name: value for name, value in vars(self).items() if name != "encoder"}
+        return own | ENCODERS[self.encoder] | fused | scaled
 
 
 @dataclass(frozen=True)

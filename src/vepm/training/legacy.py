@@ -38,6 +38,7 @@ LATER: dict[str, dict[str, Any]] = {
         "shares": "softmax",
         "grouping": "segments",
         "interactions": "diagonal",
+        "encoder": "normalized",
     },
     "training": {"shrinkage": 0.0},
 }

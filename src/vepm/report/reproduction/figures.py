@@ -54,7 +54,9 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         found = records(square, folder)
         if found:
             arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
-            start = f"{name}-{slug(square.column.name)}"
+            # Rows that differ in the preset alone have a figure each.
+            own_row = "" if square.row in results.experiment.rows else f"-{square.row.preset}"
+            start = f"{name}-{slug(square.column.name)}{own_row}"
             try:
                 own = DRAWINGS[kind](arrays, results)
             except Exception as error:  # One failed figure must not cost the tables.

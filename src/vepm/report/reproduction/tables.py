@@ -94,14 +94,14 @@ def markdown(results: Results) -> str:
     parts = [f"# {for_markdown(heading(results))}", for_markdown(f"{experiment.description}.")]
     parts.append(_markdown_table(["", *map(for_markdown, results.columns)], rows))
     parts.append("\n".join(f"- {for_markdown(line)}" for line in footnotes(results)))
+    rules = list(dict.fromkeys(s.rule for v in results.values for s in v.summaries if s.epochs))
     every = [
-        [for_markdown(v.row), for_markdown(v.column), *_rule_cells(v)]
+        [for_markdown(v.row), for_markdown(v.column), *_rule_cells(v, rules)]
         for v in results.values
         if len(v.summaries) > 1
     ]
     if every:
-        rules = [summary.rule for value in results.values for summary in value.summaries]
-        parts += ["## By every rule", _markdown_table(["", "", *dict.fromkeys(rules)], every)]
+        parts += ["## By every rule", _markdown_table(["", "", *rules], every)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -148,8 +148,10 @@ def _across(results: Results, row: str) -> Iterator[Value | None]:
     return (results.at(row, column) for column in results.columns)
 
 
-def _rule_cells(value: Value) -> list[str]:
-    return [number(summary, value.metric) for summary in value.summaries]
+def _rule_cells(value: Value, rules: list[str]) -> list[str]:
+    """The numbers of a square, each under its own rule."""
+    found = {summary.rule: number(summary, value.metric) for summary in value.summaries}
+    return [found.get(rule, "") for rule in rules]
 
 
 def _markdown_table(header: list[str], rows: list[list[str]]) -> str:

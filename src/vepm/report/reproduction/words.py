@@ -1,5 +1,7 @@
 """How a number of ours and one of the paper's are put into words."""
 
+from collections import Counter
+
 from vepm.evaluation import Summary
 from vepm.paper import NO_DATA, Metric, Printed, Results, Value
 
@@ -70,7 +72,7 @@ def footnotes(results: Results) -> list[str]:
     for kind in dict.fromkeys(value.pretraining for value in measured if value.pretraining):
         seen = "all graphs, without labels" if kind == "transductive" else "training graphs only"
         lines.append(f"VEPM's pretraining was {kind}: it saw {seen}.")
-    return [*lines, *results.experiment.notes]
+    return [*lines, *_commits(measured), *results.experiment.notes]
 
 
 def _rules(measured: list[Value]) -> dict[str, str]:
@@ -82,6 +84,15 @@ def _runs(measured: list[Value]) -> list[str]:
     kinds = {(v.splits, v.seeds) for v in measured}
     counts = [f"{_count(splits, 'split')} x {_count(seeds, 'seed')}" for splits, seeds in kinds]
     return [f"Runs per number: {', '.join(sorted(counts))}."] if counts else []
+
+
+def _commits(measured: list[Value]) -> list[str]:
+    """What code the runs are of."""
+    total: Counter[str | None] = Counter()
+    for value in measured:
+        total.update(value.commits)
+    named = [f"{(name or 'unknown')[:12]} ({_count(n, 'run')})" for name, n in total.most_common()]
+    return [f"Commits: {', '.join(named)}."] if named else []
 
 
 def _count(number: int, what: str) -> str:
