@@ -78,7 +78,7 @@ def test_paper_numbers_are_complete_and_right(name: str) -> None:
 
 def test_nmi_is_the_papers() -> None:
     scalars = paper()["figures_and_scalars"]
-    before, after = catalogue()["nmi"].rows
+    before, after = catalogue()["nmi"].rows[:2]
     assert before.paper["Cora"].value == scalars["nmi_cora_after_pretrain"]
     assert after.paper["Cora"].value == scalars["nmi_cora_after_finetune"]
 

@@ -6,6 +6,7 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
+from sklearn.metrics import normalized_mutual_info_score
 from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
@@ -102,6 +103,16 @@ def test_communities_before_and_after() -> None:
     assert not torch.equal(found.arrays["pretrained_z"], found.arrays["z"])
     assert found.result is not None
     assert len(found.result.curve["test_accuracy"]) == 3
+
+
+def test_agreement_with_labels_by_the_strongest_affiliation() -> None:
+    given = setting()
+    arrays = STUDIES["communities"](given).arrays
+    found = STUDIES["nmi"](given)
+    assert found.arrays == {}
+    for when, name in (("pretrained", "pretrained_z"), ("finetuned", "z")):
+        expected = normalized_mutual_info_score(given.graph.y, arrays[name].argmax(1))
+        assert found.numbers[f"affiliation_nmi_{when}"] == pytest.approx(expected)
 
 
 def test_finetuning_starts_from_the_communities_that_are_shown() -> None:

@@ -13,9 +13,10 @@ from vepm.baselines import BASELINES
 from vepm.cli import app
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.evaluation import Compute
+from vepm.evaluation import PROTOCOLS, Compute
 from vepm.search import Row, Sweep, run_sweep, standings
 from vepm.search.log import open_log
+from vepm.search.sweeps import search_splits
 from vepm.training import preset
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,26 @@ def test_a_file_begun_before_there_were_these_choices_goes_on(tmp_path: Path) ->
     assert run_sweep(sweep, path, compute=ONE) == rows
     with pytest.raises(InputError, match="other epoch"):
         run_sweep(replace(sweep, epoch="shared"), path, compute=ONE)
+
+
+@pytest.mark.parametrize("protocol", ["gin", "capsgnn"])
+def test_searches_and_results_share_no_fold(protocol: str) -> None:
+    dataset = load("digits-graphs")
+    parts = ("train", "val", "test")
+    results, searches = (
+        {frozenset(getattr(split, part).tolist()) for split in splits for part in parts}
+        for splits in (PROTOCOLS[protocol](dataset), search_splits(dataset))
+    )
+    assert len(searches) == 20
+    assert not results & searches
+
+
+def test_a_search_on_the_folds_of_results_is_not_continued(tmp_path: Path) -> None:
+    sweep, path = tiny_sweep(datasets=["digits-graphs"], settings=1), tmp_path / "s.jsonl"
+    head = {"sweep": {k: v for k, v in sweep.about.items() if k != "folds"}, "rule": ""}
+    path.write_text(json.dumps(head) + "\n")
+    with pytest.raises(InputError, match="other folds"):
+        run_sweep(sweep, path, compute=ONE)
 
 
 def test_settings_may_be_judged_with_fewer_labels_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -48,6 +49,11 @@ def communities(setting: Setting) -> Finding:
     }
     numbers = _compare(setting, arrays) if setting.dataset.task == "node" else {}
     return Finding(numbers, {k: v.cpu().contiguous() for k, v in arrays.items()}, result)
+
+
+def nmi(setting: Setting) -> Finding:
+    """How far communities agree with labels; a run without arrays to draw from."""
+    return replace(communities(setting), arrays={})
 
 
 def confusion(setting: Setting) -> Finding:
@@ -97,12 +103,20 @@ def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
     first, last = before.argmax(1).cpu(), after.argmax(1).cpu()
     y = arrays["y"]
     known = y >= 0
-    found = characteristics(setting, z=arrays["z"].cpu(), activation=arrays["activation"].cpu())
-    return found.numbers | {
-        "nmi_pretrained": agreement(first[known], y[known]),
-        "nmi_finetuned": agreement(last[known], y[known]),
-        "task_dependence": 1 - agreement(first, last),
+    strongest = {
+        f"affiliation_nmi_{when}": agreement(arrays[z].argmax(1).cpu()[known], y[known])
+        for when, z in (("pretrained", "pretrained_z"), ("finetuned", "z"))
     }
+    found = characteristics(setting, z=arrays["z"].cpu(), activation=arrays["activation"].cpu())
+    return (
+        found.numbers
+        | strongest
+        | {
+            "nmi_pretrained": agreement(first[known], y[known]),
+            "nmi_finetuned": agreement(last[known], y[known]),
+            "task_dependence": 1 - agreement(first, last),
+        }
+    )
 
 
 def bisection(setting: Setting) -> Finding:

@@ -53,6 +53,8 @@ METRICS: dict[str, Metric] = {
     "label_gradient": _PERCENT,
     "parts_by_kind": Metric(decimals=3),
     "kind_ranking": _PERCENT,
+    "affiliation_nmi_pretrained": Metric(decimals=3),
+    "affiliation_nmi_finetuned": Metric(decimals=3),
     "nmi_pretrained": Metric(decimals=3),
     "nmi_finetuned": Metric(decimals=3),
     "graphs": _COUNT,

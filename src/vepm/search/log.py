@@ -30,7 +30,7 @@ FIELDS: dict[str, Any] = {
     "best_epoch": int,
     "seconds": (int, float),
 }
-EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random"}
+EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
 """What searches meant before these could be chosen."""
 
 

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any, Self
 
 from vepm.baselines import BASELINES, baseline
+from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
 from vepm.evaluation import (
     HERE,
@@ -18,6 +19,7 @@ from vepm.evaluation import (
     Compute,
     Method,
     RunResult,
+    Split,
     VEPMMethod,
     evaluate_cells,
     keep_labels,
@@ -32,6 +34,8 @@ from vepm.search.space import Space, flat
 from vepm.tasks import TASKS
 from vepm.training import preset
 
+SEARCH_FOLDS = 1000
+"""Seed of the random folds that searches choose on; results are measured on those of seed 0."""
 MOST_SETTINGS = 10_000
 EPOCHS = {
     "own": "each run at its best epoch",
@@ -91,11 +95,18 @@ class Sweep:
     sampler: str = checked("random", choices=SAMPLERS)
 
     @property
+    def about(self) -> dict[str, Any]:
+        """All that must be the same for a log to be continued."""
+        folded = not all(TASKS[task_of(name)].single_graph for name in self.datasets)
+        return asdict(self) | ({"folds": SEARCH_FOLDS} if folded else {})
+
+    @property
     def rule(self) -> str:
         """How settings are compared."""
         return (
             f"highest validation accuracy ({EPOCHS[self.epoch]}, mean over datasets, parts of the "
-            "labels, splits and seeds), then lowest validation loss; test labels had no part in it"
+            "labels, splits and seeds), then lowest validation loss; test labels had no part in "
+            f"it, and random folds are those of seed {SEARCH_FOLDS}, which no result is measured on"
         )
 
     @classmethod
@@ -217,7 +228,7 @@ def run_sweep(
     """
     end = time.time() + 60 * minutes
     measure = functools.partial(_measure_before, end, sweep, root, compute)
-    with open_log(path, asdict(sweep), sweep.rule) as log:
+    with open_log(path, sweep.about, sweep.rule) as log:
 
         def keep(_: int, rows: list[Row]) -> None:
             log.add(rows)
@@ -237,6 +248,11 @@ def _measure_before(
     return [] if time.time() >= end else measure(sweep, root, compute, runs)
 
 
+def search_splits(dataset: Dataset) -> list[Split]:
+    """The splits whose validation parts compare settings; random folds are no result's."""
+    return PROTOCOLS[TASKS[dataset.task].search_protocol](dataset, seed=SEARCH_FOLDS)
+
+
 def measure(sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Run]) -> list[Row]:
     """Train one setting on splits of one dataset; gives how validation went.
 
@@ -251,7 +267,7 @@ def measure(sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Ru
     """
     first = runs[0]
     dataset = open_dataset(first.dataset, root)
-    splits = PROTOCOLS[TASKS[dataset.task].search_protocol](dataset)
+    splits = search_splits(dataset)
     if not splits[first.split].val.numel():
         raise InputError(f"{first.dataset} has no validation part to choose settings by")
     method: Method = sweep.method_for(first.dataset, first.changes, compute.device)
