@@ -18,7 +18,7 @@ from vepm.training import preset
 from vepm.training.presets import tuned_for
 
 VEPM = "VEPM (this work)"
-NODE_BARS = {"Cora": 84.3, "Citeseer": 72.5, "Pubmed": 80.5}
+NODE_BARS = {"Cora": 84.3, "Citeseer": 72.5, "Pubmed": 82.4}
 RIVALS = ("GCN", "GCN-64", "GAT", "DisenGCN")
 GRAPH_SETS = ("IMDB-B", "IMDB-M", "MUTAG", "PTC", "NCI1", "PROTEINS", "RDT-B")
 MISSING = "not measured yet"
@@ -174,10 +174,11 @@ def _nodes() -> Iterator[Goal]:
 
 def _graph_sets() -> Iterator[Goal]:
     for column in GRAPH_SETS:
-        most, bar = _summary("table-2", VEPM, column, "fold-max"), _paper("table-2", column)
-        reached = None if most is None else round(100 * most.mean, 1) >= bar
-        yield Goal(f"{column}, rule `fold-max`: at least {bar}", _percent(most), reached)
         ours, gin = (_summary("table-2", row, column, "gin") for row in (VEPM, "GIN"))
+        most, bar = _summary("table-2", VEPM, column, "fold-max"), _paper("table-2", column)
+        reached = None if ours is None else round(100 * ours.mean, 1) >= bar
+        found = f"{_percent(ours)}; by `fold-max` {_percent(most)}"
+        yield Goal(f"{column}, rule `gin`: at least {bar}", found, reached)
         higher = None if ours is None or gin is None else ours.mean > gin.mean
         found = f"{_percent(ours)}; GIN {_percent(gin)}"
         yield Goal(f"{column}, rule `gin`: above our GIN", found, higher)

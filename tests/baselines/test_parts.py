@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import ChebConv as ReferenceChebConv
 
 from baselines.toys import cycle, graph_toy, star
 from vepm.baselines import (
@@ -15,8 +15,9 @@ from vepm.baselines import (
     wl_features,
     wl_kernels,
 )
-from vepm.baselines.chebnet import ChebConv
 from vepm.baselines.factorgcn import FactorDiscriminator
+from vepm.baselines.fitting import Labelled
+from vepm.baselines.grand import GRAND, disagreement, mean_of_powers, normalised_adjacency
 from vepm.baselines.nodes import FeatureDropout
 from vepm.data import Dataset
 from vepm.evaluation import Split
@@ -46,18 +47,6 @@ def test_dropout_of_features_keeps_zeros_and_the_mean() -> None:
     sparse = drop(x.to_sparse_coo().coalesce())
     assert set(sparse.values().tolist()) == {0.0, 2.0}
     assert drop.eval()(x) is x
-
-
-@pytest.mark.parametrize("order", [0, 1, 2, 3])
-def test_chebyshev_filters_agree_with_pyg(order: int) -> None:
-    torch.manual_seed(0)
-    graph = one_graph(torch.randn(7, 5), star(7))
-    theirs = ReferenceChebConv(5, 3, K=order + 1)
-    ours = ChebConv(5, 3, order)
-    with torch.no_grad():
-        for block, layer in zip(ours.weight, theirs.lins, strict=True):
-            block.copy_(layer.weight.t())
-    assert torch.allclose(ours(graph.x, graph), theirs(graph.x, graph.edges.edge_index), atol=1e-5)
 
 
 def test_routing_shares_sum_to_one_and_centres_have_unit_length() -> None:
@@ -121,8 +110,40 @@ def test_discriminator_counts_in_training_only() -> None:
     weighed, free = (
         FactorGCN(num_factors=4, discriminator_weight=weight).build(2, 2) for weight in (0.5, 0.0)
     )
-    assert weighed.terms(batch)[1].item() > 0
-    assert free.terms(batch)[1].item() == 0
+    labelled = Labelled(batch, slice(None), batch.y)
+    assert weighed.losses(labelled)[1].item() > 0
+    assert free.losses(labelled)[1].item() == 0
+
+
+def test_mean_of_powers_on_a_dense_graph() -> None:
+    graph = one_graph(torch.randn(5, 3), star(5))
+    matrix = torch.eye(5)
+    matrix[graph.edges.source, graph.edges.target] = 1.0
+    degree = matrix.sum(1).rsqrt()
+    matrix = degree[:, None] * matrix * degree
+    expected = (graph.x + matrix @ graph.x + matrix @ matrix @ graph.x) / 3
+    found = mean_of_powers(graph.x, normalised_adjacency(graph), 2)
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_passes_should_agree_on_a_sharpened_mean() -> None:
+    passes = torch.tensor([[[0.9, 0.1]], [[0.7, 0.3]]])
+    # The mean is (0.8, 0.2); squared and scaled, (0.64, 0.04) / 0.68.
+    target = torch.tensor([0.64, 0.04]) / 0.68
+    expected = (passes - target).square().sum(2).mean()
+    assert disagreement(passes, 0.5).item() == pytest.approx(expected.item())
+    assert disagreement(torch.eye(2)[None].expand(3, 2, 2), 0.5).item() == 0
+
+
+def test_whole_nodes_are_dropped_in_training() -> None:
+    torch.manual_seed(0)
+    graph = one_graph(torch.ones(200, 1), torch.empty(2, 0, dtype=torch.long))
+    model = GRAND(order=0, dropout=0.0, input_dropout=0.0).build(1, 2)
+    nn.init.ones_(model.get_parameter("first.weight"))
+    rows = model(graph).unique(dim=0)
+    # Without edges a node is read as it is or not at all; later, always at its mean.
+    assert len(rows) == 2
+    assert len(model.eval()(graph).unique(dim=0)) == 1
 
 
 def test_label_propagation_on_a_path() -> None:

@@ -19,7 +19,15 @@ PAPER = Path(
     os.environ.get("VEPM_PAPER", Path(__file__).parents[3] / "shared" / "paper" / "numbers.json")
 )
 TABLES = [f"table-{k}" for k in range(1, 14)]
-OWN = ["calibration", "hidden-relations", "nmi", "panel", "partition-nodes", "partition-use"]
+OWN = [
+    "calibration",
+    "hidden-relations",
+    "nmi",
+    "panel",
+    "partition-nodes",
+    "partition-use",
+    "peers",
+]
 EVERYTHING = [*TABLES, *(f"figure-{k}" for k in range(2, 7)), *OWN]
 
 

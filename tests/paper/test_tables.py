@@ -141,6 +141,16 @@ def test_quick_is_stamped_and_rules_are_said(results: Results) -> None:
     assert r"\[QUICK\]" in markdown(results)
 
 
+def test_the_index_counts_squares_by_where_numbers_come_from(
+    results: Results, tmp_path: Path
+) -> None:
+    write_tables(results, tmp_path / "table-1")
+    text = write_index(tmp_path, [("table-1", "Toys"), ("table-2", "More")]).read_text()
+    # One square of ours by two rules, one quoted, one without data.
+    assert "| [Toys](table-1/table.md) | 1 | 1 | 1 |" in text
+    assert "| [More](table-2/table.md) | 0 | 0 | 0 |" in text
+
+
 HOSTILE = "[/red] <b>x</b> ](http://there) \x1b[2J"
 
 

@@ -186,7 +186,7 @@ def test_presets_say_what_the_paper_and_its_code_do() -> None:
         encoder = ModelCard(task, 3, released, ("a", "b")).build().encoder
         assert encoder.conv == "gcn"
         # One shape for each node beside 16 scales.
-        assert encoder.layers[-1].bias.numel() == 16 + 1
+        assert encoder.get_parameter("layers.1.bias").numel() == 16 + 1
         assert not any(isinstance(norm, CommunityNorm) for norm in encoder.norms)
     assert preset("released", "node").training.edge_term_weight == 0.01
     graph = preset("released", "graph")

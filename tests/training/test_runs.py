@@ -20,6 +20,7 @@ from vepm.runs.machine import commit, describe_machine, peak_memory
 from vepm.runs.metrics import accuracy, agreement, calibration_error
 from vepm.runs.schema import HISTORY_COLUMNS, Metrics, read_metrics
 from vepm.runs.writing import LAST, RULE, write_run
+from vepm.tasks import TASKS as BY_NAME
 from vepm.training import Config, fit, load_model
 from vepm.training.fitting import NONE
 
@@ -54,6 +55,9 @@ def test_metrics_are_those_of_the_outputs(task: str, tmp_path: Path) -> None:
         mask = outputs[f"{role}_mask"]
         expected = accuracy(outputs["probabilities"][mask], outputs["y"][mask])
         assert metrics[f"{role}_accuracy"] == expected
+        measures = BY_NAME[task].measures(outputs["probabilities"][mask], outputs["y"][mask])
+        assert set(measures) == {"macro_f1", "roc_auc", "per_class"}
+        assert measures == {name: metrics[f"{role}_{name}"] for name in measures}
     mask = outputs["test_mask"]
     assert metrics["ece"] == calibration_error(outputs["probabilities"][mask], outputs["y"][mask])
     assert (metrics["rule"], metrics["num_samples"]) == (RULE, 3)

@@ -1,11 +1,11 @@
 """What VEPM is compared with, rerun on the same splits behind the same call."""
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
-from vepm.baselines.chebnet import ChebNet
 from vepm.baselines.disengcn import DisenConv, DisenGCN
 from vepm.baselines.factorgcn import FactorConv, FactorGCN
+from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
-from vepm.baselines.nodes import GAT, GCN, MLP, LabelProp
+from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, LabelProp
 from vepm.baselines.registry import BASELINES, PUBLISHED, baseline
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 
@@ -14,6 +14,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
+    "GRAND",
     "MLP",
     "PUBLISHED",
     "Baseline",

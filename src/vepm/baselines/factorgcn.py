@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import global_mean_pool
 
 from vepm.baselines.base import GraphBaseline
-from vepm.baselines.fitting import Classifier
+from vepm.baselines.fitting import Classifier, Labelled
 from vepm.baselines.graphs import Readout
 from vepm.kernels.features import dense
 from vepm.nn import aggregate
@@ -102,15 +102,17 @@ class _Network(Classifier):
     def forward(self, graph: GraphBatch) -> Tensor:
         return self.readout(self._layers(graph)[0], graph)
 
-    def terms(self, graph: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Class scores, and the weighted loss of the discriminators."""
+    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the labels, and the weighted loss of the discriminators."""
+        graph = batch.graph
         layers, shares = self._layers(graph)
         losses = [
             discriminator(x, share, graph)
             for discriminator, x, share in zip(self.discriminators, layers, shares, strict=False)
         ]
         penalty = self.settings.discriminator_weight * torch.stack(losses).mean()
-        return self.readout(layers, graph), penalty
+        logits = self.readout(layers, graph)[batch.rows]
+        return nn.functional.cross_entropy(logits, batch.labels), penalty
 
 
 @dataclass(frozen=True, kw_only=True)

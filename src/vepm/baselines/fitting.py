@@ -20,10 +20,10 @@ EVALUATION_BATCH = 512
 class Classifier(nn.Module):
     """A network from a batch of graphs to class scores of its nodes or of its graphs."""
 
-    def terms(self, graph: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Class scores, and what is added to their cross-entropy in training."""
-        logits = self(graph)
-        return logits, logits.new_zeros(())
+    def losses(self, batch: "Labelled") -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the labels in a training pass, and what is added to it."""
+        loss = nn.functional.cross_entropy(self(batch.graph)[batch.rows], batch.labels)
+        return loss, loss.new_zeros(())
 
 
 class Labelled(NamedTuple):
@@ -171,14 +171,14 @@ def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Opti
     model.train()
     # Summed on the device: reading it in every step would make the CPU wait for the GPU.
     total, count = torch.zeros((), dtype=torch.double), 0
-    for graph, rows, labels in batches:
-        logits, penalty = model.terms(graph)
-        loss = nn.functional.cross_entropy(logits[rows], labels)
+    for batch in batches:
+        loss, penalty = model.losses(batch)
         optimizer.zero_grad()
         (loss + penalty).backward()
         optimizer.step()
-        total = total.to(loss.device) + loss.detach().double() * labels.numel()
-        count += labels.numel()
+        size = batch.labels.numel()
+        total = total.to(loss.device) + loss.detach().double() * size
+        count += size
     return float(total) / count
 
 

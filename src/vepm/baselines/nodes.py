@@ -1,4 +1,4 @@
-"""Baselines on nodes made of PyG's layers: MLP, GCN, GAT and label propagation."""
+"""Baselines on nodes made of PyG's layers: MLP, GCN, ChebNet, GAT and label propagation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
-from torch_geometric.nn import GATConv, GCNConv, LabelPropagation
+from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation
 
 from vepm.baselines.base import Baseline, NodeBaseline
 from vepm.baselines.fitting import Classifier, with_values
@@ -120,6 +120,31 @@ class GCN(NodeBaseline):
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """The first layer."""
         return list(model.get_submodule("first").parameters())
+
+
+class _Filter(_OnEdges):
+    """A Chebyshev filter, which PyG applies to dense features alone."""
+
+    def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
+        return super().forward(x.to_dense(), graph)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChebNet(GCN):
+    """Defferrard et al. (2016): two layers of Chebyshev filters, trained as GCN is.
+
+    Args:
+        order: highest power of the Laplacian in a filter.
+    """
+
+    name: str = "chebnet"
+    order: int = 3
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        first = _Filter(ChebConv(in_channels, self.hidden_channels, self.order + 1))
+        second = _Filter(ChebConv(self.hidden_channels, out_channels, self.order + 1))
+        return TwoLayers(first, second, nn.ReLU(), self.dropout)
 
 
 def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

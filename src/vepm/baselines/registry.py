@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from vepm.baselines.base import Baseline
-from vepm.baselines.chebnet import ChebNet
 from vepm.baselines.disengcn import DisenGCN
 from vepm.baselines.factorgcn import FactorGCN
+from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
-from vepm.baselines.nodes import GAT, GCN, MLP, LabelProp
+from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, LabelProp
 from vepm.baselines.wl import WLKernel
 from vepm.errors import InputError
 from vepm.schema import check_value
@@ -25,6 +25,7 @@ BASELINES: dict[str, Baseline] = {
         ChebNet(),
         GAT(),
         DisenGCN(),
+        GRAND(),
         SizeOnly(),
         GraphMLP(),
         GIN(),
@@ -39,6 +40,25 @@ _SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "chebnet": {"Cora": {"order": 2}},
     "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
+    "grand": {
+        "CiteSeer": {
+            "order": 2,
+            "passes": 2,
+            "consistency_weight": 0.7,
+            "temperature": 0.3,
+            "input_dropout": 0.0,
+            "dropout": 0.2,
+        },
+        "PubMed": {
+            "order": 5,
+            "temperature": 0.2,
+            "input_dropout": 0.6,
+            "dropout": 0.8,
+            "learning_rate": 0.2,
+            "batch_norm": True,
+            "patience": 100,
+        },
+    },
     "gin": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
     "factorgcn": {name: {"pooling": "mean"} for name in _SOCIAL},
     "graph-mlp": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},

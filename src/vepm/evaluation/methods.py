@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
-from vepm.evaluation.results import Curve, RunResult
+from vepm.evaluation.results import RunResult
 from vepm.evaluation.splits import Split
 from vepm.runs.metrics import accuracy
 from vepm.tasks import TASKS
@@ -85,22 +85,28 @@ class VEPMMethod:
         runs = _runs(cells)
         fitted = fit_many(dataset, self.config, runs, self.device, calibrated=False)
         seconds = (time.perf_counter() - started) / len(cells)
-        return [
-            RunResult.from_curve(
-                self.name,
-                dataset.name,
-                split.name,
-                seed,
-                curve_of(one.history),
-                seconds=seconds,
-                settings=self.config.to_dict(),
-                measures=measures_of(dataset, split, one),
-            )
-            for (split, seed), one in zip(cells, fitted, strict=True)
-        ]
+        pairs = zip(cells, fitted, strict=True)
+        return [result_of(one, dataset, split, seconds, self.name) for (split, _), one in pairs]
 
 
-def measures_of(dataset: Dataset, split: Split, fitted: Fitted) -> dict[str, Any]:
+def result_of(
+    fitted: Fitted, dataset: Dataset, split: Split, seconds: float, name: str = "vepm"
+) -> RunResult:
+    """The result of a training of VEPM on a split."""
+    rows = [row for row in fitted.history if row["phase"] == "finetune"]
+    return RunResult.from_curve(
+        name,
+        dataset.name,
+        split.name,
+        fitted.card.seed,
+        {name: [row[column] for row in rows if column in row] for name, column in CURVES.items()},
+        seconds=seconds,
+        settings=fitted.card.config.to_dict(),
+        measures=_measures(dataset, split, fitted),
+    )
+
+
+def _measures(dataset: Dataset, split: Split, fitted: Fitted) -> dict[str, Any]:
     """Measures of the test part at the posterior mean, and its accuracy by draws."""
     y, samples = dataset.labels[split.test], fitted.card.config.training.num_samples
     found = probabilities(fitted.model, fitted.source).cpu()[split.test]
@@ -113,12 +119,6 @@ def measures_of(dataset: Dataset, split: Split, fitted: Fitted) -> dict[str, Any
 
 def _runs(cells: Sequence[Cell]) -> list[Run]:
     return [Run(split.train, split.val, split.test, seed) for split, seed in cells]
-
-
-def curve_of(history: list[dict[str, Any]]) -> Curve:
-    """The curve of a run of VEPM: one entry per epoch of finetuning."""
-    rows = [row for row in history if row["phase"] == "finetune"]
-    return {name: [row[column] for row in rows if column in row] for name, column in CURVES.items()}
 
 
 def evaluate(

@@ -181,13 +181,12 @@ def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
         values = [result.measures.get(name) for result in results]
         known = [value for value in values if value is not None]
         if name == "per_class":
-            found[name] = [
-                {
-                    key: (sum if key == "support" else fmean)(row[key] for row in rows)
-                    for key in rows[0]
-                }
-                for rows in zip(*known, strict=True)
-            ]
+            found[name] = [_mean_of_class(rows) for rows in zip(*known, strict=True)]
         else:
             found[name] = fmean(known) if known else None
     return found
+
+
+def _mean_of_class(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    means = {key: fmean(row[key] for row in rows) for key in rows[0] if key != "support"}
+    return means | {"support": sum(row["support"] for row in rows)}

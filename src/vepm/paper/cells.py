@@ -26,7 +26,8 @@ class Record:
     @property
     def commit(self) -> str | None:
         """Commit of the code that ran; None where that is not known."""
-        return self.body.get("commit")
+        found: str | None = self.body.get("commit")
+        return found
 
     @property
     def result(self) -> RunResult | None:
@@ -40,7 +41,7 @@ class Record:
         result = self.result
         measures = {} if result is None else result.measures
         single = {name: v for name, v in measures.items() if isinstance(v, float)}
-        return single | self.body["numbers"]
+        return {**single, **self.body["numbers"]}
 
     def arrays(self) -> dict[str, Tensor]:
         """What figures are drawn from."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.evaluation import RunResult, Split, curve_of, measures_of
+from vepm.evaluation import RunResult, Split, result_of
 from vepm.training import Config, Fitted, fit
 
 
@@ -70,14 +70,4 @@ def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
         seed=setting.seed,
         device=setting.device,
     )
-    result = RunResult.from_curve(
-        "vepm",
-        setting.dataset.name,
-        split.name,
-        setting.seed,
-        curve_of(fitted.history),
-        seconds=time.perf_counter() - started,
-        settings=setting.config.to_dict(),
-        measures=measures_of(setting.dataset, split, fitted),
-    )
-    return fitted, result
+    return fitted, result_of(fitted, setting.dataset, split, time.perf_counter() - started)

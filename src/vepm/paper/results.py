@@ -17,6 +17,10 @@ from vepm.paper.studies import WHOLE
 MEASURED = "measured"
 NO_DATA = "data not here"
 NOT_RUN = "not run"
+DRAWS = (
+    "the mean over draws of the affiliations, at the epoch that validation chose or else the last; "
+    "nothing was chosen on test data"
+)
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,12 @@ def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Su
         words = f"{metric.replace('_', ' ')}; nothing was chosen on it"
         return (Summary.of(MEASURED, words, values, splits=splits),)
     results = [result for record in found if (result := record.result) is not None]
-    return tuple(summarise(results, rule) for rule in protocol_of(square.choice).rules)
+    by_rule = [summarise(results, rule) for rule in protocol_of(square.choice).rules]
+    drawn = [r.measures["sampled_accuracy"] for r in results if "sampled_accuracy" in r.measures]
+    if drawn and len(drawn) == len(results):
+        epochs, splits = [r.best_epoch for r in results], [r.split for r in results]
+        by_rule.append(Summary.of("draws", DRAWS, drawn, epochs, splits))
+    return tuple(by_rule)
 
 
 def _reason(square: Square, done: int, ended: Ended) -> str:

@@ -1,5 +1,7 @@
 """Tables for terminals, Markdown, spreadsheets and LaTeX."""
 
+import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,10 +80,25 @@ def check_index(folder: Path) -> None:
 
 
 def write_index(folder: Path, pages: Iterable[tuple[str, str]]) -> Path:
-    """Write ``index.md``: every experiment's page, by name and title."""
-    lines = [f"- [{for_markdown(title)}]({name}/table.md)" for name, title in pages]
-    write_text(folder / "index.md", "\n".join([INDEX_HEADING, "", *lines, ""]))
+    """Write ``index.md``: every experiment's page, and how many of its squares are measured."""
+    rows = []
+    for name, title in pages:
+        found = _squares(folder / name / "table.csv")
+        counts = [str(found[source]) for source in ("ours", "quoted", "missing")]
+        rows.append([f"[{for_markdown(title)}]({name}/table.md)", *counts])
+    table = _markdown_table(["experiment", "measured", "quoted", "not run"], rows)
+    write_text(folder / "index.md", f"{INDEX_HEADING}\n\n{table}\n")
     return folder / "index.md"
+
+
+def _squares(path: Path) -> Counter[str]:
+    """Squares of a table by where their numbers come from."""
+    if not path.is_file():
+        return Counter()
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        lines = list(csv.DictReader(file))
+    sources = {(line.get("row"), line.get("column")): str(line.get("source")) for line in lines}
+    return Counter(sources.values())
 
 
 def markdown(results: Results) -> str:
