@@ -1,6 +1,7 @@
 import json
 import os
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -207,7 +208,7 @@ def test_runs_of_one_split_under_several_seeds_are_one_cluster() -> None:
 
 def test_measures_are_averaged_over_the_runs_that_have_them() -> None:
     rows = [{"precision": 1.0, "support": 2}, {"precision": 0.0, "support": 1}]
-    measures = [
+    measures: list[dict[str, Any]] = [
         {"roc_auc": 0.5, "macro_f1": 0.5, "per_class": rows},
         {"roc_auc": None, "macro_f1": 0.7, "per_class": rows[::-1]},
         {},

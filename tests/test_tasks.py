@@ -63,6 +63,11 @@ def test_classes_without_test_items_count_for_nothing() -> None:
     assert TASKS["node"].measures(probabilities, torch.zeros(3).long())["roc_auc"] is None
 
 
+def test_a_model_that_has_diverged_ranks_nothing() -> None:
+    lost = torch.full((4, 2), torch.nan)
+    assert TASKS["node"].measures(lost, torch.tensor([0, 1, 0, 1]))["roc_auc"] == 0.5
+
+
 def test_two_classes_have_one_curve() -> None:
     # The second of class 1 ranks below one of class 0: three of four pairs are in order.
     one = torch.tensor([0.9, 0.4, 0.5, 0.1])

@@ -82,7 +82,8 @@ class Task:
             >>> round(found["macro_f1"], 3), found["roc_auc"], found["per_class"][0]["recall"]
             (0.667, 0.75, 0.5)
         """
-        score, true = probabilities.double().cpu().numpy(), y.cpu().numpy()
+        # A model that has diverged knows nothing, which is a result too.
+        score, true = probabilities.double().nan_to_num().cpu().numpy(), y.cpu().numpy()
         guess, classes = score.argmax(1), range(score.shape[1])
         each = precision_recall_fscore_support(true, guess, labels=classes, zero_division=0)
         present = set(true.tolist())

@@ -27,6 +27,7 @@ CASES = {
     "num_metacommunities": Case(4),
     "hidden_channels": Case(10),
     "conv": Case({"node": "gin", "graph": "gcn"}),
+    "encoder": Case("plain"),
     "encoder_channels": Case(9),
     "partition": Case("even"),
     "temperature": Case(0.1),

@@ -8,6 +8,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from vepm.baselines.base import NodeBaseline
 from vepm.baselines.fitting import Classifier, Labelled
+from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
 
@@ -57,7 +58,7 @@ class _Network(Classifier):
         """Class scores [N, classes]; the same graph's in every call."""
         if self._matrix is None:
             self._matrix = normalised_adjacency(graph)
-        chosen, x = self.settings, graph.x.to_dense()
+        chosen, x = self.settings, dense(graph.x).to_dense()
         kept = torch.full((x.size(0), 1), 1 - chosen.node_dropout, device=x.device)
         x = x * (torch.bernoulli(kept) if self.training else kept)
         x = mean_of_powers(x, self._matrix, chosen.order)

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -49,11 +48,6 @@ def communities(setting: Setting) -> Finding:
     }
     numbers = _compare(setting, arrays) if setting.dataset.task == "node" else {}
     return Finding(numbers, {k: v.cpu().contiguous() for k, v in arrays.items()}, result)
-
-
-def nmi(setting: Setting) -> Finding:
-    """How far communities agree with labels; a run without arrays to draw from."""
-    return replace(communities(setting), arrays={})
 
 
 def confusion(setting: Setting) -> Finding:

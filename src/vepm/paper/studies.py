@@ -8,7 +8,7 @@ import torch
 
 from vepm.baselines import GCN
 from vepm.evaluation import RunResult
-from vepm.paper.communities import bisection, communities, confusion, mmsb, nmi, sbm, spectral
+from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.partition_use import partition_use
 from vepm.runs.metrics import agreement_with_kinds, calibration_error
@@ -99,7 +99,6 @@ STUDIES: dict[str, Study] = {
     "parts_and_kinds": parts_and_kinds,
     "communities": communities,
     "confusion": confusion,
-    "nmi": nmi,
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
     "partition_use": partition_use,
@@ -110,7 +109,7 @@ STUDIES: dict[str, Study] = {
 }
 """Studies by name."""
 
-TRAINED = frozenset({"vepm", "timing", "communities", "confusion", "nmi"})
+TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})
 """Methods of the paper that train VEPM."""
 
 WHOLE = frozenset({"statistics"})

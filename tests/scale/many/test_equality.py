@@ -50,6 +50,7 @@ def test_schemes(task: str, scheme: str) -> None:
         {"inputs": "mass", "feature_norm": "l1", "composer_layers": 2, "batch_size": 4},
         {"inputs": "x", "readout": "last", "pooling": "mean"},
         {"inputs": "softmax", "num_metacommunities": 3, "normalize": "neighbours"},
+        {"encoder": "plain", "likelihood": "summed"},
         {"normalize": "graph", "conv": "gcn"},
         {"normalize": "community", "conv": "gin"},
         {"composer": "weighted", "weight_decay": 0.1, "scheme": "joint"},
