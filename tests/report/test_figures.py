@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -197,7 +198,7 @@ def test_bins_of_few_predictions_are_pale() -> None:
     confidence = np.repeat([0.3, 0.9], [4, 40])
     figure = figures.reliability(confidence, np.ones(44, dtype=bool), bins=10)
     few, many = figure.axes[0].patches[:2]
-    assert few.get_facecolor()[3] < 0.5 < many.get_facecolor()[3]
+    assert to_rgba(few.get_facecolor())[3] < 0.5 < to_rgba(many.get_facecolor())[3]
 
 
 def test_compared_curves_have_a_line_for_each_run() -> None:

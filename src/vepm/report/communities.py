@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from vepm import nn
 
@@ -57,6 +58,11 @@ def _tensors(*arrays: Floats) -> list[torch.Tensor]:
 
 def _graphs(batch: Ints | None) -> torch.Tensor | None:
     return None if batch is None else torch.from_numpy(np.array(batch, dtype=np.int64))
+
+
+def adjacency_matrix(edge_index: Ints, num_nodes: int) -> Any:
+    """Edges as a SciPy sparse matrix [N, N], whose type SciPy's graph functions do not agree on."""
+    return csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
 
 
 def shares(interaction: Floats) -> Floats:

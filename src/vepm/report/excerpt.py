@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
-from vepm.report.communities import bucket_order, shares, typical_nodes
+from vepm.report.communities import adjacency_matrix, bucket_order, shares, typical_nodes
 from vepm.report.run import Run
 
 Floats = NDArray[np.float64]
@@ -86,8 +85,7 @@ def _neighbourhoods(run: Run, interaction: Floats, budget: int) -> Ints:
     """Balls of equal size around the most typical nodes of every metacommunity."""
     if run.num_nodes <= budget:
         return np.arange(run.num_nodes)
-    size = (run.num_nodes, run.num_nodes)
-    graph = csr_array((np.ones(run.edge_index.shape[1]), run.edge_index), shape=size)
+    graph = adjacency_matrix(run.edge_index, run.num_nodes)
     seeds = [int(nodes[0]) for nodes in typical_nodes(interaction, 1) if len(nodes)]
     kept: dict[int, None] = {}
     for index, seed in enumerate(seeds, 1):

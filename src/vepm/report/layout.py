@@ -3,9 +3,10 @@
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
+
+from vepm.report.communities import adjacency_matrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,7 +49,7 @@ def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Fl
 
 
 def _by_path_lengths(edge_index: Ints, num_nodes: int) -> Floats:
-    graph = csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
+    graph = adjacency_matrix(edge_index, num_nodes)
     length = shortest_path(graph, directed=False, unweighted=True)
     known = np.isfinite(length)
     length[~known] = length[known].max() + 2

@@ -9,11 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from vepm.paper import Results, Square, Value, records, slug
-from vepm.report.communities import bucket_order, interactions
+from vepm.report.communities import adjacency_matrix, bucket_order, interactions
 from vepm.report.figures import (
     adjacency,
     confusion_grid,
@@ -90,12 +89,12 @@ def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> NDArr
 
     Where no node reaches that many, it is the search that comes furthest.
     """
-    graph = csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
+    graph = adjacency_matrix(edge_index, num_nodes)
     component = connected_components(graph)[1]
     size = np.bincount(component)[component]
     start = int(np.argmax(size >= min(count, size.max())))
-    found: NDArray[np.int64] = breadth_first_order(graph, start, return_predecessors=False)[:count]
-    return found
+    order = breadth_first_order(graph, start, return_predecessors=False)
+    return order[:count].astype(np.int64)
 
 
 def _partitioned(edges: NDArray[np.int64], shares: NDArray[np.float64], arrays: Arrays) -> Figure:
