@@ -164,7 +164,7 @@ def test_every_warning_has_a_cause_and_a_cure() -> None:
     warnings = [_words(ast.unparse(node)) for node in ast.walk(tree) if _is_text(node)]
     assert len(warnings) > 3
     for warning in warnings:
-        assert max(len(warning & title) / len(title) for title in titles) > 0.6, warning
+        assert max(len(warning & title) / len(title) for title in titles) > 0.5, warning
 
 
 def _words(text: str) -> set[str]:
