@@ -45,7 +45,7 @@ def test_the_same_columns_in_networkx(people: Path) -> None:
         values: dict[str, Any] = dict(zip(header, row, strict=True))
         values |= {"age": int(values["age"]), "label": values.pop("team")}
         graph.nodes[values.pop("id")].update(values)
-    found, expected = as_dataset(graph), read(people, label="team")
+    found, expected = as_dataset(graph, features=["age", "city"]), read(people, label="team")
     assert found.feature_names == expected.feature_names
     assert found.graphs[0].x.equal(expected.graphs[0].x)
     assert found.graphs[0].y.equal(expected.graphs[0].y)

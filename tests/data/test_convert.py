@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -8,7 +9,7 @@ import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.datasets import KarateClub
 
-from vepm.data import Dataset, as_dataset, load, require_labels
+from vepm.data import Dataset, as_dataset, load, read, require_labels
 from vepm.errors import InputError
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -101,10 +102,33 @@ def test_networkx_node_task() -> None:
         as_dataset(graph, strict=True)
 
 
-def test_networkx_karate_club_needs_no_preparation() -> None:
-    dataset = as_dataset(nx.karate_club_graph())
-    assert dataset.graphs[0].edge_index.size(1) == 156
-    assert dataset.num_classes == 0
+def test_text_attributes_of_networkx_are_used_only_if_asked_for(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The ``club`` of the karate club is what a model is to find, not a feature."""
+    graph = nx.karate_club_graph()
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    for plain in (as_dataset(graph), read(tmp_path / "g.graphml")):
+        assert plain.num_positions == 16
+        assert plain.num_classes == 0
+    assert "not used: column 'club' (text: name it in features" in caplog.messages[0]
+    labelled = as_dataset(graph, label="club")
+    assert labelled.class_names == ("Mr. Hi", "Officer")
+    assert labelled.graphs[0].y.bincount().tolist() == [17, 17]
+    assert labelled.feature_names == plain.feature_names
+    asked = as_dataset(graph, features=["club"])
+    assert asked.feature_names == ("club=Mr. Hi", "club=Officer")
+    # A model that knows the attribute finds it again.
+    assert as_dataset(graph, feature_names=asked.feature_names).feature_names == asked.feature_names
+    with pytest.raises(InputError, match="no node has an attribute 'team'"):
+        as_dataset(graph, label="team")
+
+
+@pytest.mark.parametrize("options", [{"label": "club"}, {"features": ["club"]}])
+def test_columns_without_names_cannot_be_asked_for(options: Any) -> None:
+    for data in (labelled([0, 1, 1]), (torch.ones(3, 2), np.ones((3, 3)))):
+        with pytest.raises(InputError, match="no names to choose"):
+            as_dataset(data, **options)
 
 
 def test_networkx_graph_task() -> None:

@@ -56,9 +56,9 @@ def graphml(body: str) -> str:
         (graphml(""), "no nodes"),
         (
             graphml('<node id="a"/>\n<edge source="a" target="b"/>'),
-            "row 2: the edge joins node 'b'",
+            "an edge joins node 'b', which the file does not have",
         ),
-        (graphml('<node id="a"/>\n<node id="a"/>'), "row 2: node 'a' is there twice"),
+        (graphml('<node id="a"/>\n<node id="a"/>'), "node 'a' is there twice"),
         (graphml('<node id="a"><data key="zz">1</data></node>'), "not usable GraphML"),
         ("<!DOCTYPE g [<!ENTITY a 'b'>]>" + graphml('<node id="&a;"/>'), "has a DOCTYPE"),
         (
@@ -172,3 +172,30 @@ def test_npz_that_is_no_archive_is_refused(tmp_path: Path) -> None:
         np.save(file, np.eye(2))
     with pytest.raises(InputError, match="not an archive"):
         read(path)
+
+
+def test_what_networkx_warns_of_is_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "g.graphml"
+    path.write_text(
+        '<graphml><key id="k" for="node" attr.name="f"/><graph edgedefault="undirected">'
+        '<node id="a"><data key="k">1</data></node><node id="b"><data key="k">2</data></node>'
+        "</graph></graphml>"
+    )
+    assert read(path).graphs[0].x.flatten().tolist() == [1.0, 2.0]
+    assert [line.partition(": ")[2] for line in caplog.messages] == [
+        "No key type for id k. Using string"
+    ]
+
+
+def test_graphml_with_integers_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "g.graphml"
+    for kind in ("int", "long", "string", "double"):
+        path.write_text(
+            f'<graphml><key id="k" for="node" attr.name="label" attr.type="{kind}"/><graph>'
+            f'<node id="a"><data key="k">{"9" * 5000}</data></node></graph></graphml>'
+        )
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert len(str(caught.value)) < 500

@@ -63,11 +63,6 @@ def test_odd_recipes_are_refused_in_one_line(recipe: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_recipe_has_no_degrees_to_offer() -> None:
-    with pytest.raises(InputError, match="features of its own"):
-        load("planted:nodes=100", degrees=True)
-
-
 def test_drawing_in_pieces_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     z = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
     activation = torch.full((3,), 0.02)

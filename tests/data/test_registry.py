@@ -143,8 +143,6 @@ def test_tu_labels(tmp_path: Path) -> None:
     assert [graph.edge_index.size(1) for graph in dataset.graphs] == [4, 2, 0]
     assert dataset.folds is None
     assert sorted(path.name for path in (tmp_path / "MUTAG").iterdir()) == ["raw"]
-    with pytest.raises(InputError, match="degrees=True is for REDDIT"):
-        load("MUTAG", tmp_path, degrees=True)
 
 
 def test_tu_degrees_and_constants(tmp_path: Path) -> None:
@@ -156,16 +154,6 @@ def test_tu_degrees_and_constants(tmp_path: Path) -> None:
     reddit = load("RDT-M", tmp_path)
     assert_canonical(reddit)
     assert reddit.graphs[2].x.tolist() == [[1.0]]
-    assert load("RDT-M", tmp_path, degrees=True).feature_names == imdb.feature_names
-
-
-def test_large_degrees_share_columns(tmp_path: Path) -> None:
-    hub = "".join(f"1, {i}\n" for i in range(2, 102))
-    write_tu(
-        tmp_path, "REDDIT-BINARY", A=hub, graph_indicator="1\n" * 101 + "2\n", graph_labels="0\n1\n"
-    )
-    dataset = load("REDDIT-BINARY", tmp_path, degrees=True)
-    assert dataset.feature_names == ("degree_0", "degree_1", "degree_to_128")
 
 
 def test_folds(tmp_path: Path) -> None:

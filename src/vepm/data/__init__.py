@@ -5,7 +5,6 @@ from vepm.data.dataset import Dataset, require_labels
 from vepm.data.generate import sample_graph
 from vepm.data.labels import relabelled
 from vepm.data.planted import planted_graph, planted_relations
-from vepm.data.pyg_graphs import clean
 from vepm.data.reading import as_dataset, read
 from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 
@@ -14,7 +13,6 @@ __all__ = [
     "DatasetInfo",
     "ReadOptions",
     "as_dataset",
-    "clean",
     "datasets",
     "is_recipe",
     "load",

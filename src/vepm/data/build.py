@@ -59,6 +59,12 @@ class ReadOptions:
         return self.class_names is not None or self.feature_names is not None
 
 
+def refuse_choice(source: str, options: ReadOptions) -> None:
+    """Refuse to choose among columns that have no names."""
+    if options.features is not None or options.drop:
+        raise InputError(f"{source}: its feature columns have no names to choose or drop them by")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parts:
     """What a reader found, not checked yet: one graph, or many as their disjoint union.
@@ -124,7 +130,7 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
         source=parts.source,
         one_way=parts.one_way or options.directed,
     )
-    report(found, parts.source, strict=options.strict)
+    _report(found, parts.source, strict=options.strict)
     whole = _edges(parts, options, edge_index)
     unused = [*parts.unused, *(["edge weights"] if "edge_weight" in whole else [])]
     if "reverse" in str(found):
@@ -187,9 +193,7 @@ def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
     return graph
 
 
-def report(
-    found: Sequence[str], source: str, *, strict: bool = False, messages: list[str] | None = None
-) -> None:
+def _report(found: Sequence[str], source: str, *, strict: bool) -> None:
     """Log how edges were corrected, or refuse them if strict."""
     if not found:
         return
@@ -199,8 +203,6 @@ def report(
             f"{line}; correct the edges, or read them with strict=False (without --strict)"
         )
     logger.info(line)
-    if messages is not None:
-        messages.append(line)
 
 
 def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] | None]:

@@ -37,6 +37,7 @@ def encode_columns(
     source: str = "data",
     *,
     constants: bool = False,
+    text: bool = True,
 ) -> Features:
     """Columns of a table as features.
 
@@ -50,6 +51,7 @@ def encode_columns(
         options: which columns to use.
         source: what to call the table in messages.
         constants: whether to keep columns of one number.
+        text: whether to use columns of text that nobody asked for.
 
     Returns:
         Features [rows, F] and their names, None if there are none, and what is not used, in words.
@@ -75,7 +77,7 @@ def encode_columns(
         if name in known or name not in categories:
             values = _as_numbers(name, columns[name], where, name in known)
         if values is None:
-            values, reason = _one_hot(name, columns[name], categories.get(name), options)
+            values, reason = _one_hot(name, columns[name], categories.get(name), options, text)
             unused += [f"column '{name}' ({reason})"] if reason else []
         else:
             numbers += values
@@ -154,23 +156,25 @@ def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
 
 
 def _one_hot(
-    name: str, cells: Sequence[Any], known: list[str] | None, options: ReadOptions
+    name: str, cells: Sequence[Any], known: list[str] | None, options: ReadOptions, text: bool
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """A column for each value of a column of text, or why it is not used."""
     if not all(_is_blank(cell) or isinstance(cell, str | date) for cell in cells):
         return {}, "neither numbers nor text"
     texts = ["" if _is_blank(cell) else str(cell).strip() for cell in cells]
-    filled = [text for text in texts if text]
+    filled = list(filter(None, texts))
     values = [*(known or ()), *sorted(set(filled) - set(known or ()))]
     if known is None and options.features is None:
         if not filled:
             return {}, "empty"
-        if all(_DATE.fullmatch(text) for text in filled):
+        if all(map(_DATE.fullmatch, filled)):
             return {}, "dates"
         if len(values) == 1 and len(filled) == len(texts):
             return {}, "constant"
         if len(values) == len(filled):
             return {}, "different in every row"
+        if not text:
+            return {}, "text: name it in features to use it, or as the label"
     if len(values) > MOST_CATEGORIES or len(values) * len(texts) > _MOST_CELLS:
         return {}, f"{len(values)} different values"
     array = np.array(texts, dtype=object)

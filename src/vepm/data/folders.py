@@ -140,7 +140,7 @@ def _edge_fields(
     kinds = edges.columns.get("kind")
     others = [name for name in edges.columns if name not in (*ENDS, "kind", WEIGHT)]
     return {
-        "edges": _edge_ends(edges, index, nodes_source),
+        "edges": torch.tensor([_rows_of(edges, end, index, nodes_source) for end in ENDS]),
         "weights": _weights(edges) if options.weights and WEIGHT in edges.columns else None,
         "weight_at": lambda i: edges.where(i, WEIGHT),
         "kinds": None if kinds is None else encode_kinds(kinds, edges.source),
@@ -166,30 +166,22 @@ def _both(edges: Table) -> list[list[str]]:
     return [edges.columns[end] for end in ENDS]
 
 
-def _edge_ends(edges: Table, index: dict[str, int], nodes_source: str) -> Tensor:
-    ends = []
-    for column, cells in zip(ENDS, _both(edges), strict=True):
-        for i, cell in enumerate(cells):
-            if cell not in index:
-                raise InputError(
-                    f"{edges.where(i, column)}: node '{cell}' is not in {nodes_source}; "
-                    "add it there or correct the edge"
-                )
-        ends.append([index[cell] for cell in cells])
-    return torch.tensor(ends)
+def _rows_of(table: Table, column: str, index: dict[str, int], listed_in: str) -> list[int]:
+    """The index of the id in each cell of a column."""
+    what, place = ("graph", "row") if column == "graph" else ("node", "edge")
+    for i, cell in enumerate(table.columns[column]):
+        if cell not in index:
+            raise InputError(
+                f"{table.where(i, column)}: {what} '{cell}' is not in {listed_in}; add it there or "
+                f"correct the {place}"
+            )
+    return [index[cell] for cell in table.columns[column]]
 
 
 def _group(nodes: Table, graphs: Table) -> tuple[Tensor, Tensor]:
     """The graph of each node, and the order that puts nodes graph after graph."""
     index = graphs.ids()
-    owners = nodes.columns["graph"]
-    for i, owner in enumerate(owners):
-        if owner not in index:
-            raise InputError(
-                f"{nodes.where(i, 'graph')}: graph '{owner}' is not in {graphs.source}; "
-                "add it there"
-            )
-    batch = torch.tensor([index[owner] for owner in owners])
+    batch = torch.tensor(_rows_of(nodes, "graph", index, graphs.source))
     empty = (torch.bincount(batch, minlength=len(index)) == 0).nonzero()
     if empty.numel():
         i = int(empty[0])

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.build import Parts, ReadOptions
+from vepm.data.build import Parts, ReadOptions, refuse_choice
 from vepm.data.columns import Features, encode_columns
 from vepm.data.features import feature_table, from_scipy
 from vepm.data.labels import label_column
@@ -82,9 +82,11 @@ def _entries(adjacency: Any, source: str) -> Any:
 
 def _features(x: Any, num_nodes: int, source: str, options: ReadOptions) -> Features:
     if x is None:
+        refuse_choice(source, options)
         return None, None, []
     if hasattr(x, "columns") and any(isinstance(name, str) for name in x.columns):
         return _from_frame(x, num_nodes, source, options)
+    refuse_choice(source, options)
     return feature_table(_tensor(x, source), num_nodes, source), None, []
 
 

@@ -6,57 +6,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.build import FEW_NODES, MOST_GAPS, Parts, report
-from vepm.data.edges import canonical_edges, check_range, decode_kinds
-from vepm.data.features import check_finite, degree_features, feature_table, refuse_sparse
-from vepm.data.labels import as_integers, item_masks
+from vepm.data.build import FEW_NODES, MOST_GAPS, Parts
+from vepm.data.edges import check_range, decode_kinds
+from vepm.data.features import feature_table, refuse_sparse
+from vepm.data.labels import as_integers
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED
 
 _EDGE_KEYS = ("edge_index", "edge_kind", "edge_weight")
-
-
-def clean(
-    data: Data, *, strict: bool = False, source: str = "data", messages: list[str] | None = None
-) -> Data:
-    """The canonical form of a graph (see :class:`Dataset`), as a new object.
-
-    Edges are made undirected, duplicates merged and self-loops removed. A graph without features
-    gets two, a constant and log(1 + degree). Masks are restricted to labelled nodes. Attributes a
-    model has no use for (edge attributes, positions) are left out.
-
-    Args:
-        data: the graph; not changed.
-        strict: raise instead of correcting edges.
-        source: what to call the graph in messages.
-        messages: a list to which corrections are added, in words; they are logged in any case.
-
-    Raises:
-        InputError: on wrong shapes, indices out of range, NaN or infinite features, labels that
-            are not integers, and, if strict, on edges that need correction.
-
-    Example:
-        >>> import torch
-        >>> from torch_geometric.data import Data
-        >>> from vepm.data import clean
-        >>> clean(Data(edge_index=torch.tensor([[0, 0, 1], [0, 1, 2]]))).edge_index.tolist()
-        [[1, 0, 2, 1], [0, 1, 1, 2]]
-    """
-    num_nodes = count_nodes(data, source)
-    edge_index, found = canonical_edges(_edge_index(data, source), num_nodes, source=source)
-    report(found, source, strict=strict, messages=messages)
-    x = degree_features(edge_index, num_nodes)
-    if data.x is not None:
-        x = feature_table(data.x, num_nodes, source)
-        check_finite(x, source)
-    y = _labels(data, num_nodes, source)
-    result = Data(x=x, edge_index=edge_index, y=y)
-    if y.numel() == num_nodes:
-        given = {name: data.get(name) for name in MASK_NAMES}
-        masks, _ = item_masks(given, y != UNLABELLED, source)
-        for name, mask in zip(MASK_NAMES, masks, strict=True):
-            result[name] = mask
-    return result
 
 
 def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | None = None) -> Parts:
@@ -167,36 +124,39 @@ def _labels(data: Data, num_nodes: int, source: str) -> Tensor:
     return as_integers(y.detach().cpu().reshape(-1), source)
 
 
-def _weights(graphs: list[Data], checked: list[_Checked], source: str) -> Tensor | None:
-    given = [graph.get("edge_weight") for graph in graphs]
-    if all(weights is None for weights in given):
+def _of_edges(graphs: list[Data], checked: list[_Checked], key: str, source: str) -> Tensor | None:
+    """An attribute of the edges of all graphs; None if no graph has it."""
+    given = [graph.get(key) for graph in graphs]
+    if all(values is None for values in given):
         return None
-    for weights, found in zip(given, checked, strict=True):
-        count = found.edges.size(1)
-        fits = isinstance(weights, Tensor) and weights.shape in ((count,), (count, 1))
-        if not fits or weights.is_complex():
+    for values, found in zip(given, checked, strict=True):
+        like_first = isinstance(values, Tensor) and values.shape[1:] == given[0].shape[1:]
+        if not like_first or values.shape[:1] != (found.edges.size(1),) or values.dim() > 2:
             raise InputError(
-                f"{source}: edge_weight does not fit edge_index; give every graph one number per "
-                "edge ([E])"
+                f"{source}: {key} does not fit edge_index; give every graph one entry per edge"
             )
-    return torch.cat([weights.detach().cpu().reshape(-1).double() for weights in given])
+    return torch.cat([values.detach().cpu() for values in given])
+
+
+def _weights(graphs: list[Data], checked: list[_Checked], source: str) -> Tensor | None:
+    weights = _of_edges(graphs, checked, "edge_weight", source)
+    if weights is None:
+        return None
+    if weights.numel() != len(weights) or weights.is_complex():
+        raise InputError(
+            f"{source}: edge_weight is {list(weights.shape)} of {weights.dtype}; give one number "
+            "per edge ([E])"
+        )
+    return weights.reshape(-1).double()
 
 
 def _kinds(
     graphs: list[Data], checked: list[_Checked], source: str
 ) -> tuple[Tensor, tuple[str, ...]] | None:
-    given = [graph.get("edge_kind") for graph in graphs]
-    if all(kinds is None for kinds in given):
+    kinds = _of_edges(graphs, checked, "edge_kind", source)
+    if kinds is None:
         return None
-    for kinds, found in zip(given, checked, strict=True):
-        like_first = isinstance(kinds, Tensor) and kinds.shape[1:] == given[0].shape[1:]
-        if not like_first or kinds.shape[:1] != (found.edges.size(1),):
-            raise InputError(
-                f"{source}: edge_kind does not fit edge_index; give every graph a bit mask per "
-                "edge ([E]) or a column of True and False per kind ([E, R])"
-            )
-    table = torch.cat([kinds.detach().cpu() for kinds in given])
-    return decode_kinds(table, table.size(0), graphs[0].get("kind_names"), source)
+    return decode_kinds(kinds, len(kinds), graphs[0].get("kind_names"), source)
 
 
 def _unused(graphs: list[Data]) -> list[str]:

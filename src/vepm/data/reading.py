@@ -9,7 +9,7 @@ import networkx as nx
 from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
 
-from vepm.data.build import Parts, ReadOptions, build
+from vepm.data.build import Parts, ReadOptions, build, refuse_choice
 from vepm.data.dataset import Dataset
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
 from vepm.data.labels import label_column, relabelled
@@ -47,6 +47,8 @@ def as_dataset(
     name: str = "data",
     strict: bool = False,
     labels: Any = None,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
     weights: bool = True,
     directed: bool = False,
 ) -> Dataset:
@@ -70,22 +72,20 @@ def as_dataset(
         name: what to call the data in messages and reports.
         strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
         labels: one for each node or graph, instead of the labels of ``obj``.
+        label: the NetworkX attribute with the labels, if it is not ``label`` or ``y``.
+        features: the NetworkX attributes or columns of X to use; by default all that can be used,
+            and attributes of text only if they are named here.
         weights: whether to use the weights of edges.
         directed: whether to keep the directions of edges; by default both belong to an edge.
 
     Example:
         >>> import networkx as nx
         >>> from vepm.data import as_dataset
-        >>> dataset = as_dataset(nx.path_graph(3))
-        >>> dataset.graphs[0].edge_index.tolist()
-        [[1, 0, 2, 1], [0, 1, 1, 2]]
+        >>> as_dataset(nx.karate_club_graph(), label="club").class_names
+        ('Mr. Hi', 'Officer')
     """
     options = ReadOptions(
-        class_names=class_names,
-        feature_names=feature_names,
-        strict=strict,
-        weights=weights,
-        directed=directed,
+        label, features, (), class_names, feature_names, strict, weights, directed
     )
     return _convert(obj, None if task is None else task_named(task), name, labels, options)
 
@@ -102,6 +102,7 @@ def _convert(obj: Any, task: Task | None, name: str, labels: Any, options: ReadO
     if _is_matrices(obj):
         if task and not task.single_graph:
             raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
+        _refuse_label(name, options)
         parts = matrix_parts(*obj, name=name, source=name, options=options)
     else:
         parts = _graph_parts(obj, task, name, options)
@@ -135,7 +136,8 @@ def read(
     - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids in every line, and perhaps
       the weight.
     - ``.graphml``, ``.gml``, ``.gexf``: node attribute ``label``, perhaps ``split``; other
-      attributes are features. In GML and GEXF a ``label`` that differs in every node is its name.
+      attributes are features, those of text only if ``features`` names them. In GML and GEXF a
+      ``label`` that differs in every node is its name.
     - ``.npz``: ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``; features ``attr_*``
       or ``attr_matrix``; ``labels``; ``train_mask`` and the like; or what SciPy's ``save_npz``
       wrote, which is edges alone.
@@ -202,10 +204,17 @@ def _graph_parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -
     if single and len(graphs) != 1:
         raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
     if not isinstance(graphs[0], nx.Graph):
+        _refuse_label(name, options)
+        refuse_choice(name, options)
         return data_parts(graphs, name, single=single)
     if single:
         return node_parts(graphs[0], name, name, options)
     return graph_parts(graphs, name, options)
+
+
+def _refuse_label(name: str, options: ReadOptions) -> None:
+    if options.label:
+        raise InputError(f"{name}: it has no names to choose the label by; give labels=")
 
 
 def _is_matrices(obj: Any) -> bool:

@@ -4,6 +4,7 @@ import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from vepm.data.build import ReadOptions, build
@@ -52,65 +53,40 @@ class _Entry:
     description: str
     load: Callable[[Path], Dataset]
     files: RawFiles | None = None
-    load_degrees: Callable[[Path], Dataset] | None = None
 
 
 def _planetoid(name: str, description: str) -> _Entry:
-    return _Entry(
-        task="node",
-        source="Planetoid",
-        description=description,
-        load=lambda root: load_planetoid(name, root),
-        files=planetoid_files(name),
-    )
+    files = planetoid_files(name)
+    return _Entry("node", "Planetoid", description, partial(load_planetoid, name), files)
 
 
 def _tu(name: str, features: Features, description: str) -> _Entry:
     return _Entry(
-        task="graph",
-        source="TU collection",
-        description=description,
-        load=lambda root: load_tu(name, root, features),
-        files=tu_files(name, features),
-        load_degrees=None
-        if features == "labels"
-        else lambda root: load_tu(name, root, features, degrees=True),
+        "graph",
+        "TU collection",
+        description,
+        lambda root: load_tu(name, root, features),
+        tu_files(name, features),
     )
 
 
-def _npz(
-    folder: str,
-    name: str,
-    description: str,
-    file: str = "",
-    inside: str = "",
-    weights: bool = True,
-) -> _Entry:
-    file = f"{file or name}.npz"
-    files = RawFiles(folder, (file,), (), inside=inside)
-    return _Entry(
-        task="node",
-        source=folder.partition("/")[0],
-        description=description,
-        load=lambda root: _build_npz(files.ensure(root) / file, name, ReadOptions(weights=weights)),
-        files=files,
-    )
+def _npz(path: str, description: str, name: str = "", weights: bool = True) -> _Entry:
+    """A graph in an archive, by default named as the file."""
+    folder, _, file = path.rpartition("/")
+    files = RawFiles(folder, (f"{file}.npz",), (), inside="")
 
+    def read(root: Path) -> Dataset:
+        options = ReadOptions(weights=weights)
+        parts = read_npz(files.ensure(root) / files.names[0], options)
+        # Arrays that a published file has beside the graph are no news to its users.
+        return build(replace(parts, name=name or file, unused=()), options)
 
-def _build_npz(path: Path, name: str, options: ReadOptions) -> Dataset:
-    # Arrays that a published file has beside the graph are no news to its users.
-    return build(replace(read_npz(path, options), name=name, unused=()), options)
+    return _Entry("node", folder.partition("/")[0], description, read, files)
 
 
 def _geom_gcn(name: str, folder: str, original: str, description: str) -> _Entry:
     files = geom_gcn_files(folder, original)
-    return _Entry(
-        task="node",
-        source="Geom-GCN",
-        description=description,
-        load=lambda root: load_geom_gcn(name, files, root),
-        files=files,
-    )
+    return _Entry("node", "Geom-GCN", description, partial(load_geom_gcn, name, files), files)
 
 
 _ENTRIES: dict[str, _Entry] = {
@@ -148,32 +124,28 @@ _ENTRIES: dict[str, _Entry] = {
         load_wikics,
         WIKICS_FILES,
     ),
-    "acm": _npz("relations", "acm", "4,019 papers that share an author or a subject, 3 fields"),
-    "imdb": _npz("relations", "imdb", "4,280 films that share a director, actor or year, 3 genres"),
-    "factors-4": _npz("relations", "factors-4", "1,000 nodes joined by 4 latent factors"),
-    "factors-6": _npz("relations", "factors-6", "1,000 nodes joined by 6 latent factors"),
-    "amazon-photo": _npz("panel", "amazon-photo", "7,650 cameras and accessories in 8 categories"),
-    "citeseer-full": _npz("panel", "citeseer-full", "4,230 papers in 6 fields"),
-    "dblp-full": _npz("panel", "dblp-full", "17,716 computer-science papers in 4 fields"),
-    "facebook-pages": _npz("panel", "facebook-pages", "22,470 Facebook pages in 4 categories"),
-    "reed98-year": _npz("panel", "reed98-year", "962 students of Reed College in 6 years"),
-    "tolokers": _npz("panel", "tolokers", "11,758 crowd workers, banned or not, 10 splits"),
-    "uat": _npz("panel", "uat", "1,190 American airports in 4 levels of activity"),
-    "ukfaculty": _npz("panel", "ukfaculty", "81 members of a faculty in 4 groups"),
+    "acm": _npz("relations/acm", "4,019 papers that share an author or a subject, 3 fields"),
+    "imdb": _npz("relations/imdb", "4,280 films that share a director, actor or year, 3 genres"),
+    "factors-4": _npz("relations/factors-4", "1,000 nodes joined by 4 latent factors"),
+    "factors-6": _npz("relations/factors-6", "1,000 nodes joined by 6 latent factors"),
+    "amazon-photo": _npz("panel/amazon-photo", "7,650 cameras and accessories in 8 categories"),
+    "citeseer-full": _npz("panel/citeseer-full", "4,230 papers in 6 fields"),
+    "dblp-full": _npz("panel/dblp-full", "17,716 computer-science papers in 4 fields"),
+    "facebook-pages": _npz("panel/facebook-pages", "22,470 Facebook pages in 4 categories"),
+    "reed98-year": _npz("panel/reed98-year", "962 students of Reed College in 6 years"),
+    "tolokers": _npz("panel/tolokers", "11,758 crowd workers, banned or not, 10 splits"),
+    "uat": _npz("panel/uat", "1,190 American airports in 4 levels of activity"),
+    "ukfaculty": _npz("panel/ukfaculty", "81 members of a faculty in 4 groups"),
     "ukfaculty-weighted": _npz(
-        "weighted",
-        "ukfaculty-weighted",
-        "81 members of a faculty, edges with weights",
-        file="ukfaculty",
+        "weighted/ukfaculty", "81 members of a faculty, edges with weights", "ukfaculty-weighted"
     ),
     "highschool2013": _npz(
-        "weighted", "highschool2013", "327 pupils in 9 classes, edges weighted by contacts"
+        "weighted/highschool2013", "327 pupils in 9 classes, edges weighted by contacts"
     ),
     "highschool2013-unweighted": _npz(
-        "weighted",
-        "highschool2013-unweighted",
+        "weighted/highschool2013",
         "327 pupils in 9 classes, contacts not counted",
-        file="highschool2013",
+        "highschool2013-unweighted",
         weights=False,
     ),
     "cornell": _geom_gcn("cornell", "WebKB/cornell", "cornell", "183 web pages of 5 kinds"),
@@ -181,27 +153,23 @@ _ENTRIES: dict[str, _Entry] = {
     "wisconsin": _geom_gcn("wisconsin", "WebKB/wisconsin", "wisconsin", "251 web pages of 5 kinds"),
     "Actor": _geom_gcn("Actor", "Actor", "film", "7,600 actors in 5 categories, 10 splits"),
     "chameleon_filtered": _npz(
-        "heterophilous-filtered", "chameleon_filtered", "890 Wikipedia pages in 5 levels of traffic"
+        "heterophilous-filtered/chameleon_filtered", "890 Wikipedia pages in 5 levels of traffic"
     ),
     "squirrel_filtered": _npz(
-        "heterophilous-filtered",
-        "squirrel_filtered",
-        "2,223 Wikipedia pages in 5 levels of traffic",
+        "heterophilous-filtered/squirrel_filtered", "2,223 Wikipedia pages in 5 levels of traffic"
     ),
     "minesweeper": _npz(
-        "HeterophilousGraphDataset/minesweeper",
-        "minesweeper",
+        "HeterophilousGraphDataset/minesweeper/raw/minesweeper",
         "10,000 cells of a grid, mined or not",
-        inside="raw",
     ),
     "EmailEUCore": _Entry(
         "node", "SNAP", "1,005 members of 42 departments", load_email, EMAIL_FILES
     ),
-    "fb_0": _npz("NOCD-facebook_ego", "fb_0", "347 friends in 24 overlapping circles"),
-    "fb_107": _npz("NOCD-facebook_ego", "fb_107", "1,045 friends in 9 overlapping circles"),
-    "fb_348": _npz("NOCD-facebook_ego", "fb_348", "227 friends in 14 overlapping circles"),
-    "fb_414": _npz("NOCD-facebook_ego", "fb_414", "159 friends in 7 overlapping circles"),
-    "fb_686": _npz("NOCD-facebook_ego", "fb_686", "170 friends in 14 overlapping circles"),
+    "fb_0": _npz("NOCD-facebook_ego/fb_0", "347 friends in 24 overlapping circles"),
+    "fb_107": _npz("NOCD-facebook_ego/fb_107", "1,045 friends in 9 overlapping circles"),
+    "fb_348": _npz("NOCD-facebook_ego/fb_348", "227 friends in 14 overlapping circles"),
+    "fb_414": _npz("NOCD-facebook_ego/fb_414", "159 friends in 7 overlapping circles"),
+    "fb_686": _npz("NOCD-facebook_ego/fb_686", "170 friends in 14 overlapping circles"),
     "MUTAG": _tu("MUTAG", "labels", "188 compounds, mutagenic or not"),
     "PTC": _tu("PTC", "labels", "344 compounds, carcinogenic or not (the variant GIN used)"),
     "PTC_MR": _tu("PTC_MR", "labels", "344 compounds, carcinogenic to male rats or not"),
@@ -225,9 +193,7 @@ _BY_LOWER_NAME = {name.lower(): name for name in _ENTRIES} | {
 }
 
 
-def load(
-    name: str, root: str | os.PathLike[str] | None = None, *, degrees: bool = False
-) -> Dataset:
+def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a dataset by its name; :func:`datasets` lists them.
 
     Raw files are read as they are: nothing is written beside them, so the root may be read-only.
@@ -239,8 +205,6 @@ def load(
             ``planted-relations:relations=4,strength=0.6``.
         root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
             VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
-        degrees: for the REDDIT sets, one-hot degrees as features in place of a constant (the IMDB
-            sets have them in any case).
 
     Raises:
         InputError: if the name is unknown, or files are missing or not what they should be.
@@ -250,13 +214,7 @@ def load(
         >>> load("digits").graphs[0].num_nodes
         1797
     """
-    entry = _entry(name)
-    place = data_root(root)
-    if not degrees:
-        return entry.load(place)
-    if entry.load_degrees is None:
-        raise InputError(f"{name}: has features of its own; degrees=True is for REDDIT sets")
-    return entry.load_degrees(place)
+    return _entry(name).load(data_root(root))
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:

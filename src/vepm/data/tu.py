@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.datasets import TUDataset
 
-from vepm.data.build import Parts, build, report
+from vepm.data.build import Parts, build
 from vepm.data.dataset import Dataset
 from vepm.data.edges import canonical_edges, check_range
 from vepm.data.raw import RawFiles, read_integers
@@ -16,8 +16,6 @@ from vepm.errors import InputError
 
 Features = Literal["labels", "degrees", "constant"]
 
-# Above this, degrees share columns by powers of two: a column each would take gigabytes.
-_LAST_OWN_DEGREE = 64
 # The variant behind published PTC results is not the TU one (PTC_MR), and is not on its server.
 _NOT_SERVED = ("PTC",)
 
@@ -30,15 +28,13 @@ def tu_files(name: str, features: Features) -> RawFiles:
     return RawFiles(name, tuple(f"{name}_{part}.txt" for part in parts), urls)
 
 
-def load_tu(name: str, root: Path, features: Features, *, degrees: bool = False) -> Dataset:
+def load_tu(name: str, root: Path, features: Features) -> Dataset:
     """A set of graphs; node attributes and edge labels are left out, as GIN did.
 
     Args:
         name: the dataset's name in the TU collection.
         root: the PyG root.
         features: one-hot node labels; one-hot degrees, a column for each that occurs; or 1.
-        degrees: one-hot degrees in place of the constant, in columns of 0 to 64 and then one for
-            each doubling.
     """
     raw = tu_files(name, features).ensure(root)
     prefix = raw / name
@@ -49,15 +45,12 @@ def load_tu(name: str, root: Path, features: Features, *, degrees: bool = False)
     check_range(ends, num_nodes, f"{prefix}_A.txt")
     if bool((batch[ends[0]] != batch[ends[1]]).any()):
         raise InputError(f"{prefix}_A.txt: an edge joins two graphs; fetch the file again")
-    edge_index, found = canonical_edges(ends, num_nodes)
-    report(found, name)
-    degree = torch.bincount(edge_index[1], minlength=num_nodes)
-    x, names = _features(prefix, degree, features, degrees)
+    x, names = _features(prefix, ends, num_nodes, features)
     return build(
         Parts(
             name=name,
             source=f"TU collection, {raw}",
-            edges=edge_index,
+            edges=ends,
             num_nodes=num_nodes,
             x=x,
             feature_names=names,
@@ -66,38 +59,24 @@ def load_tu(name: str, root: Path, features: Features, *, degrees: bool = False)
             batch=batch,
             num_graphs=labels.numel(),
             folds=_folds(root / name / "10fold_idx", labels.numel()),
+            one_way=True,
         )
     )
 
 
 def _features(
-    prefix: Path, degree: Tensor, features: Features, degrees: bool
+    prefix: Path, ends: Tensor, num_nodes: int, features: Features
 ) -> tuple[Tensor, tuple[str, ...]]:
+    if features == "constant":
+        return torch.ones(num_nodes, 1), ("one",)
     if features == "labels":
-        return _one_hot(_node_labels(prefix, degree.numel()), "label")
-    if features == "degrees":
-        return _one_hot(degree, "degree")
-    if degrees:
-        return _binned_degrees(degree)
-    return torch.ones(degree.numel(), 1), ("one",)
-
-
-def _one_hot(values: Tensor, prefix: str) -> tuple[Tensor, tuple[str, ...]]:
+        values = _node_labels(prefix, num_nodes)
+    else:
+        edge_index, _ = canonical_edges(ends, num_nodes)
+        values = torch.bincount(edge_index[1], minlength=num_nodes)
     classes, index = values.unique(return_inverse=True)
-    return one_hot(index, classes.numel()).float(), tuple(f"{prefix}_{c}" for c in classes.tolist())
-
-
-def _binned_degrees(degree: Tensor) -> tuple[Tensor, tuple[str, ...]]:
-    doublings = (degree.double() / _LAST_OWN_DEGREE).clamp_min(1).log2().ceil().long()
-    column = torch.where(doublings == 0, degree, _LAST_OWN_DEGREE + doublings)
-    x, _ = _one_hot(column, "")
-    names = [
-        f"degree_{c}"
-        if c <= _LAST_OWN_DEGREE
-        else f"degree_to_{2 ** (c - _LAST_OWN_DEGREE) * _LAST_OWN_DEGREE}"
-        for c in column.unique().tolist()
-    ]
-    return x, tuple(names)
+    kind = features.removesuffix("s")
+    return one_hot(index, classes.numel()).float(), tuple(f"{kind}_{c}" for c in classes.tolist())
 
 
 def _graph_of_node(prefix: Path, num_graphs: int) -> Tensor:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from vepm.data import clean
+from vepm.data import as_dataset
 from vepm.data.edges import canonical_edges
 from vepm.errors import InputError
 
@@ -33,7 +33,7 @@ def test_any_edge_list_becomes_canonical(case: tuple[int, list[tuple[int, int]]]
 
 
 @given(edge_lists)
-def test_canonical_edges_need_no_mending(case: tuple[int, list[tuple[int, int]]]) -> None:
+def test_canonical_edges_need_no_correction(case: tuple[int, list[tuple[int, int]]]) -> None:
     num_nodes, pairs = case
     once, _ = canonical_edges(as_edge_index(pairs), num_nodes)
     twice, found = canonical_edges(once, num_nodes)
@@ -41,28 +41,26 @@ def test_canonical_edges_need_no_mending(case: tuple[int, list[tuple[int, int]]]
     assert found == []
 
 
-def test_mending_is_counted_logged_and_collected(caplog: pytest.LogCaptureFixture) -> None:
+def test_corrections_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     data = Data(edge_index=as_edge_index([(0, 0), (0, 1), (0, 1), (1, 0), (1, 2)]))
-    messages: list[str] = []
     with caplog.at_level(logging.INFO, logger="vepm"):
-        clean(data, source="mine", messages=messages)
+        as_dataset(data, name="mine")
     line = "mine: removed 1 self-loop, merged 1 duplicate edge, added 1 missing reverse edge"
-    assert messages == [line]
-    assert line in caplog.text
+    assert line in caplog.messages
 
 
 @pytest.mark.parametrize("pairs", [[(0, 0)], [(0, 1)], [(0, 1), (0, 1), (1, 0)]])
-def test_strict_refuses_what_would_be_mended(pairs: list[tuple[int, int]]) -> None:
+def test_strict_refuses_what_would_be_corrected(pairs: list[tuple[int, int]]) -> None:
     with pytest.raises(InputError, match="strict=False"):
-        clean(Data(edge_index=as_edge_index(pairs), num_nodes=2), strict=True)
+        as_dataset(Data(edge_index=as_edge_index(pairs), num_nodes=2), strict=True)
 
 
 def test_strict_accepts_what_is_canonical() -> None:
     data = Data(edge_index=as_edge_index([(1, 0), (0, 1)]), num_nodes=3)
-    assert clean(data, strict=True).x.size(0) == 3
+    assert as_dataset(data, strict=True).graphs[0].x.size(0) == 3
 
 
-def test_clean_gives_types_masks_and_leaves_the_input_alone() -> None:
+def test_types_and_masks_are_right_and_the_input_is_left_alone() -> None:
     data = Data(
         x=torch.eye(3, dtype=torch.float64),
         edge_index=torch.tensor([[0], [1]], dtype=torch.int32),
@@ -70,7 +68,7 @@ def test_clean_gives_types_masks_and_leaves_the_input_alone() -> None:
         test_mask=torch.tensor([0, 1, 1]),
         edge_attr=torch.ones(1, 4),
     )
-    result = clean(data)
+    result = as_dataset(data).graphs[0]
     assert result.x.dtype == torch.float32
     assert result.edge_index.dtype == result.y.dtype == torch.long
     assert result.y.tolist() == [0, 1, -1]
@@ -82,8 +80,8 @@ def test_clean_gives_types_masks_and_leaves_the_input_alone() -> None:
 
 
 def test_a_graph_without_features_gets_its_degrees() -> None:
-    result = clean(Data(edge_index=as_edge_index([(0, 1), (1, 0)]), num_nodes=3))
-    assert result.x.tolist() == [
+    data = Data(edge_index=as_edge_index([(0, 1), (1, 0)]), num_nodes=3)
+    assert as_dataset(data).graphs[0].x[:, :2].tolist() == [
         [1.0, pytest.approx(math.log(2))],
         [1.0, pytest.approx(math.log(2))],
         [1.0, 0.0],
@@ -92,7 +90,7 @@ def test_a_graph_without_features_gets_its_degrees() -> None:
 
 def test_training_on_held_out_nodes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     both = torch.tensor([True, False])
-    clean(
+    as_dataset(
         Data(edge_index=as_edge_index([]), y=torch.tensor([0, 1]), train_mask=both, test_mask=both)
     )
     assert "also in the validation or test part" in caplog.text
@@ -129,4 +127,4 @@ def graph(**changes: object) -> Data:
 )
 def test_bad_graphs_are_refused(bad: Data, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        clean(bad)
+        as_dataset(bad, "node")
