@@ -66,7 +66,7 @@ def test_npz_that_claims_more_than_it_holds_is_refused(tmp_path: Path) -> None:
     )
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("labels.npy", stored.getvalue())
-    with pytest.raises(InputError, match="claims 24000000000 bytes and has fewer"):
+    with pytest.raises(InputError, match="truncated, corrupt or cannot be used"):
         read(path)
 
 

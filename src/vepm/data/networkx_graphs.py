@@ -210,14 +210,14 @@ def _check_xml(text: str, source: str) -> None:
         raise InputError(
             f"{source}: truncated or not XML ({error}); export the graph again"
         ) from None
-    count = sum(1 for _ in root.iter("{*}graph"))
+    count = sum(1 for _ in root.iterfind(".//{*}graph"))
     if count != 1:
         raise InputError(f"{source}: holds {count} graphs; give a file with one")
-    ids = Counter(node.get("id", "") for node in root.iter("{*}node"))
+    ids = Counter(node.get("id", "") for node in root.iterfind(".//{*}node"))
     for node, times in ids.most_common(1):
         if times > 1:
             raise InputError(f"{source}: node '{node}' is there twice; give each id once")
-    for edge in root.iter("{*}edge"):
+    for edge in root.iterfind(".//{*}edge"):
         for end in (edge.get("source", ""), edge.get("target", "")):
             if end not in ids:
                 raise InputError(
