@@ -6,11 +6,13 @@ import sys
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from cli.running import refused, succeed
 from training.toys import SMALL, run, toy
+from vepm.data import as_dataset
 from vepm.errors import InputError
-from vepm.training import memory
+from vepm.training import memory, preset
 from vepm.training.memory import available_bytes, large_bytes, require_memory, step_bytes
 
 CPU = torch.device("cpu")
@@ -115,3 +117,18 @@ def test_a_limit_of_the_container_counts(
 
 def test_what_fits_passes() -> None:
     require_memory(toy("node"), SMALL["node"], CPU)
+
+
+def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of some kilobytes may ask for a million rows of weights."""
+    columns = torch.arange(0, 10**6, 25_000)
+    x = torch.sparse_coo_tensor(
+        torch.stack([torch.arange(40), columns]), torch.ones(40), (40, 10**6)
+    )
+    ring = torch.stack([torch.arange(40), torch.arange(40).roll(1)])
+    dataset = as_dataset(Data(x=x, edge_index=ring, y=torch.arange(40) % 2))
+    config = preset("tuned", "node")
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 4 * 2**30)
+    with pytest.raises(InputError, match="the weights of 1,000,000 feature columns need about"):
+        require_memory(dataset, config, CPU)
+    require_memory(dataset, config.replace(encoder_channels=8, hidden_channels=8), CPU)

@@ -20,6 +20,9 @@ BASE = 100 * 2**20
 """What kernels and the like take for any graph."""
 CHUNK = 3 * 2**29
 """Memory of a chunk in inference on a large graph."""
+COPIES = 20
+"""Tables of the size of the first layers' weights at the peak of training on sparse features:
+gradients, moments, the best epoch and what is computed between them."""
 SAFE_SHARE = 0.5
 """Share of the available memory that a suggested batch size, or many runs at once, should need."""
 FEWEST_SUGGESTED = 1000
@@ -102,7 +105,16 @@ def require_memory(dataset: Dataset, config: Config, device: torch.device) -> No
     by_clusters = single and 0 < batch_size < nodes
     need = large_bytes(*sizes, config) if by_clusters else step_bytes(*sizes, config)
     available = available_bytes(device)
-    if need <= available:
+    columns, model = graphs[0].x.size(1), config.model
+    weights = COPIES * FLOAT * columns * (model.encoder_channels + model.hidden_channels)
+    if weights > available:
+        raise InputError(
+            f"{dataset.name}: the weights of {columns:,} feature columns need about "
+            f"{weights / GIB:.1f} GiB in training, and {available / GIB:.1f} GiB are free; take "
+            "fewer columns, such as the leading singular vectors, or try anyway with "
+            "--no-memory-check"
+        )
+    if need + weights <= available:
         return
     fits = SAFE_SHARE * available / need
     if single:
