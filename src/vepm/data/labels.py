@@ -75,19 +75,13 @@ def _encode_integers(
 
     If the known classes have names that are not integers, the labels are indices of them.
     """
-    classes = labels[labels != UNLABELLED].unique()
-    found = [str(c) for c in classes.tolist()]
-    names = tuple(found if class_names is None else class_names)
-    are_integers = all(_INTEGER.fullmatch(name) for name in names)
-    index = {name if are_integers else str(i): i for i, name in enumerate(names)}
-    for value in found:
-        if value not in index:
-            raise InputError(f"{source}: {_unknown(value, names)}")
-    # The extra last entry is where the -1 of unlabelled positions lands.
-    table = torch.tensor([index[value] for value in found] + [UNLABELLED], dtype=torch.long)
-    position = torch.searchsorted(classes, labels.contiguous())
-    position[labels == UNLABELLED] = len(found)
-    return table[position], names
+    values, inverse = labels.unique(return_inverse=True)
+    words = ["" if value == UNLABELLED else str(value) for value in values.tolist()]
+    known = class_names
+    if known is not None and not all(map(_INTEGER.fullmatch, known)):
+        known = [str(i) for i in range(len(known))]
+    table, found = _encode_text(words, lambda _: source, known)
+    return table[inverse], tuple(found if class_names is None else class_names)
 
 
 def as_integers(labels: Tensor, source: str) -> Tensor:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from vepm.data.build import ReadOptions, build
 from vepm.data.bundled import digits, digits_graphs, karate_club
-from vepm.data.citation import load_planetoid, planetoid_files
 from vepm.data.dataset import Dataset
 from vepm.data.node_sets import (
     EMAIL_FILES,
@@ -17,7 +16,9 @@ from vepm.data.node_sets import (
     geom_gcn_files,
     load_email,
     load_geom_gcn,
+    load_planetoid,
     load_wikics,
+    planetoid_files,
 )
 from vepm.data.npz import read_npz
 from vepm.data.raw import RawFiles, data_root
