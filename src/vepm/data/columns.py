@@ -83,10 +83,9 @@ def encode_columns(
             numbers += values
         found |= values
     if not constants and options.features is None:
-        for name in _constants({name: found[name] for name in numbers}):
-            if name not in known:
-                del found[name]
-                unused.append(f"column '{name}' (constant)")
+        for name in _constants({name: found[name] for name in numbers}, known):
+            del found[name]
+            unused.append(f"column '{name}' (constant)")
     if not found:
         return None, None, unused
     table = np.stack(list(found.values()), axis=1)
@@ -181,12 +180,13 @@ def _one_hot(
     return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
 
 
-def _constants(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Columns of one number; none in a bag of words, which is mostly zeros."""
+def _constants(numbers: Mapping[str, NDArray[Any]], known: Iterable[str]) -> list[str]:
+    """Unknown columns of one number; none in a bag of words, which is mostly zeros."""
     zeros = sum(int((column == 0).sum()) for column in numbers.values())
     if zeros > sum(map(len, numbers.values())) / 2:
         return []
-    return [name for name, column in numbers.items() if (column == column[0]).all()]
+    constant = {name for name, column in numbers.items() if (column == column[0]).all()}
+    return [name for name in numbers if name in constant.difference(known)]
 
 
 def _is_blank(cell: Any) -> bool:

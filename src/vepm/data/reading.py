@@ -131,8 +131,8 @@ def read(
       both, and perhaps ``weight`` and ``kind``. ``nodes.csv`` has ``id``, perhaps ``label`` and
       ``split`` (train/val/test), and every other column is a feature; without it the nodes are
       those of the edges. With ``graphs.csv`` (``id``, ``label``, perhaps ``split``) it is a graph
-      task, and ``nodes.csv`` has a ``graph`` column. Node ids are text, unique over the whole
-      folder. Cells are separated by commas, semicolons or tabs.
+      task, and ``nodes.csv`` has a ``graph`` column. Ids are text, unique over the whole folder;
+      cells are separated by commas, semicolons or tabs.
     - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids in every line, and perhaps
       the weight.
     - ``.graphml``, ``.gml``, ``.gexf``: node attribute ``label``, perhaps ``split``; other
@@ -142,33 +142,26 @@ def read(
       or ``attr_matrix``; ``labels``; ``train_mask`` and the like; or what SciPy's ``save_npz``
       wrote, which is edges alone.
 
-    An empty label or -1 means unlabelled. Labels that are all numbers must be integers; others are
-    names. Columns of text become one column of zeros and ones per value, named ``column=value``.
-    Without features a node has a constant and log(1 + degree), and, where nodes are labelled, 16
-    spectral coordinates. What is not used is named in a warning, such as dates and constants.
+    An empty label or -1 means unlabelled. Labels that are all numbers must be integers. Columns of
+    text become one column of zeros and ones per value, named ``column=value``. Without features a
+    node has a constant, log(1 + degree) and, where nodes are labelled, 16 spectral coordinates.
+    What is not used is named in a warning.
 
-    Weights of edges must be positive. Those of edges listed several times are added up. An edge
-    listed in both directions has the weight listed, if it is the same in both throughout the data,
-    and otherwise the sum.
-
-    The kind of an edge (several separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` per entry
-    of ``adj_indices``, and ``kind_names``) is kept as ``graphs[0].edge_kind`` [E, R] to judge how
-    edges are split; no model sees it.
+    Weights are positive; those of edges listed several times are added up. An edge listed in both
+    directions has the weight listed if it is the same in both throughout the data, and otherwise
+    the sum. The kinds of an edge (separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` and
+    ``kind_names``) are kept as ``edge_kind`` [E, R]; no model sees them.
 
     Args:
         path: the folder or file.
         label: the column with the labels; in ``.npz`` files the array.
         features: the columns to use as features; by default all that can be used.
         drop: columns to leave out.
-        class_names: the classes of a fitted model, so that indices agree with it; found from the
-            labels if not given.
+        class_names: the classes of a fitted model, so that indices agree with it.
         feature_names: the feature columns of a fitted model, so that text is encoded as it was.
         strict: refuse self-loops and duplicate edges instead of correcting them.
         weights: whether to use the weights of edges.
         directed: whether to keep the directions of edges; by default both belong to an edge.
-
-    Raises:
-        InputError: naming the file, row and column at fault and what to do about it.
 
     Example:
         >>> from vepm.data import read
