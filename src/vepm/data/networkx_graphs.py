@@ -93,6 +93,7 @@ def _union(
                 weights.append(_weight(data.get("weight"), u, v, source))
             edge_keys |= dict.fromkeys(data)
     directed = any(graph.is_directed() for graph in graphs)
+    weighted = options.weights and "weight" in edge_keys
     x, features, unused = _features(names, rows, source, other, options)
     others = [key for key in edge_keys if key not in ("kind", "weight", *_IDS)]
     unused += [f"edge attribute '{key}'" for key in others]
@@ -102,7 +103,7 @@ def _union(
         "node_names": names,
         "one_way": not directed,
         "directed": directed,
-        "weights": torch.tensor(weights).double() if weights and "weight" in edge_keys else None,
+        "weights": torch.tensor(weights, dtype=torch.float64) if weighted else None,
         "weight_at": lambda i: f"{source}, edge '{names[ends[i][0]]}' to '{names[ends[i][1]]}'",
         "kinds": encode_kinds(kinds, source) if "kind" in edge_keys else None,
         "x": x,
