@@ -135,6 +135,13 @@ ADJACENCY: dict[str, Any] = {
 }
 
 
+ONE_MEMBER: dict[str, Any] = {
+    "labels.indices": np.zeros(1, int),
+    "labels.indptr": np.array([0, 1, 1, 1]),
+    "labels.shape": np.array([3, 2]),
+}
+
+
 def test_masks_of_an_npz(tmp_path: Path) -> None:
     masks = np.array([[1, 0, 0], [0, 1, 0]], dtype=bool)
     arrays = ADJACENCY | {"labels": np.array([0, 1, 1]), "train_masks": masks}
@@ -164,6 +171,10 @@ def test_masks_of_an_npz(tmp_path: Path) -> None:
         ({"train_mask": np.array(["x"] * 3)}, "True and False are needed"),
         ({"edge_kind": np.ones(6)}, "give a bit mask"),
         ({"edge_kind": np.ones(5, np.uint8)}, "give a bit mask"),
+        ({"directed": np.array([True, False])}, "directed is bool"),
+        ({"directed": np.array("yes")}, "directed is <U3"),
+        ({"labels.data": np.array([1e300]), **ONE_MEMBER}, "negative or infinite entries"),
+        ({"labels.data": np.array([-1.0]), **ONE_MEMBER}, "negative or infinite entries"),
     ],
 )
 def test_types_of_arrays(arrays: Any, result: str | None, tmp_path: Path) -> None:
