@@ -109,7 +109,7 @@ def test_wrong_toml_is_refused_in_one_helpful_line(text: str, words: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-EXTREMES: dict[type, list[Any]] = {
+EXTREMES: dict[Any, list[Any]] = {
     int: [-1, 0, 1, 2**20, 2**31, 2**63, 2**64, 10**400, -(10**400)],
     float: [-1.0, -0.0, 1e-320, 1e-46, 1e-30, 1e30, 1e39, 1e308, math.nan, math.inf, 10**400],
     bool: [True, False],

@@ -85,8 +85,10 @@ class Target:
         assert not extra, f"left behind {sorted(extra)}"
 
 
-SPECIAL = ("link to a file", "link to a folder", "link to nothing", "link to itself")
-SPECIAL += ("link to a device", "pipe", "folder")
+SPECIAL = (
+    *("link to a file", "link to a folder", "link to nothing", "link to itself"),
+    *("link to a device", "pipe", "folder"),
+)
 
 
 @dataclass(frozen=True)
