@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import networkx as nx
 import numpy as np
@@ -37,10 +38,11 @@ from vepm.cli.inputs import check_model, settings
 from vepm.data import read
 from vepm.files import refuse_special, write_bytes
 from vepm.paper import read_experiment, squares
-from vepm.report import summary
+from vepm.report import payload, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import plan_drawings
 from vepm.report.excerpt import take_excerpt
+from vepm.report.layout import layout
 from vepm.report.payload import build_payload, embed_json
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
@@ -354,6 +356,18 @@ def _run_files() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+_PLACES: dict[tuple[bytes, int, bytes], Any] = {}
+
+
+def _layout_once(edges: Any, count: int, start: Any) -> Any:
+    """The layout of a graph, which takes longer than all else and is the same for most runs."""
+    key = edges.tobytes(), count, start.tobytes()
+    if key not in _PLACES:
+        _PLACES[key] = layout(edges, count, start)
+    return _PLACES[key]
+
+
+@mock.patch.object(payload, "layout", _layout_once)
 def _show(folder: Path) -> None:
     """All that a page says of a run, without drawing it."""
     found = read_run(folder)
