@@ -7,6 +7,7 @@ import pytest
 
 from cli.running import QUICK, read_rows, refused, succeed
 from cli.writing import write_nodes, write_table
+from vepm.training import load_model
 
 
 @pytest.fixture
@@ -54,3 +55,18 @@ def test_columns_are_for_own_data(people: Path) -> None:
     for command in ("train", "evaluate", "communities"):
         assert "data of your own" in refused(command, "KarateClub", "--label", "x")
         assert "no column 'x'" in refused(command, people, "--drop", "x")
+
+
+@pytest.mark.usefixtures("no_page")
+def test_directions_and_weights_of_own_edges(tmp_path: Path) -> None:
+    folder = write_nodes(tmp_path / "people")
+    lines = (folder / "edges.csv").read_text().split()[1:]
+    write_table(folder / "edges.csv", "source,target,weight", [[*e.split(","), 3] for e in lines])
+    run, output = tmp_path / "run", tmp_path / "found.csv"
+    succeed("train", folder, "-o", run, "--directed", *QUICK)
+    _, card = load_model(run / "model.safetensors")
+    assert card.directed
+    for options in (("--directed",), ("--directed", "--no-weights"), ()):
+        succeed("predict", run, folder, "-o", output, *options)
+        assert len(read_rows(output)) == 24
+    assert "data of your own" in refused("train", "KarateClub", "--directed")

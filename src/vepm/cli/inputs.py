@@ -29,20 +29,33 @@ def open_data(
     path = _own_path(name, data_dir)
     if path is not None:
         return read(path, **vars(options))
-    if options.label or options.features is not None or options.drop or not options.weights:
+    edges = not options.weights or options.directed
+    if options.label or options.features is not None or options.drop or edges:
         raise InputError(
-            f"{name}: --label, --features, --drop and --no-weights are for data of your own; this "
-            "is a known set"
+            f"{name}: --label, --features, --drop, --no-weights and --directed are for data of "
+            "your own; this is a known set"
         )
     return load(name, data_dir)
 
 
 def read_options(
-    label: str | None, features: str | None, drop: str | None, strict: bool, no_weights: bool
+    label: str | None,
+    features: str | None,
+    drop: str | None,
+    strict: bool,
+    no_weights: bool,
+    directed: bool,
 ) -> ReadOptions:
     """What the options of a command ask of own data."""
     chosen = None if features is None else listed(features)
-    return ReadOptions(label, chosen, listed(drop or ""), strict=strict, weights=not no_weights)
+    return ReadOptions(
+        label,
+        chosen,
+        listed(drop or ""),
+        strict=strict,
+        weights=not no_weights,
+        directed=directed,
+    )
 
 
 def _own_path(name: str, data_dir: Path | None) -> Path | None:

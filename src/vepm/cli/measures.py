@@ -17,6 +17,7 @@ from vepm.cli.options import (
     ConfigFile,
     DataDir,
     Device,
+    Directed,
     Drop,
     Features,
     Label,
@@ -102,6 +103,7 @@ def evaluate(
     features: Features = None,
     drop: Drop = None,
     no_weights: NoWeights = False,
+    directed: Directed = False,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -124,7 +126,9 @@ def evaluate(
     from vepm.evaluation import Compute
     from vepm.evaluation import evaluate as run_all
 
-    data = open_data(dataset, data_dir, read_options(label, features, drop, strict, no_weights))
+    data = open_data(
+        dataset, data_dir, read_options(label, features, drop, strict, no_weights, directed)
+    )
     require_labels(data)
     protocol, count = _protocol(protocol, labels_per_class, splits, folds)
     parts, rules = protocol_splits(data, protocol, count)

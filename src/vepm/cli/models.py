@@ -16,6 +16,7 @@ from vepm.cli.options import (
     ConfigFile,
     DataDir,
     Device,
+    Directed,
     Drop,
     Features,
     Input,
@@ -64,6 +65,7 @@ def train(
     features: Features = None,
     drop: Drop = None,
     no_weights: NoWeights = False,
+    directed: Directed = False,
     strict: Strict = False,
     device: Device = "auto",
     no_memory_check: NoMemoryCheck = False,
@@ -87,7 +89,7 @@ def train(
     from vepm.cli import work
     from vepm.cli.inputs import read_options
 
-    options = read_options(label, features, drop, strict, no_weights)
+    options = read_options(label, features, drop, strict, no_weights, directed)
     pairs = with_batches(settings, batch_nodes)
     job = work.classification(dataset, data_dir, preset, config, pairs, seed, device, options)
     job = replace(job, check_memory=not no_memory_check)
@@ -130,6 +132,7 @@ def predict(
     features: Features = None,
     drop: Drop = None,
     no_weights: NoWeights = False,
+    directed: Directed = False,
     strict: Strict = False,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -145,7 +148,7 @@ def predict(
 
     if as_json and output == STDOUT:
         raise InputError("--output - prints the predictions; leave out --json or name a file")
-    options = read_options(label, features, drop, strict, no_weights)
+    options = read_options(label, features, drop, strict, no_weights, directed)
     found = work.predict(run, data, data_dir, samples, device, output, options)
     if as_json:
         console.print_json(found)
@@ -195,6 +198,7 @@ def communities(
     features: Features = None,
     drop: Drop = None,
     no_weights: NoWeights = False,
+    directed: Directed = False,
     strict: Strict = False,
     device: Device = "auto",
     no_memory_check: NoMemoryCheck = False,
@@ -209,7 +213,7 @@ def communities(
     from vepm.cli import work
     from vepm.cli.inputs import read_options
 
-    options = read_options(label, features, drop, strict, no_weights)
+    options = read_options(label, features, drop, strict, no_weights, directed)
     sizes = (num_communities, num_metacommunities or num_communities)
     pairs = with_batches(settings, batch_nodes)
     job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, options)

@@ -129,6 +129,14 @@ NoWeights = Annotated[
         rich_help_panel=DATA_PANEL,
     ),
 ]
+Directed = Annotated[
+    bool,
+    typer.Option(
+        "--directed",
+        help="Keep the directions of edges in own data: nodes send and receive links.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 Label = Annotated[
     str | None,
     typer.Option(help="Column of own data with the labels.", rich_help_panel=DATA_PANEL),
