@@ -250,6 +250,6 @@ def test_a_model_is_trained_on_directed_edges() -> None:
     graph: nx.DiGraph[str] = nx.DiGraph([("a", "b"), ("b", "c")])
     for i, node in enumerate(graph):
         graph.nodes[node]["label"] = i % 2
-    quick = {"pretrain_epochs": 1, "epochs": 1, "num_communities": 4, "num_metacommunities": 2}
-    found = NodeClassifier(**quick).fit(as_dataset(graph, directed=True))
+    model = NodeClassifier(num_communities=4, num_metacommunities=2, pretrain_epochs=1, epochs=1)
+    found = model.fit(as_dataset(graph, directed=True))
     assert found.model_.directed
