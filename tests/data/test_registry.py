@@ -277,7 +277,7 @@ def test_the_list_says_what_is_there(tmp_path: Path) -> None:
     assert available["IMDB-MULTI"]
     assert not available["Cora"]
     assert not available["acm"]
-    assert len(available) == 46
+    assert len(available) == 47
     assert all(info.description and info.source for info in datasets(tmp_path))
 
 
@@ -404,7 +404,15 @@ def test_sets_of_one_graph(
     assert dataset.num_classes == classes
     assert len(dataset.splits or (0,)) == splits
     assert ("memberships" in graph) == (classes == 0)
+    assert not dataset.directed
     assert ("edge_weight" in graph) == (name in ("ukfaculty-weighted", "highschool2013"))
+
+
+@needs_data
+def test_a_directed_set() -> None:
+    dataset = load("ukfaculty-directed")
+    assert dataset.directed
+    assert dataset.graphs[0].edge_index.size(1) == 817
 
 
 @needs_data

@@ -253,3 +253,7 @@ def test_a_model_is_trained_on_directed_edges() -> None:
     model = NodeClassifier(num_communities=4, num_metacommunities=2, pretrain_epochs=1, epochs=1)
     found = model.fit(as_dataset(graph, directed=True))
     assert found.model_.directed
+    # The model says how a graph is to be read; a dataset was read already.
+    assert len(found.predict(graph)) == 3
+    with pytest.raises(InputError, match=r"a graph read with directed=True"):
+        found.predict(as_dataset(graph))

@@ -132,9 +132,7 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
     )
     _report(found, parts.source, strict=options.strict)
     whole = _edges(parts, options, edge_index)
-    unused = [*parts.unused, *(["edge weights"] if "edge_weight" in whole else [])]
-    if "reverse" in str(found):
-        unused.append("the direction of edges")
+    unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(found) else [])]
     if unused and not options.for_model:
         logger.warning("%s: not used: %s", parts.source, ", ".join(unused))
     whole.x, names = _features(parts, edge_index)

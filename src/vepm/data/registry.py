@@ -71,13 +71,15 @@ def _tu(name: str, features: Features, description: str) -> _Entry:
     )
 
 
-def _npz(path: str, description: str, name: str = "", weights: bool = True) -> _Entry:
+def _npz(
+    path: str, description: str, name: str = "", weights: bool = True, directed: bool = False
+) -> _Entry:
     """A graph in an archive, by default named as the file."""
     folder, _, file = path.rpartition("/")
     files = RawFiles(folder, (f"{file}.npz",), (), inside="")
 
     def read(root: Path) -> Dataset:
-        options = ReadOptions(weights=weights)
+        options = ReadOptions(weights=weights, directed=directed)
         parts = read_npz(files.ensure(root) / files.names[0], options)
         # Arrays that a published file has beside the graph are no news to its users.
         return build(replace(parts, name=name or file, unused=()), options)
@@ -139,6 +141,12 @@ _ENTRIES: dict[str, _Entry] = {
     "ukfaculty": _npz("panel/ukfaculty", "81 members of a faculty in 4 groups"),
     "ukfaculty-weighted": _npz(
         "weighted/ukfaculty", "81 members of a faculty, edges with weights", "ukfaculty-weighted"
+    ),
+    "ukfaculty-directed": _npz(
+        "weighted/ukfaculty",
+        "81 members of a faculty, directed edges with weights",
+        "ukfaculty-directed",
+        directed=True,
     ),
     "highschool2013": _npz(
         "weighted/highschool2013", "327 pupils in 9 classes, edges weighted by contacts"

@@ -274,7 +274,9 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _items(self, X: Any) -> Items:
         """New data, checked against what the model was trained on."""
         self._model()
-        items = self._read(X, feature_names=self.card_.feature_names or ())
+        items = self._read(
+            X, feature_names=self.card_.feature_names or (), directed=self.card_.directed
+        )
         return Items(self.card_.prepare(items.dataset), items.rows)
 
     def _source(self, dataset: Dataset) -> Source:

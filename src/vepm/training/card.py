@@ -174,6 +174,12 @@ class ModelCard:
         """
         if dataset.prepared:
             return dataset
+        if dataset.directed != self.directed:
+            how = "with" if self.directed else "without"
+            raise InputError(
+                f"{dataset.name}: the model was trained on a graph read {how} directed=True "
+                "(--directed); read this one so, too"
+            )
         dataset = with_columns(dataset, self.feature_names, self.in_channels)
         if self.added_positions:
             dataset = with_coordinates(dataset)
