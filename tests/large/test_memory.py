@@ -123,7 +123,10 @@ def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPa
     """A file of some kilobytes may ask for a million rows of weights."""
     columns = torch.arange(0, 10**6, 25_000)
     x = torch.sparse_coo_tensor(
-        torch.stack([torch.arange(40), columns]), torch.ones(40), (40, 10**6)
+        torch.stack([torch.arange(40), columns]),
+        torch.ones(40),
+        (40, 10**6),
+        check_invariants=True,
     )
     ring = torch.stack([torch.arange(40), torch.arange(40).roll(1)])
     dataset = as_dataset(Data(x=x, edge_index=ring, y=torch.arange(40) % 2))
