@@ -34,14 +34,14 @@ def both_ways(pairs: Pairs) -> Pairs:
     return pairs | {(j, i): weight for (i, j), weight in pairs.items()}
 
 
-def csv_folder(folder: Path, **how: bool) -> Dataset:
+def csv_folder(folder: Path, **how: Any) -> Dataset:
     # The edge from d to a is listed twice, and a self-loop has a weight as well.
     rows = ["a,b,2", "b,a,0.5", "b,c,1", "d,a,1", "d,a,2", "a,a,7"]
     (folder / "edges.csv").write_text("\n".join(["source,target,weight", *rows]))
     return read(folder, **how)
 
 
-def edge_list(folder: Path, **how: bool) -> Dataset:
+def edge_list(folder: Path, **how: Any) -> Dataset:
     (folder / "g.edgelist").write_text("a b {'weight': 2.0}\nb a {'weight': 0.5}\nb c {}\nd a 3\n")
     return read(folder / "g.edgelist", **how)
 
@@ -52,12 +52,12 @@ def digraph() -> Any:
     return graph
 
 
-def networkx_graph(folder: Path, **how: bool) -> Dataset:
+def networkx_graph(folder: Path, **how: Any) -> Dataset:
     return as_dataset(digraph(), **how)
 
 
 def written_by_networkx(write: Any, suffix: str) -> Callable[..., Dataset]:
-    def make(folder: Path, **how: bool) -> Dataset:
+    def make(folder: Path, **how: Any) -> Dataset:
         write(digraph(), folder / f"g.{suffix}")
         return read(folder / f"g.{suffix}", **how)
 
@@ -71,16 +71,16 @@ def matrix() -> Any:
     return table
 
 
-def scipy_matrix(folder: Path, **how: bool) -> Dataset:
+def scipy_matrix(folder: Path, **how: Any) -> Dataset:
     return as_dataset((None, sp.csr_array(matrix())), **how)
 
 
-def scipy_file(folder: Path, **how: bool) -> Dataset:
+def scipy_file(folder: Path, **how: Any) -> Dataset:
     sp.save_npz(folder / "g.npz", sp.csr_array(matrix()))
     return read(folder / "g.npz", **how)
 
 
-def npz(folder: Path, **how: bool) -> Dataset:
+def npz(folder: Path, **how: Any) -> Dataset:
     csr = sp.csr_array(matrix())
     arrays = {name: getattr(csr, name) for name in ("data", "indices", "indptr", "shape")}
     adjacency: dict[str, Any] = {f"adj_{name}": array for name, array in arrays.items()}
@@ -88,7 +88,7 @@ def npz(folder: Path, **how: bool) -> Dataset:
     return read(folder / "g.npz", **how)
 
 
-def pyg(folder: Path, **how: bool) -> Dataset:
+def pyg(folder: Path, **how: Any) -> Dataset:
     ends = torch.tensor([["abcd".index(end) for end in pair] for pair in DIRECTED]).t()
     weights = torch.tensor(list(DIRECTED.values()))
     return as_dataset(Data(edge_index=ends, edge_weight=weights, num_nodes=4), **how)
