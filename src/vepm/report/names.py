@@ -55,6 +55,7 @@ def pixel_grid(feature_names: Sequence[str]) -> tuple[int, int] | None:
 
 def images(features: NDArray[np.float64]) -> list[str]:
     """Each row of features as a string of grey levels, one hexadecimal digit a pixel."""
-    scale = float(features.max(initial=0.0)) or 1.0
-    levels = np.clip(15 * features / scale, 0, 15).round().astype(int)
+    finite = np.where(np.isfinite(features), features, 0.0)
+    scale = float(finite.max(initial=0.0)) or 1.0
+    levels = (15 * np.clip(finite / scale, 0, 1)).round().astype(int)
     return ["".join(LEVELS[level] for level in row) for row in levels.tolist()]
