@@ -222,6 +222,16 @@ def test_counts_are_kept_and_other_weights_are_relative_to_their_mean() -> None:
         torch.testing.assert_close(found, weight if whole else weight / weight.mean())
 
 
+def test_logarithms_are_taken_of_weights_with_a_heavy_tail() -> None:
+    half = torch.ones(GRAPH.edge_index.size(1) // 2, dtype=torch.float64)
+    half[0], half[1] = 1000, 3
+    for unit in (1, 7.5):
+        found = single_graph(data(GRAPH, unit * half.repeat(2))).edges.weight
+        expected = torch.log2(1 + half).repeat(2)
+        assert found is not None
+        torch.testing.assert_close(found, expected / expected.mean())
+
+
 def test_what_cannot_take_weights_refuses_them() -> None:
     weighted = data(GRAPH, weights(GRAPH))
     with pytest.raises(InputError, match="some graphs have weights"):

@@ -85,6 +85,8 @@ class GraphBatch:
 
 
 GRAPHS_AT_ONCE = 512
+HEAVY_TAIL = 100
+"""Largest weight over the median, beyond which logarithms of weights are taken."""
 
 
 class GraphStore:
@@ -107,11 +109,8 @@ class GraphStore:
         self.edge_index = torch.cat([g.edge_index for g in graphs], dim=1).to(device)
         if any(g.get("directed") for g in graphs):
             raise InputError("only the nodes of a single graph can have directed links")
-        weights = [_edge_weight(g) for g in graphs]
-        given = [weight for weight in weights if weight is not None]
-        if given and len(given) < len(weights):
-            raise InputError("some graphs have weights on their edges and some have none")
-        self.weight = torch.cat(given).to(device) if given else None
+        weights = edge_weights(graphs)
+        self.weight = None if weights is None else torch.cat(weights).to(device)
         self.y = torch.cat([g.y for g in graphs]).to(device)
         # Sizes stay on the CPU, which plans the batches: reading them from a GPU would synchronise.
         self.nodes = torch.tensor([g.num_nodes for g in graphs])
@@ -197,11 +196,29 @@ def _both_ways(graph: Data) -> Adjacency:
 
 
 def _edge_weight(graph: Data) -> Tensor | None:
-    """Weights of the edges [E]: counts as they are, others divided by their mean."""
-    weight = graph.get("edge_weight")
-    if weight is None or bool((weight == weight.round()).all()):
-        return weight
-    return weight / weight.mean()
+    weights = edge_weights([graph])
+    return None if weights is None else weights[0]
+
+
+def edge_weights(graphs: Sequence[Data]) -> list[Tensor] | None:
+    """Weights of the edges of each graph [E], as the likelihood takes them; None if there are none.
+
+    Counts stay as they are, other weights are divided by their mean. Where the largest weight is
+    more than a hundred times the median, few edges would make up most of the likelihood; such
+    weights are first replaced by their logarithms, log2(1 + w) in units of the smallest.
+    """
+    given = [graph.get("edge_weight") for graph in graphs]
+    found = [weight for weight in given if weight is not None]
+    if not found:
+        return None
+    if len(found) < len(given):
+        raise InputError("some graphs have weights on their edges and some have none")
+    whole = torch.cat(found)
+    if whole.numel() and whole.max() > HEAVY_TAIL * whole.median():
+        found = [torch.log2(1 + weight / whole.min()) for weight in found]
+        whole = torch.cat(found)
+    counts = bool((whole == whole.round()).all())
+    return found if counts else [weight / whole.mean() for weight in found]
 
 
 def ragged(sizes: Tensor, chosen: Tensor) -> Tensor:
