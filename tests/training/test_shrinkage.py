@@ -87,9 +87,11 @@ def used(config: Config, directed: bool = False) -> Tensor:
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_as_many_communities_are_left_as_there_are(directed: bool) -> None:
+def test_the_stronger_the_prior_the_fewer_communities_are_left(directed: bool) -> None:
     auto = Config().replace(num_communities="auto")
-    found = used(auto, directed)
-    assert found.numel() == BLOCKS
-    assert found.max() < AUTO["num_communities"]
-    assert used(auto.replace(shrinkage=0.0)).numel() > 2 * BLOCKS
+    none, weak, strong = (
+        used(auto.replace(shrinkage=weight), directed) for weight in (0.0, AUTO["shrinkage"], 0.003)
+    )
+    assert none.numel() > weak.numel() >= strong.numel() == BLOCKS
+    assert weak.numel() <= BLOCKS + 3
+    assert strong.max() < AUTO["num_communities"]

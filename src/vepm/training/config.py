@@ -31,7 +31,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "plain": {"encoder_conv": "gcn", "encoder_batch_norm": False, "shape": "node"},
 }
 INPUTS = ("x", "z", *FUSIONS, "random")
-AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.003}
+AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.001}
 """What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
 
 
