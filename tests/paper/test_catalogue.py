@@ -21,7 +21,9 @@ PAPER = Path(
 TABLES = [f"table-{k}" for k in range(1, 14)]
 OWN = [
     "calibration",
+    "communities",
     "hidden-relations",
+    "link-prediction",
     "nmi",
     "panel",
     "partition-nodes",

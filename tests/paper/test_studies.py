@@ -198,3 +198,26 @@ def test_the_use_of_a_partition_of_graphs() -> None:
 def test_entropy_of_a_share_of_everything() -> None:
     assert entropy(torch.ones(3, 1)) == 0
     assert entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["link_prediction", "common_neighbours", "gae", "vgae"])
+def test_links_are_ranked_better_than_by_chance(name: str) -> None:
+    data = planted_graph(150, 3, overlap=0.02, average_degree=14, num_features=8, seed=1)
+    config = preset("links", "node").replace(num_communities=3, num_metacommunities=1)
+    config = config.replace(pretrain_epochs=60)
+    setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu")
+    found = STUDIES[name](setting).numbers
+    assert found["auc"] > 0.6
+    assert found["average_precision"] > 0.55
+    # Pairs with a common neighbour are mostly of one community.
+    assert found["hard_auc"] < found["auc"]
+    assert STUDIES[name](setting).numbers == found
+    assert STUDIES[name](replace(setting, seed=1)).numbers != found
+
+
+@pytest.mark.parametrize("name", ["found_communities", "nocd", "bigclam", "louvain"])
+def test_known_communities_are_found(name: str) -> None:
+    data = planted_graph(150, 3, overlap=0.02, average_degree=20, num_features=8, seed=1)
+    config = preset("communities", "node").replace(pretrain_epochs=150)
+    setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu")
+    assert STUDIES[name](setting).numbers["overlapping_nmi"] > 0.5

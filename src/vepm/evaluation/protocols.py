@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
+
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 from vepm.evaluation.splits import (
@@ -53,12 +55,16 @@ def _published(dataset: Dataset, seed: int, num_folds: int) -> list[Split]:
     return wikics_splits(dataset) if several else [public_split(dataset)]
 
 
+# Studies without labels look at no split, and a split has nodes to train and to test on.
+_NO_LABELS = Split("unsupervised", torch.tensor([0]), torch.arange(0), torch.tensor([1]))
+
 PROTOCOLS: dict[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
         Protocol("public", ("validation",), 1, _published),
         Protocol("wikics", ("validation",), 20, lambda data, seed, n: wikics_splits(data)),
         Protocol("few-labels", ("validation",), NUM_FOLDS, few_labels),
+        Protocol("unsupervised", ("last",), 1, lambda data, seed, n: [_NO_LABELS]),
         Protocol("gin", ("gin", "fold-max", "last"), NUM_FOLDS, gin_folds),
         Protocol("capsgnn", ("capsgnn", "last"), NUM_FOLDS, capsgnn_folds),
     )

@@ -155,9 +155,9 @@ def characteristics(
     edge_index = setting.graph.edge_index
     overlap = 0.0
     if z is not None and activation is not None:
-        blocks = interactions(z, activation, setting.parts).argmax(1)
-        member = members(z, activation, setting.parts, edge_index)
-        overlap = float((member.sum(1) > 1).double().mean())
+        links = interactions(z, activation, setting.parts)
+        blocks = links.argmax(1)
+        overlap = float((members(links).sum(1) > 1).double().mean())
     assert blocks is not None
     return Finding(
         numbers={

@@ -9,7 +9,14 @@ import torch
 from vepm.baselines import GCN
 from vepm.evaluation import RunResult
 from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
+from vepm.paper.covers import (
+    bigclam_communities,
+    found_communities,
+    louvain_communities,
+    nocd_communities,
+)
 from vepm.paper.findings import Finding, Setting, finetune
+from vepm.paper.links import common_neighbours, gae, link_prediction, vgae
 from vepm.paper.partition_use import partition_use
 from vepm.runs.metrics import agreement_with_kinds, calibration_error
 from vepm.training import explain, pick_device, probabilities
@@ -106,6 +113,14 @@ STUDIES: dict[str, Study] = {
     "spectral": spectral,
     "sbm": sbm,
     "mmsb": mmsb,
+    "link_prediction": link_prediction,
+    "common_neighbours": common_neighbours,
+    "gae": gae,
+    "vgae": vgae,
+    "found_communities": found_communities,
+    "nocd": nocd_communities,
+    "bigclam": bigclam_communities,
+    "louvain": louvain_communities,
 }
 """Studies by name."""
 

@@ -1,0 +1,62 @@
+"""Overlapping communities against known ones: VEPM, NOCD, BigCLAM and Louvain."""
+
+import torch
+
+from vepm.baselines.communities import Bools, bigclam, louvain
+from vepm.baselines.nocd import nocd
+from vepm.estimators import CommunityDetector
+from vepm.evaluation.communities import compare, known_communities
+from vepm.paper.findings import Finding, Setting
+
+QUICK_EPOCHS = 2
+
+
+def found_communities(setting: Setting) -> Finding:
+    """VEPM's, as many as are known unless the settings have another number."""
+    model = CommunityDetector(
+        config=setting.config,
+        num_communities=_number(setting),
+        random_state=setting.seed,
+        device=setting.device,
+        n_init=1 if setting.quick else 4,
+    ).fit(setting.dataset)
+    return _judge(setting, model.communities(setting.dataset).overlapping)
+
+
+def nocd_communities(setting: Setting) -> Finding:
+    """NOCD's, with the adjacency as features."""
+    graph = setting.graph
+    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
+    adjacency[tuple(graph.edge_index)] = 1
+    epochs = {"epochs": QUICK_EPOCHS} if setting.quick else {}
+    return _judge(
+        setting, nocd(adjacency, graph.edge_index, _number(setting), setting.seed, **epochs)
+    )
+
+
+def bigclam_communities(setting: Setting) -> Finding:
+    """BigCLAM's, as many as are known."""
+    graph = setting.graph
+    return _judge(
+        setting, bigclam(graph.edge_index.numpy(), graph.num_nodes, _number(setting), setting.seed)
+    )
+
+
+def louvain_communities(setting: Setting) -> Finding:
+    """Louvain's, as many as it finds."""
+    graph = setting.graph
+    return _judge(setting, louvain(graph.edge_index.numpy(), graph.num_nodes, 0, setting.seed))
+
+
+def _truth(setting: Setting) -> Bools:
+    found = known_communities(setting.dataset)
+    assert found is not None
+    return found
+
+
+def _number(setting: Setting) -> int:
+    return int(_truth(setting).any(0).sum())
+
+
+def _judge(setting: Setting, found: Bools) -> Finding:
+    return Finding(numbers=compare(found, _truth(setting)))

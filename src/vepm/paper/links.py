@@ -1,0 +1,146 @@
+"""Link prediction: VEPM, graph autoencoders and common neighbours on the same held-out edges."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
+from torch_geometric.nn import GAE, VGAE, GCNConv
+
+from vepm.estimators import LinkPredictor
+from vepm.estimators.pairs import EdgeSplit, Pairs, split_edges
+from vepm.paper.findings import Finding, Setting
+
+VALIDATED, TESTED = 0.05, 0.10
+HIDDEN, LATENT, EPOCHS, LEARNING_RATE = 32, 16, 200, 0.01
+"""As in the paper of the graph autoencoders (Kipf and Welling, 2016)."""
+QUICK_EPOCHS = 2
+
+Score = Callable[[Pairs], NDArray[np.float64]]
+
+
+def link_prediction(setting: Setting) -> Finding:
+    """Held-out edges ranked by VEPM: against random pairs, and against pairs at distance two."""
+    parts = _parts(setting)
+    model = LinkPredictor(
+        config=setting.config, random_state=setting.seed, device=setting.device
+    ).fit_edges(setting.dataset, parts)
+    seen = replace(setting.dataset, graphs=[parts.graph])
+    found = _measure(setting, parts, lambda pairs: model.decision_function(pairs, seen))
+    found.numbers["calibration_error"] = model.scores_["calibration_error"]
+    return found
+
+
+def common_neighbours(setting: Setting) -> Finding:
+    """Held-out edges ranked by the number of common neighbours."""
+    parts = _parts(setting)
+    ends, nodes = parts.graph.edge_index.numpy(), int(setting.graph.num_nodes or 0)
+    matrix = sp.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(nodes, nodes))
+    return _measure(setting, parts, lambda pairs: (matrix[pairs[0]] * matrix[pairs[1]]).sum(1))
+
+
+def gae(setting: Setting) -> Finding:
+    """Held-out edges ranked by a graph autoencoder, as PyG has it."""
+    return _autoencoder(setting, GAE(_Encoder(setting.dataset.num_features)))
+
+
+def vgae(setting: Setting) -> Finding:
+    """Held-out edges ranked by a variational graph autoencoder, as PyG has it."""
+    return _autoencoder(setting, VGAE(_Encoder(setting.dataset.num_features, variational=True)))
+
+
+class _Encoder(torch.nn.Module):
+    def __init__(self, in_channels: int, *, variational: bool = False) -> None:
+        super().__init__()
+        self.hidden = GCNConv(in_channels, HIDDEN)
+        self.outputs = torch.nn.ModuleList(GCNConv(HIDDEN, LATENT) for _ in range(1 + variational))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor | tuple[Tensor, ...]:
+        h = torch.relu(self.hidden(x, edge_index))
+        found = tuple(output(h, edge_index) for output in self.outputs)
+        return found if len(found) > 1 else found[0]
+
+
+def _autoencoder(setting: Setting, model: GAE) -> Finding:
+    """Train, and keep the epoch of highest AUC on the validation edges."""
+    parts = _parts(setting)
+    x, edges = setting.graph.x.to_dense(), parts.graph.edge_index
+    x = x / x.sum(1, keepdim=True).clamp_min(1)
+    with torch.random.fork_rng():
+        torch.manual_seed(setting.seed)
+        for module in model.modules():
+            if isinstance(module, GCNConv):
+                module.reset_parameters()
+        optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        best, z = 0.0, torch.empty(0)
+        for _ in range(QUICK_EPOCHS if setting.quick else EPOCHS):
+            model.train()
+            optimizer.zero_grad()
+            loss = model.recon_loss(model.encode(x, edges), edges)
+            if isinstance(model, VGAE):
+                loss = loss + model.kl_loss() / len(x)
+            loss.backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                found = model.encode(x, edges)
+            reached = _auc(_products(found), parts.val)
+            if reached >= best:
+                best, z = reached, found
+    return _measure(setting, parts, _products(z))
+
+
+def _products(z: Tensor) -> Score:
+    return lambda pairs: (z[pairs[0]] * z[pairs[1]]).sum(1).double().numpy()
+
+
+def _parts(setting: Setting) -> EdgeSplit:
+    return split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
+
+
+def _auc(score: Score, pairs: tuple[Pairs, Pairs]) -> float:
+    return float(roc_auc_score(*_ranked(score, pairs)))
+
+
+def _ranked(
+    score: Score, pairs: tuple[Pairs, Pairs]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    scores = [score(part) for part in pairs]
+    joined = np.repeat([1.0, 0.0], [len(part) for part in scores])
+    return joined, np.concatenate(scores)
+
+
+def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
+    joined, scores = _ranked(score, parts.test)
+    hard = parts.test[0], _at_distance_two(setting, parts.test[0].shape[1])
+    return Finding(
+        numbers={
+            "auc": float(roc_auc_score(joined, scores)),
+            "average_precision": float(average_precision_score(joined, scores)),
+            "hard_auc": _auc(score, hard),
+        }
+    )
+
+
+def _at_distance_two(setting: Setting, count: int) -> Pairs:
+    """Random pairs without an edge that have a common neighbour in the whole graph."""
+    ends, nodes = setting.graph.edge_index.numpy(), int(setting.graph.num_nodes or 0)
+    matrix = sp.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(nodes, nodes))
+    random = np.random.default_rng(setting.seed)
+    found = np.empty((2, 0), dtype=np.int64)
+    while found.shape[1] < count:
+        # Both ends of a path of length two, its middle drawn by the number of such paths.
+        degree = np.diff(matrix.indptr)
+        middle = random.choice(nodes, size=4 * count, p=degree**2 / np.sum(degree**2))
+        pick = (matrix.indptr[middle] + random.integers(degree[middle]) for _ in range(2))
+        pairs = np.sort(np.stack([matrix.indices[place] for place in pick]), axis=0).astype(
+            np.int64
+        )
+        joined = np.isin(pairs[0] * nodes + pairs[1], ends[0] * nodes + ends[1])
+        apart = (pairs[0] != pairs[1]) & ~joined
+        found = np.unique(np.concatenate([found, pairs[:, apart]], axis=1), axis=1)
+    return found[:, random.permutation(found.shape[1])[:count]].astype(np.int64)
