@@ -1,10 +1,15 @@
 """Communities from edges alone: hard, soft and overlapping."""
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
+import pytest
 import torch
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import normalized_mutual_info_score
 from torch_geometric.data import Data
 
@@ -12,7 +17,8 @@ from strategies import complete
 from training.estimators import fitted, node_data
 from training.toys import SMALL
 from vepm import CommunityDetector
-from vepm.data import planted_graph
+from vepm.data import Dataset, load, planted_graph
+from vepm.errors import InputError
 
 
 def detector(**options: Any) -> CommunityDetector:
@@ -28,32 +34,49 @@ def test_planted_communities_are_found() -> None:
     assert normalized_mutual_info_score(data.graphs[0].y, found.labels_) >= 0.8
     members = found.communities(data)
     np.testing.assert_array_equal(members.hard, members.soft.argmax(1))
-    assert members.overlapping[np.arange(120), members.hard].mean() > 0.9
-    assert 1 <= members.overlapping.sum(1).mean() < 2
+    assert 1 <= members.overlapping.sum(1).mean() < 1.2
 
 
-def test_overlapping_members_by_hand() -> None:
+def test_memberships_by_hand() -> None:
     found, data = detector().fit(node_data()), node_data()
     z, activation = torch.tensor(found.memberships(data)), found.model_.activation.detach()
-    density = data.edge_index.size(1) / (60 * 59)
-    threshold = -np.log(1 - density)
     members = found.communities(data)
-    for k, segment in enumerate((slice(0, 2), slice(2, 4))):
-        rate = (activation[segment] * z[:, segment] ** 2).sum(1).numpy()
-        clear = np.abs(rate - threshold) > 1e-6
-        np.testing.assert_array_equal(members.overlapping[clear, k], (rate >= threshold)[clear])
     # A node's links with all others, through the communities of each half.
     links = (z * activation * z.sum(0)).view(60, 2, 2).sum(-1).numpy()
     np.testing.assert_allclose(members.soft, links / links.sum(1, keepdims=True), rtol=1e-5)
-    np.testing.assert_allclose(members.soft.sum(1), 1, rtol=1e-5)
+    clear = np.abs(members.soft - 0.2) > 1e-5
+    expected = (members.soft > 0.2) | (members.soft == members.soft.max(1, keepdims=True))
+    np.testing.assert_array_equal(members.overlapping[clear], expected[clear])
     np.testing.assert_array_equal(found.predict(data), members.hard)
     np.testing.assert_array_equal(found.labels_, members.hard)
 
 
-def test_a_graph_without_edges_has_no_members() -> None:
+def test_the_main_community_is_always_among_a_node_s_communities() -> None:
     bare = node_data(edge_index=torch.empty(2, 0, dtype=torch.long))
-    assert not detector().fit(bare).communities(bare).overlapping.any()
-    assert not detector().fit(node_data()).communities(bare).overlapping.any()
+    for data in (node_data(), bare):
+        found = detector().fit(data).communities(data)
+        assert found.overlapping[np.arange(60), found.hard].all()
+
+
+def test_a_cover_holds_the_graph_s_own_nodes() -> None:
+    club = nx.relabel_nodes(nx.karate_club_graph(), lambda i: ("member", i))
+    found = CommunityDetector(num_communities=3, pretrain_epochs=30, device="cpu").fit(club)
+    cover = found.cover(club)
+    assert set.union(*cover.values()) == set(club)
+    table = found.communities(club).overlapping
+    for k, node in itertools.product(range(3), range(34)):
+        assert (("member", node) in cover.get(k, set())) == table[node, k]
+    assert [len(nodes) for nodes in cover.values()] == [n for n in table.sum(0) if n]
+    bound = CommunityDetector(graph=club, num_communities=3, pretrain_epochs=30, device="cpu")
+    some = bound.fit(np.arange(34)).cover([5, 7])
+    assert set.union(*some.values()) == {("member", 5), ("member", 7)}
+
+
+def test_a_cover_names_nodes_by_id_or_index() -> None:
+    assert set.union(*detector().fit(node_data()).cover(node_data()).values()) == set(range(60))
+    club = load("KarateClub")
+    named = replace(club, node_names=(tuple(f"n{i}" for i in range(34)),))
+    assert set.union(*detector().fit(named).cover(named).values()) == set(named.item_names)
 
 
 def test_a_complete_graph_and_a_single_node_have_finite_memberships() -> None:
@@ -86,3 +109,57 @@ def test_a_saved_detector_finds_the_same(tmp_path: Path) -> None:
     second = CommunityDetector.load(tmp_path, device="cpu")
     np.testing.assert_array_equal(second.predict(node_data()), first.labels_)
     np.testing.assert_array_equal(detector(random_state=4).fit_predict(node_data()), first.labels_)
+
+
+def test_of_several_starts_the_best_is_trained() -> None:
+    """A start that joins two of the planted communities is left."""
+    data = planted_graph(300, 5, overlap=0.05, average_degree=8, seed=4)
+
+    def losses(n_init: int) -> list[float]:
+        model = CommunityDetector(
+            num_communities=5, pretrain_epochs=150, n_init=n_init, random_state=1, device="cpu"
+        ).fit(data)
+        assert (len(model.history_), model.card_.seed) == (150, 1)
+        return [row["loss"] for row in model.history_]
+
+    first, best = losses(1), losses(5)
+    assert first != best
+    assert np.mean(best[5:25]) < np.mean(first[5:25])
+    assert losses(5) == best
+
+
+def test_at_least_one_start_is_needed() -> None:
+    with pytest.raises(InputError, match="n_init must be at least 1, got 0"):
+        detector(n_init=0).fit(node_data())
+
+
+def precision_and_recall(data: Dataset) -> tuple[float, float]:
+    """Of memberships, against affiliations of more than a fifth, matched one to one."""
+    found = CommunityDetector(num_communities=4, device="cpu").fit(data).communities(data)
+    planted = data.graphs[0].memberships.numpy()
+    share = planted / planted.sum(1, keepdims=True)
+    truth = (share > 0.2) | (share == share.max(1, keepdims=True))
+    _, order = linear_sum_assignment(-(share.T @ found.soft))
+    right = float((found.overlapping[:, order] & truth).sum())
+    return right / float(found.overlapping.sum()), right / float(truth.sum())
+
+
+@pytest.mark.parametrize(("overlap", "least"), [(0.0, 0.95), (0.1, 0.9), (0.3, 0.75)])
+def test_memberships_are_right_on_planted_graphs(overlap: float, least: float) -> None:
+    """F1 over strengths of overlap; the pairs are printed with ``-s``."""
+    pairs = [
+        precision_and_recall(planted_graph(400, 4, overlap=overlap, average_degree=12, seed=seed))
+        for seed in (1, 2)
+    ]
+    for precision, recall in pairs:
+        print(f"overlap {overlap}: precision {precision:.2f}, recall {recall:.2f}")
+        assert 2 * precision * recall / (precision + recall) >= least
+
+
+def test_auto_finds_as_many_as_there_are() -> None:
+    data = planted_graph(200, 3, overlap=0.02, average_degree=14, num_features=8, seed=1)
+    found = CommunityDetector(num_communities="auto", n_init=1, device="cpu").fit(data)
+    assert found.card_.config.model.num_communities == 32
+    sizes = sorted(len(nodes) for nodes in found.cover(data).values())
+    assert sum(size >= 10 for size in sizes) <= 6
+    assert normalized_mutual_info_score(data.graphs[0].y, found.labels_) >= 0.6

@@ -36,7 +36,7 @@ def as_networkx(data: Data) -> "nx.Graph[str]":
 def test_parameters_can_be_read_set_and_cloned(kind: Any) -> None:
     first = kind(num_communities=12, num_metacommunities=3, random_state=7, config=SMALL["node"])
     params = first.get_params()
-    assert set(params) - {"graph", "class_weight"} == {
+    assert set(params) - {"graph", "class_weight", "n_init"} == {
         *("preset", "num_communities", "num_metacommunities"),
         *("config", "device", "random_state", "progress"),
     }

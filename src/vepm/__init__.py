@@ -5,7 +5,13 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier, NodeSplit
+    from vepm.estimators import (
+        CommunityDetector,
+        GraphClassifier,
+        LinkPredictor,
+        NodeClassifier,
+        NodeSplit,
+    )
     from vepm.nn import VEPM
 
 __version__ = "0.1.0"
@@ -14,6 +20,7 @@ __all__ = [
     "VEPM",
     "CommunityDetector",
     "GraphClassifier",
+    "LinkPredictor",
     "NodeClassifier",
     "NodeSplit",
     "__version__",
@@ -23,6 +30,7 @@ _HOMES = {
     "VEPM": "vepm.nn",
     "CommunityDetector": "vepm.estimators",
     "GraphClassifier": "vepm.estimators",
+    "LinkPredictor": "vepm.estimators",
     "NodeClassifier": "vepm.estimators",
     "NodeSplit": "vepm.estimators",
 }

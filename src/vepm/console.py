@@ -145,11 +145,33 @@ def part_in_words(part: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+COMMUNITY_MEASURES = {
+    "modularity": "modularity",
+    "overlapping_nmi": "overlapping NMI",
+    "omega": "omega",
+    "f1": "F1",
+}
+
+
 def print_communities(metrics: Mapping[str, Any], folder: Path, page: Path) -> None:
-    """Where communities were written to, and at what cost."""
+    """How good communities are, where they were written to, and at what cost."""
     print_line(f"memberships.csv and edges.csv in {folder}")
     print_line(f"cost: {_cost(metrics)}")
+    for method, row in metrics["communities"].items():
+        found = (f"{name} {row[key]:.2f}" for key, name in COMMUNITY_MEASURES.items() if key in row)
+        print_line(f"{method}: {', '.join(found)}")
     print_line(f"look: {page}")
+
+
+def print_links(metrics: Mapping[str, Any], folder: Path) -> None:
+    """How well held-out edges are told from pairs without one, and where predictions are."""
+    print_line(
+        f"held-out edges: AUC {100 * metrics['auc']:.1f} %, average precision "
+        f"{100 * metrics['average_precision']:.1f} %, calibration error "
+        f"{100 * metrics['calibration_error']:.1f} %"
+    )
+    print_line(f"missing.csv and edges.csv in {folder}")
+    print_line(f"cost: {_cost(metrics)}")
 
 
 def _cost(metrics: Mapping[str, Any]) -> str:

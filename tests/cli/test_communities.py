@@ -10,6 +10,7 @@ import pytest
 from cli.running import names_in, read_json, read_rows, refused, succeed
 from cli.writing import NODES, write_nodes, write_table
 from vepm.data import read
+from vepm.evaluation.communities import overlapping_nmi
 
 SHORT = ("--set", "pretrain_epochs=10", "--device", "cpu")
 
@@ -91,3 +92,56 @@ def test_a_finished_run_is_replaced_only_when_asked(pets: Path) -> None:
 def test_many_graphs_are_refused(shapes: Path, tmp_path: Path) -> None:
     assert "many graphs" in refused("communities", shapes, "-o", "found")
     assert names_in(tmp_path) == set()
+
+
+@pytest.mark.usefixtures("no_page")
+def test_known_communities_and_baselines_beside_ours(pets: Path) -> None:
+    halves = [[f"n{i}" for i in range(NODES) if i % 2 == k] for k in range(2)]
+    Path("circles.txt").write_text("\n".join(" ".join(half) for half in halves))
+    write_table(
+        Path("circles.csv"), "community,id", [(k, n) for k, half in enumerate(halves) for n in half]
+    )
+    peers = ("--baselines", "louvain,label-propagation,bigclam", "-c", "2", *SHORT)
+    found = {}
+    for name in ("circles.txt", "circles.csv"):
+        words = ("communities", pets, "--truth", name, "-o", name[-3:], "--json", *peers)
+        found[name] = json.loads(succeed(*words).out)["communities"]
+    assert found["circles.txt"] == found["circles.csv"]
+    assert list(found["circles.txt"]) == ["vepm", "louvain", "label-propagation", "bigclam"]
+    ours = found["circles.txt"]["vepm"]
+    member = columns(read_rows(Path("txt/memberships.csv")), "member_")
+    truth = np.array([[i % 2 == k for k in range(2)] for i in range(NODES)])
+    assert ours["overlapping_nmi"] == pytest.approx(overlapping_nmi(member, truth))
+    assert ours["communities"] == member.any(0).sum()
+    assert member[np.arange(NODES), columns_of_main(Path("txt"))].all()
+    shown = succeed("communities", pets, "-o", "shown", *SHORT).out
+    # The labels of the data are what there is to compare with otherwise.
+    assert re.search(r"^vepm: modularity -?0\.\d\d, overlapping NMI 0\.\d\d, omega", shown, re.M)
+    assert "louvain" not in shown
+
+
+def columns_of_main(folder: Path) -> list[int]:
+    return [int(row["community"]) for row in read_rows(folder / "memberships.csv")]
+
+
+def test_bad_truth_and_baselines_are_refused_before_training(pets: Path, tmp_path: Path) -> None:
+    Path("truth.txt").write_text("n0 n1\n\nnobody\n")
+    Path("empty.txt").write_text("\n")
+    before = names_in(tmp_path)
+    for words, message in (
+        (("--truth", "truth.txt"), "truth.txt, line 3: the graph has no node 'nobody'"),
+        (("--truth", "empty.txt"), "empty.txt: names no node"),
+        (("--truth", "nowhere.txt"), "nowhere.txt: no such file"),
+        (("-c", "many"), "--communities many: give a number of at least 1, or auto"),
+        (("-c", "0"), "--communities 0: give a number"),
+        (("--baselines", "metis"), "no baseline 'metis'; there are louvain, leiden"),
+    ):
+        assert message in refused("communities", pets, *words)
+    assert names_in(tmp_path) == before
+
+
+@pytest.mark.usefixtures("no_page")
+def test_the_number_of_communities_can_be_left_to_the_model(pets: Path) -> None:
+    succeed("communities", pets, "-c", "auto", "-o", "found", *SHORT)
+    assert columns(read_rows(Path("found/memberships.csv")), "member_").shape == (NODES, 32)
+    assert "shrinkage = 0.0\n" not in Path("found/config.toml").read_text()

@@ -130,7 +130,7 @@ def interrupt(*_: object, **__: object) -> None:
 def test_stopped_before_the_first_epoch(
     pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vepm.cli.work.fit", interrupt)
+    monkeypatch.setattr("vepm.estimators.base.fit", interrupt)
     outcome = vepm("train", pets, "-o", "run")
     assert (outcome.code, outcome.out) == (130, "")
     assert "nothing is kept" in outcome.err

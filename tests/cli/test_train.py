@@ -120,7 +120,7 @@ def given_to_fit(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> tuple[D
         seen.extend(args)
         raise SeenError
 
-    monkeypatch.setattr("vepm.cli.work.fit", fit)
+    monkeypatch.setattr("vepm.estimators.base.fit", fit)
     with pytest.raises(SeenError):
         vepm(*words)
     dataset, config = seen

@@ -15,6 +15,7 @@ import typer
 
 from vepm import __version__, console
 from vepm.cli.bench import bench
+from vepm.cli.links import links
 from vepm.cli.measures import evaluate, list_datasets, report
 from vepm.cli.models import communities, predict, train
 from vepm.cli.reproduce import reproduce
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
     "predict": predict,
     "communities": communities,
+    "links": links,
     "evaluate": evaluate,
     "tune": tune,
     "sweep": sweep,

@@ -149,6 +149,15 @@ def _selectable(splits: list[Split], rules: tuple[str, ...]) -> tuple[list[Split
     return splits, rules
 
 
+def number_or_auto(text: str | None) -> int | str | None:
+    """A number of communities as it was given, or ``"auto"``."""
+    if text is None or text == "auto":
+        return text
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InputError(f"--communities {text}: give a number of at least 1, or auto")
+    return int(text)
+
+
 def listed(names: str) -> list[str]:
     """The entries of a comma-separated list, each once."""
     return list(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))

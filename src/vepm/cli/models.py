@@ -24,6 +24,7 @@ from vepm.cli.options import (
     Log,
     NoMemoryCheck,
     NoWeights,
+    NumCommunities,
     Overwrite,
     OwnData,
     Preset,
@@ -169,16 +170,23 @@ def communities(
     ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
-    num_communities: Annotated[
-        int | None,
+    truth: Annotated[
+        Path | None,
         typer.Option(
-            "--communities",
-            "-c",
-            min=1,
-            help="Number of communities.",
-            rich_help_panel=SETTINGS_PANEL,
+            help="Known communities to compare with: one on each line, as ids of its members, or "
+            "a CSV with columns id and community. [default: those of the data, if any]",
+            rich_help_panel=RESULT_PANEL,
         ),
     ] = None,
+    baselines: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Methods to compare with: louvain, leiden, label-propagation, bigclam.",
+            rich_help_panel=RESULT_PANEL,
+        ),
+    ] = "",
+    num_communities: NumCommunities = None,
     num_metacommunities: Annotated[
         int | None,
         typer.Option(
@@ -189,7 +197,16 @@ def communities(
             rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
-    preset: Preset = "default",
+    starts: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Starts with different seeds, each trained for a sixth of the epochs and the "
+            "best of them to the end.",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
+    ] = 4,
+    preset: Preset = "communities",
     config: ConfigFile = None,
     settings: Settings = None,
     batch_nodes: BatchNodes = None,
@@ -206,20 +223,26 @@ def communities(
 ) -> None:
     """Find overlapping communities without labels: memberships and each edge's split, as CSV.
 
-    Example:
+    Communities have the same numbers, from 0, in the CSV files, on the page and in Python.
 
-        vepm communities KarateClub -c 4 -k 4
+    Examples:
+
+        vepm communities KarateClub -c 4
+
+        vepm communities my-graph/ --truth circles.txt --baselines louvain,bigclam
     """
     from vepm.cli import work
-    from vepm.cli.inputs import read_options
+    from vepm.cli.inputs import number_or_auto, read_options
 
     options = read_options(label, features, drop, strict, no_weights, directed)
-    sizes = (num_communities, num_metacommunities or num_communities)
+    sizes = (number_or_auto(num_communities), num_metacommunities)
     pairs = with_batches(settings, batch_nodes)
     job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, options)
+    job.estimator.set_params(n_init=starts)
     job = replace(job, check_memory=not no_memory_check)
+    known, peers = work.truth_for(job, truth), work.community_baselines(baselines)
     folder = output or Path("runs") / f"{job.data.name}-communities"
-    metrics, page = work.find_communities(job, folder, overwrite)
+    metrics, page = work.find_communities(job, folder, overwrite, known, peers)
     console.print_warnings(metrics)
     if as_json:
         console.print_json(metrics)

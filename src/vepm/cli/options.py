@@ -58,7 +58,8 @@ RunsAtOnce = Annotated[
 Preset = Annotated[
     str,
     typer.Option(
-        help="Named settings: default, tuned, paper or released.", rich_help_panel=SETTINGS_PANEL
+        help="Named settings: default, communities, tuned, paper or released.",
+        rich_help_panel=SETTINGS_PANEL,
     ),
 ]
 ConfigFile = Annotated[
@@ -158,4 +159,15 @@ Drop = Annotated[
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=RESULT_PANEL),
+]
+NumCommunities = Annotated[
+    str | None,
+    typer.Option(
+        "--communities",
+        "--num-communities",
+        "-c",
+        metavar="NUMBER|auto",
+        help="Number of communities; auto empties those that links can do without.",
+        rich_help_panel=SETTINGS_PANEL,
+    ),
 ]

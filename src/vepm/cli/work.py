@@ -1,5 +1,7 @@
 """What the commands that train a model or use one do, once their options are read."""
 
+import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from vepm import console
 from vepm.baselines import Baseline
+from vepm.baselines.communities import DETECTORS, Bools, require_leiden
 from vepm.cli.folders import (
     CHECKPOINT,
     METRICS,
@@ -30,22 +33,28 @@ from vepm.cli.inputs import (
     roles,
 )
 from vepm.cli.inputs import settings as settings_from
-from vepm.cli.tables import write_communities, write_predictions
+from vepm.cli.tables import read_pairs, write_communities, write_links, write_predictions
 from vepm.data import Dataset, ReadOptions, require_labels
-from vepm.errors import InputError
-from vepm.estimators import CommunityDetector, GraphClassifier, NodeClassifier
+from vepm.errors import InputError, TrainingWarning
+from vepm.escaping import for_json
+from vepm.estimators import (
+    CLASSIFIERS,
+    CommunityDetector,
+    Estimator,
+    LinkPredictor,
+    load_classifier,
+    unlabelled,
+)
+from vepm.evaluation.communities import compare, known_communities, modularity, read_cover
+from vepm.files import write_text
 from vepm.report import write_report
 from vepm.runs import write_run
+from vepm.runs.machine import describe_machine, peak_memory
 from vepm.runs.schema import read_json
 from vepm.runs.tracking import both, check_log, logging_to
 from vepm.scale.ddp import ProcessGroup, process_group
-from vepm.training import Config, Fitted, Progress, fit, load_model
+from vepm.training import Fitted, Progress
 from vepm.training.fitting import NONE
-
-CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
-    "node": NodeClassifier,
-    "graph": GraphClassifier,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,27 +63,23 @@ class Job:
 
     data: Dataset
     parts: Mapping[str, Tensor]
-    """Numbers of the nodes or graphs that train, validate and test."""
-    config: Config
-    seed: int
-    device: str
-    check_memory: bool = True
+    """Indices of the nodes or graphs that train, validate and test."""
+    estimator: Estimator
     inputs: tuple[Path, ...] = ()
     """The user's own files, which must stay as they are."""
+    check_memory: bool = True
 
     def fit(
         self, checkpoint: Path, board: Progress | None = None, group: ProcessGroup | None = None
     ) -> Fitted:
         """Train, or continue from the checkpoint, alone or with other processes."""
-        with console.epoch_bar() as progress:
-            return fit(
+        with console.epoch_bar() as progress, warnings.catch_warnings():
+            # The console shows them.
+            warnings.simplefilter("ignore", TrainingWarning)
+            return self.estimator.set_params(progress=both(progress, board)).fit_split(
                 self.data,
-                self.config,
-                train_on=self.parts["train"],
-                validate_on=self.parts["val"],
-                seed=self.seed,
-                device=self.device,
-                progress=both(progress, board),
+                self.parts["train"],
+                self.parts["val"],
                 checkpoint=checkpoint,
                 group=group,
                 check_memory=self.check_memory,
@@ -97,13 +102,13 @@ def classification(
     parts = roles(data)
     config = settings_from(data, preset, file, pairs)
     check_model(data, config, device)
-    inputs = given_paths(name, data_dir, file)
-    return Job(data, parts, config, seed, device, inputs=inputs)
+    estimator = CLASSIFIERS[data.task](config=config, random_state=seed, device=device)
+    return Job(data, parts, estimator, given_paths(name, data_dir, file))
 
 
 def peers(job: Job, names: str) -> list[Baseline]:
     """The baselines to run on the same labels, checked."""
-    found = [chosen_baseline(name, job.data, job.device) for name in listed(names)]
+    found = [chosen_baseline(name, job.data, job.estimator.device) for name in listed(names)]
     if found:
         own_split(job.data, job.parts)
     return found
@@ -118,7 +123,7 @@ def train(
     say.
     """
     check_log(log)
-    with process_group(job.device) as group:
+    with process_group(job.estimator.device) as group:
         if group.leads:
             return _train_and_write(job, folder, overwrite, peers, log, group)
         with how_to_continue(folder):
@@ -152,7 +157,7 @@ def _peer_scores(
     scores = {}
     for peer in peers:
         if peer.name not in known:
-            found = peer(job.data, own_split(job.data, job.parts), job.seed)
+            found = peer(job.data, own_split(job.data, job.parts), job.estimator.random_state)
             measures = {f"test_{name}": value for name, value in found.measures.items()}
             scores[peer.name] = {"test_accuracy": found.test_accuracy, **measures}
         else:
@@ -171,8 +176,8 @@ def predict(
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
     check_output(output, (*given_paths(name, data_dir), *RUN.found(run)))
-    _, card = load_model(run / "model.safetensors")
-    model = CLASSIFIERS[card.task].load(run, device)
+    model = load_classifier(run, device)
+    card = model.card_
     options = replace(options, class_names=card.class_names, feature_names=card.feature_names)
     data = open_data(name, data_dir, options)
     if data.task != card.task:
@@ -197,39 +202,145 @@ def detection(
     pairs: list[str] | None,
     seed: int,
     device: str,
-    sizes: tuple[int | None, int | None],
+    sizes: tuple[int | str | None, int | None],
     options: ReadOptions = READ_ALL,
 ) -> Job:
     """The search for communities, checked; sizes are how many, and in how many groups."""
-    data = open_data(name, data_dir, options)
-    if not data.single_graph:
-        raise InputError(
-            f"{name}: holds many graphs, and communities are found in one; `vepm train` shows "
-            "those inside labelled graphs"
-        )
+    data = one_graph(open_data(name, data_dir, options), "communities are found in one")
     detector = CommunityDetector(
         config=settings_from(data, preset, file, pairs),
         num_communities=sizes[0],
         num_metacommunities=sizes[1],
+        random_state=seed,
+        device=device,
     )
-    config = detector.settings()
-    check_model(_unlabelled(data), config, device)
+    check_model(unlabelled(data), detector.settings(), device)
     parts = dict.fromkeys(("train", "val", "test"), NONE)
-    inputs = given_paths(name, data_dir, file)
-    return Job(data, parts, config, seed, device, inputs=inputs)
+    return Job(data, parts, detector, given_paths(name, data_dir, file))
 
 
-def find_communities(job: Job, folder: Path, overwrite: bool) -> tuple[dict[str, Any], Path]:
+def find_communities(
+    job: Job, folder: Path, overwrite: bool, truth: Bools | None, peers: list[str]
+) -> tuple[dict[str, Any], Path]:
     """Train without labels and write the run folder; gives its metrics and its page."""
+    detector = job.estimator
+    assert isinstance(detector, CommunityDetector)
     with run_folder(folder, overwrite, job.inputs) as checkpoint:
-        fitted = replace(job, data=_unlabelled(job.data)).fit(checkpoint)
-        extra = {"command": command_line()}
-        metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
-        write_communities(folder, job.data, CommunityDetector.load(folder, job.device))
+        fitted = replace(job, data=unlabelled(job.data)).fit(checkpoint)
+        explained = detector.explain(job.data)
+        found = detector.communities_behind(explained)
+        tables = {"vepm": found.overlapping} | _peer_communities(job, found.soft.shape[1], peers)
+        extra = {
+            "communities": {name: _judge(job, table, truth) for name, table in tables.items()},
+            "command": command_line(),
+        }
+        metrics = write_run(folder, job.data, fitted, dict(job.parts), extra, explained)
+        write_communities(folder, job.data, found, explained)
         page = write_report(folder)
     return metrics, page
 
 
-def _unlabelled(data: Dataset) -> Dataset:
-    """A model that has seen no label has no classes, and must not pass for one that has."""
-    return replace(data, num_classes=0, class_names=())
+def _peer_communities(job: Job, count: int, peers: list[str]) -> dict[str, Bools]:
+    graph, seed = job.data.graphs[0], job.estimator.random_state
+    edges = graph.edge_index.numpy()
+    return {name: DETECTORS[name](edges, graph.num_nodes, count, seed) for name in peers}
+
+
+def _judge(job: Job, found: Bools, truth: Bools | None) -> dict[str, float]:
+    scores = {} if truth is None else compare(found, truth)
+    used = int(found.any(0).sum())
+    edges = job.data.graphs[0].edge_index.numpy()
+    return {"communities": used, "modularity": modularity(found, edges), **scores}
+
+
+def one_graph(data: Dataset, reason: str) -> Dataset:
+    """A dataset of one graph, as the task at hand needs."""
+    if not data.single_graph:
+        raise InputError(
+            f"{data.name}: holds many graphs, and {reason}; `vepm train` shows communities inside "
+            "labelled graphs"
+        )
+    return data
+
+
+def truth_for(job: Job, file: Path | None) -> Bools | None:
+    """Communities to compare with: those of a file, or else of the data themselves."""
+    return known_communities(job.data) if file is None else read_cover(file, job.data.item_names)
+
+
+def community_baselines(names: str) -> list[str]:
+    """Baselines by name, each there to be run."""
+    found = listed(names)
+    for name in found:
+        if name not in DETECTORS:
+            raise InputError(f"no baseline '{name}'; there are {', '.join(DETECTORS)}")
+    if "leiden" in found:
+        require_leiden()
+    return found
+
+
+def link_prediction(
+    name: str,
+    data_dir: Path | None,
+    preset: str,
+    file: Path | None,
+    pairs: list[str] | None,
+    seed: int,
+    device: str,
+    num_communities: int | str | None,
+    options: ReadOptions = READ_ALL,
+) -> Job:
+    """The training of a link predictor, checked."""
+    data = one_graph(open_data(name, data_dir, options), "links are predicted in one")
+    config = settings_from(data, preset, file, pairs)
+    predictor = LinkPredictor(
+        config=config, num_communities=num_communities, random_state=seed, device=device
+    )
+    check_model(unlabelled(data), predictor.settings(), device)
+    return Job(data, {}, predictor, given_paths(name, data_dir, file))
+
+
+def find_links(
+    job: Job, folder: Path, overwrite: bool, model: Path | None, pairs: Path | None, top: int
+) -> dict[str, Any]:
+    """Train, or use a model, and write what it says about links; gives the metrics."""
+    asked = None if pairs is None else read_pairs(pairs, job.data)
+    inputs = (*job.inputs, *(path for path in (model, pairs) if path is not None))
+    with run_folder(folder, overwrite, inputs) as checkpoint:
+        predictor = _link_predictor(job, model, checkpoint)
+        write_links(folder / "missing.csv", predictor.missing_links(job.data, top))
+        write_links(folder / "edges.csv", predictor.surprising_edges(job.data))
+        if asked is not None:
+            write_links(folder / "pairs.csv", predictor.explain_pairs(asked, job.data))
+        predictor.save(folder)
+        metrics = for_json(_link_metrics(job, predictor))
+        write_text(folder / METRICS, json.dumps(metrics, indent=1))
+    return metrics
+
+
+def _link_predictor(job: Job, model: Path | None, checkpoint: Path) -> LinkPredictor:
+    if model is not None:
+        return LinkPredictor.load(model, job.estimator.device)
+    predictor = job.estimator
+    assert isinstance(predictor, LinkPredictor)
+    with console.epoch_bar() as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        predictor.set_params(progress=progress)
+        return predictor.fit(job.data, checkpoint=checkpoint, check_memory=job.check_memory)
+
+
+def _link_metrics(job: Job, predictor: LinkPredictor) -> dict[str, Any]:
+    history = getattr(predictor, "history_", [])
+    return {
+        "dataset": job.data.name,
+        "source": job.data.source,
+        "task": "links",
+        "seed": predictor.card_.seed,
+        **predictor.scores_,
+        "epochs": len(history),
+        "seconds": sum(row["seconds"] for row in history),
+        **peak_memory(),
+        "versions": describe_machine(),
+        "warnings": [],
+        "command": command_line(),
+    }

@@ -1,15 +1,27 @@
 """VEPM as scikit-learn users expect it: fit, predict, predict_proba, transform."""
 
-from vepm.estimators.base import EdgePartition
-from vepm.estimators.classifiers import GraphClassifier, NodeClassifier
+from vepm.estimators.base import EdgePartition, Estimator, unlabelled
+from vepm.estimators.classifiers import (
+    CLASSIFIERS,
+    GraphClassifier,
+    NodeClassifier,
+    load_classifier,
+)
 from vepm.estimators.communities import CommunityDetector, Memberships
+from vepm.estimators.links import LinkPredictor, Links
 from vepm.estimators.splitting import NodeSplit
 
 __all__ = [
+    "CLASSIFIERS",
     "CommunityDetector",
     "EdgePartition",
+    "Estimator",
     "GraphClassifier",
+    "LinkPredictor",
+    "Links",
     "Memberships",
     "NodeClassifier",
     "NodeSplit",
+    "load_classifier",
+    "unlabelled",
 ]

@@ -78,7 +78,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         preset: str = "default",
-        num_communities: int | None = None,
+        num_communities: int | str | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,
         device: str = "auto",
@@ -129,7 +129,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         }
         changes = {name: _plain(value) for name, value in given.items() if value is not None}
         if "num_communities" in changes:
-            groups = self._default_groups(config, changes["num_communities"])
+            chosen = config.replace(num_communities=changes["num_communities"]).model
+            groups = self._default_groups(config, chosen.num_communities)
             changes = {"num_metacommunities": groups} | changes
         return config.replace(**changes)
 
@@ -166,6 +167,10 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         items = self._items(X)
         return items.of(self._explain(items.dataset).embeddings).cpu().numpy()
 
+    def explain(self, X: Any) -> Explanation:
+        """Memberships, the split of the edges and embeddings at once, as tensors."""
+        return self._explain(self._items(X).dataset)
+
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
         path = Path(folder)
@@ -175,7 +180,10 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Self:
         """Read a model that :meth:`save`, or ``vepm train``, wrote."""
-        model, card = load_model(Path(folder) / "model.safetensors", pick_device(device))
+        return cls._loaded(*read_model(folder, device), folder, device)
+
+    @classmethod
+    def _loaded(cls, model: VEPM, card: ModelCard, folder: str | Path, device: str) -> Self:
         if card.task != cls._task:
             raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
         cls._check_card(card, str(folder))
@@ -221,7 +229,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             train_on=train_on,
             validate_on=validate_on,
             class_weights=_class_weights(self.class_weight, dataset.class_names, labels),
-            seed=seed,
+            seed=self._best_start(dataset, seed, check_memory),
             device=self.device,
             progress=self.progress,
             checkpoint=checkpoint,
@@ -232,11 +240,14 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(sign, TrainingWarning, stacklevel=3)
         self.history_ = fitted.history
         self.best_epoch_ = fitted.best_epoch
-        if dataset.single_graph:
-            used = Used.of(dataset, train_on, validate_on)
-            fitted = replace(fitted, card=replace(fitted.card, used=used))
+        used = Used.of(dataset, train_on, validate_on) if dataset.single_graph else None
+        fitted = replace(fitted, card=replace(fitted.card, seed=seed, used=used))
         self._adopt(fitted.model, fitted.card)
         return fitted
+
+    def _best_start(self, dataset: Dataset, seed: int, check_memory: bool) -> int:
+        """The seed of the weights and all draws, which follows from the seed of the fit."""
+        return seed
 
     def _seed(self) -> int:
         """The seed of a fit, as scikit-learn reads ``random_state``."""
@@ -284,6 +295,16 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _explain(self, dataset: Dataset) -> Explanation:
         return explain(self._model(), self._source(dataset))
+
+
+def read_model(folder: str | Path, device: str) -> tuple[VEPM, ModelCard]:
+    """The model of a folder, and its card."""
+    return load_model(Path(folder) / "model.safetensors", pick_device(device))
+
+
+def unlabelled(dataset: Dataset) -> Dataset:
+    """A model that has seen no label has no classes, and must not pass for one that has."""
+    return replace(dataset, num_classes=0, class_names=())
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from operator import index
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils import column_or_1d
 
 from vepm.data import Dataset, relabelled, require_labels
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, Items, RandomState
+from vepm.estimators.base import Array, Estimator, Items, RandomState, read_model
 from vepm.nn import VEPM
 from vepm.schema import check_value
 from vepm.tasks import TaskName
@@ -157,7 +158,8 @@ class NodeClassifier(_Classifier):
     Args:
         graph: The graph whose nodes are given as X from then on; see below.
         preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
-        num_communities: Number of communities.
+        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
+            links can do without.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
         class_weight: Weight of the labels of each class, in the loss and where the epoch is
@@ -200,7 +202,7 @@ class NodeClassifier(_Classifier):
         *,
         graph: Any = None,
         preset: str = "default",
-        num_communities: int | None = None,
+        num_communities: int | str | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,
         class_weight: ClassWeight = None,
@@ -228,7 +230,8 @@ class GraphClassifier(_Classifier):
 
     Args:
         preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
-        num_communities: Number of communities.
+        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
+            links can do without.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
         class_weight: Weight of the labels of each class, in the loss and where the epoch is
@@ -257,7 +260,7 @@ class GraphClassifier(_Classifier):
         self,
         *,
         preset: str = "default",
-        num_communities: int | None = None,
+        num_communities: int | str | None = None,
         num_metacommunities: int | None = None,
         config: Config | None = None,
         class_weight: ClassWeight = None,
@@ -277,3 +280,16 @@ class GraphClassifier(_Classifier):
             **settings,
         )
         self.class_weight = class_weight
+
+
+CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
+    "node": NodeClassifier,
+    "graph": GraphClassifier,
+}
+"""By what they label."""
+
+
+def load_classifier(folder: str | Path, device: str = "auto") -> NodeClassifier | GraphClassifier:
+    """Read a classifier that its ``save``, or ``vepm train``, wrote, of whatever kind it is."""
+    model, card = read_model(folder, device)
+    return CLASSIFIERS[card.task]._loaded(model, card, folder, device)

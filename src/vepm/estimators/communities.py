@@ -1,16 +1,24 @@
 """Communities without labels."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
+import networkx as nx
+import numpy as np
 import torch
 from sklearn.base import ClusterMixin
 
-from vepm.estimators.base import Array, Estimator, RandomState
+from vepm.data import Dataset
+from vepm.errors import InputError
+from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.nn import interactions, members
 from vepm.tasks import TaskName
-from vepm.training import Config, Progress
+from vepm.training import Config, Explanation, Progress, fit
 from vepm.training.fitting import NONE
+
+SHORT = 6
+"""Starts are compared after one in so many of the epochs."""
+LAST = 20
+"""Epochs over which their losses, which are noisy, are averaged."""
 
 
 class Memberships(NamedTuple):
@@ -21,7 +29,7 @@ class Memberships(NamedTuple):
     soft: Array
     """Share of each node's expected links in each metacommunity, rows summing to one [N, K]."""
     overlapping: Array
-    """Whether a node is a member of a metacommunity [N, K]; none, one or several."""
+    """Whether a node is a member of a metacommunity [N, K]; of its main one at least."""
 
 
 class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -30,10 +38,14 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     Args:
         graph: The graph whose nodes are given as X from then on, as in
             :class:`vepm.NodeClassifier`.
-        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
-        num_communities: Number of communities.
+        preset: Named settings: ``"communities"``, ``"default"``, ``"tuned"``, ``"paper"`` or
+            ``"released"``.
+        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
+            links can do without.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
+        n_init: Number of starts with different seeds. Each is trained for a sixth of the epochs,
+            and the one of lowest loss to the end.
         config: Complete settings instead of a preset.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
@@ -48,6 +60,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         >>> found = CommunityDetector(num_communities=2).fit(club)
         >>> found.communities(club).overlapping.shape
         (34, 2)
+        >>> sorted(found.cover(club))
+        [0, 1]
     """
 
     _task: TaskName = "node"
@@ -56,9 +70,10 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         self,
         *,
         graph: Any = None,
-        preset: str = "default",
-        num_communities: int | None = None,
+        preset: str = "communities",
+        num_communities: int | str | None = None,
         num_metacommunities: int | None = None,
+        n_init: int = 4,
         config: Config | None = None,
         device: str = "auto",
         random_state: RandomState = 0,
@@ -76,6 +91,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             **settings,
         )
         self.graph = graph
+        self.n_init = n_init
 
     @staticmethod
     def _default_groups(config: Config, num_communities: int) -> int:
@@ -83,11 +99,25 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn communities from the edges; labels, if there are any, are not looked at."""
-        # A model that has seen no label has no classes, and must not pass for one that has.
-        dataset = replace(self._read(X).dataset, num_classes=0, class_names=())
-        self.fit_split(dataset, NONE, NONE)
+        self.fit_split(unlabelled(self._read(X).dataset), NONE, NONE)
         self.labels_ = self.communities(X).hard
         return self
+
+    def _best_start(self, dataset: Dataset, seed: int, check_memory: bool) -> int:
+        config = self.settings()
+        epochs = config.training.pretrain_epochs // SHORT
+        if self.n_init < 1:
+            raise InputError(f"n_init must be at least 1, got {self.n_init}")
+        if self.n_init == 1 or epochs == 0:
+            return seed
+        # Starts of two fits must not be the same ones in another order.
+        drawn = np.random.SeedSequence(seed).generate_state(self.n_init - 1)
+        config, losses = config.replace(pretrain_epochs=epochs), {}
+        for start in (seed, *drawn.tolist()):
+            how: dict[str, Any] = {"device": self.device, "check_memory": check_memory}
+            rows = fit(dataset, config, seed=start, calibrated=False, **how).history
+            losses[start] = float(np.mean([row["loss"] for row in rows[-LAST:]]))
+        return min(losses, key=lambda start: losses[start])
 
     def predict(self, X: Any) -> Array:
         """The metacommunity each node belongs to most [N]."""
@@ -102,19 +132,53 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     def communities(self, X: Any) -> Memberships:
         """Hard, soft and overlapping memberships in the metacommunities.
 
-        Hard and soft go by a node's expected links through each metacommunity; a node is a
-        member of every metacommunity in which two nodes like it would be joined at least as
-        often as two nodes picked at random (:func:`vepm.nn.members`).
+        All go by a node's expected links through each metacommunity. A node is a member wherever
+        more than a fifth of them run, and always where most do (:func:`vepm.nn.members`).
+        """
+        items = self._items(X)
+        return self.communities_behind(self._explain(items.dataset), items.rows)
+
+    def cover(self, X: Any) -> dict[int, set[Any]]:
+        """The members of each metacommunity that has any, by its number, as sets of node names.
+
+        Nodes of a NetworkX graph are its own node objects, so that ``list(cover.values())`` is a
+        cover for NetworkX and CDlib. Other nodes go by their id as text, or by their index where
+        they have none.
+
+        Example:
+            >>> import networkx as nx
+            >>> from vepm import CommunityDetector
+            >>> club = nx.karate_club_graph()
+            >>> cover = CommunityDetector(num_communities=2).fit(club).cover(club)
+            >>> set.union(*cover.values()) == set(club)
+            True
         """
         items = self._items(X)
         found = self._explain(items.dataset)
+        member = self.communities_behind(found, items.rows).overlapping
+        names = node_names(self.graph if items.rows is not None else X, items.dataset)
+        if items.rows is not None:
+            names = [names[int(row)] for row in items.rows]
+        sets = {k: {names[i] for i in np.flatnonzero(column)} for k, column in enumerate(member.T)}
+        return {k: nodes for k, nodes in sets.items() if nodes}
+
+    @torch.no_grad()
+    def communities_behind(
+        self, found: Explanation, rows: torch.Tensor | None = None
+    ) -> Memberships:
+        """Memberships that follow from what :meth:`explain` gives, of all nodes or some."""
         model = self._model()
-        with torch.no_grad():
-            activation, grouping = model.activation, model.partitioner.grouping()
-            links = interactions(found.memberships, activation, grouping)
-            member = members(found.memberships, activation, grouping, found.edge_index)
+        links = interactions(found.memberships, model.interactions, model.partitioner.grouping())
+        links = links if rows is None else links[rows.to(links.device)]
         return Memberships(
-            hard=items.of(links).argmax(1).cpu().numpy(),
-            soft=items.of(links / links.sum(1, keepdim=True)).cpu().numpy(),
-            overlapping=items.of(member).cpu().numpy(),
+            hard=links.argmax(1).cpu().numpy(),
+            soft=(links / links.sum(1, keepdim=True)).cpu().numpy(),
+            overlapping=members(links).cpu().numpy(),
         )
+
+
+def node_names(X: Any, dataset: Dataset) -> list[Any]:
+    """What users call the nodes: NetworkX's node objects, ids as text, or indices."""
+    if isinstance(X, nx.Graph):
+        return list(X)
+    return dataset.item_names if dataset.node_names else list(range(dataset.labels.numel()))

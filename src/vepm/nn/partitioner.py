@@ -17,6 +17,8 @@ from vepm.kernels.shares import Shares
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
+MEMBER_SHARE = 0.2
+"""Share of a node's expected links that makes it a member of a metacommunity."""
 ASSIGNMENT_SCALE = 3.0
 """Logits of a learned assignment per unit of its parameters, so that it learns as fast as weights
 do. A community starts with a logit of this size for its own segment and zero for the others."""
@@ -95,28 +97,23 @@ def interactions(
     return gather(z * activation * total, grouping)
 
 
-def members(
-    z: Tensor,
-    activation: Tensor,
-    grouping: Tensor | int,
-    edge_index: Tensor,
-    batch: Tensor | None = None,
-) -> Tensor:
-    r"""Which nodes are members of which metacommunities [N, K]; none, one or several each.
+def members(interaction: Tensor) -> Tensor:
+    """Which nodes are members of which metacommunities [N, K]; at least one each.
 
-    A node is a member where two nodes like it would be joined through that metacommunity at
-    least as often as two nodes of its graph picked at random, that is where
-    :math:`\sum_{c \in k} \gamma_c z_{ic}^2 \ge -\log(1 - \varepsilon)` with
-    :math:`\varepsilon` the density of its graph. A graph without edges has no members.
+    A node is a member wherever more than a fifth of its expected links run, and always of the
+    metacommunity through which most of them run.
+
+    Args:
+        interaction: What :func:`interactions` gives [N, K].
+
+    Example:
+        >>> members(torch.tensor([[6.0, 3.0, 1.0], [1.0, 1.0, 9.0]]))
+        tensor([[ True,  True, False],
+                [False, False,  True]])
     """
-    if batch is None:
-        batch = edge_index.new_zeros(z.size(0))
-    nodes = torch.bincount(batch).double()
-    edges = torch.bincount(batch[edge_index[0]], minlength=nodes.numel()).double()
-    density = (edges / (nodes * (nodes - 1)).clamp_min(1)).clamp_max(1 - 1e-12)
-    threshold = -torch.log1p(-density)[batch][:, None]
-    own = gather(z.square() * activation, grouping)
-    return (own >= threshold) & (threshold > 0)
+    main = nn.functional.one_hot(interaction.argmax(1), interaction.size(1)).bool()
+    enough = interaction > MEMBER_SHARE * interaction.sum(1, keepdim=True)
+    return main | enough
 
 
 class EdgePartitioner(nn.Module):

@@ -34,17 +34,9 @@ def interactions(
     return found
 
 
-def members(
-    memberships: Floats,
-    activation: Floats,
-    grouping: Floats | int,
-    edge_index: Ints,
-    batch: Ints | None = None,
-) -> Bools:
-    """:func:`vepm.nn.members` of arrays: who is a member of what [N, K]."""
-    z, gamma = _tensors(memberships, activation)
-    edges = torch.from_numpy(np.ascontiguousarray(edge_index))
-    found: Bools = nn.members(z, gamma, _grouping(grouping), edges, _graphs(batch)).numpy()
+def members(interaction: Floats) -> Bools:
+    """:func:`vepm.nn.members` of an array: who is a member of what [N, K]."""
+    found: Bools = nn.members(torch.from_numpy(interaction)).numpy()
     return found
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.report.checks import check_outputs
-from vepm.report.communities import members
+from vepm.report.communities import interactions, members
 from vepm.report.names import published_classes
 from vepm.runs import schema
 from vepm.tasks import TASKS
@@ -84,13 +84,7 @@ class Run:
     @property
     def member(self) -> NDArray[np.bool_]:
         """Who is a member of which metacommunity [N, K]."""
-        return members(
-            self.memberships,
-            self.activation,
-            self.grouping,
-            self.edge_index,
-            self.batch,
-        )
+        return members(interactions(self.memberships, self.activation, self.grouping, self.batch))
 
     @property
     def grouping(self) -> Floats | int:

@@ -9,7 +9,7 @@ from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.chunks import affiliations, classify, posterior_table
 from vepm.scale.large import LargeGraph
 from vepm.training.fitting import Fitted
-from vepm.training.prediction import attribute, explain, probabilities, seeded
+from vepm.training.prediction import Explanation, attribute, explain, probabilities, seeded
 
 Tensors = dict[str, Tensor]
 
@@ -20,11 +20,15 @@ LARGEST_FEATURES = 10_000_000
 
 
 def outputs_of(
-    dataset: Dataset, fitted: Fitted, source: GraphBatch | GraphStore, roles: Tensors
+    dataset: Dataset,
+    fitted: Fitted,
+    source: GraphBatch | GraphStore,
+    roles: Tensors,
+    explained: Explanation | None = None,
 ) -> Tensors:
     """All arrays of a run on graphs that are looked at as a whole."""
     model = fitted.model
-    found = explain(model, source)
+    found = explained or explain(model, source)
     outputs = {
         "edge_index": found.edge_index,
         "edge_weight": found.edge_weight,

@@ -21,6 +21,7 @@ from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
 from vepm.training.fitting import Fitted
 from vepm.training.model_file import save_model
+from vepm.training.prediction import Explanation
 
 RULE = (
     "the epoch of best validation accuracy, then lowest validation loss; test labels chose nothing"
@@ -29,7 +30,12 @@ LAST = "the last epoch; there were no labels to validate on"
 
 
 def write_run(
-    folder: Path, dataset: Dataset, fitted: Fitted, roles: Tensors, extra: dict[str, Any]
+    folder: Path,
+    dataset: Dataset,
+    fitted: Fitted,
+    roles: Tensors,
+    extra: dict[str, Any],
+    explained: Explanation | None = None,
 ) -> dict[str, Any]:
     """Write model, settings, metrics, history and outputs of a run.
 
@@ -39,6 +45,7 @@ def write_run(
         fitted: The trained model.
         roles: Indices of the ``train``, ``val`` and ``test`` nodes or graphs.
         extra: More entries for ``metrics.json``.
+        explained: What ``explain`` gives, if it is known already.
 
     Returns:
         The metrics.
@@ -55,7 +62,7 @@ def write_run(
             names["node_names"] = [names["node_names"][i] for i in nodes.tolist()]
         write_bytes(folder / schema.PREDICTIONS, save(whole))
     else:
-        outputs = outputs_of(dataset, fitted, source, roles)
+        outputs = outputs_of(dataset, fitted, source, roles, explained)
         metrics = _metrics(dataset, fitted, roles, outputs)
         if roles["train"].numel():
             metrics["parts"] = _parts(dataset, fitted, roles["train"], outputs)

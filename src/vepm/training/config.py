@@ -106,10 +106,12 @@ class TrainingConfig:
     """Stop after this many epochs without a better validation accuracy; 0 never stops."""
     batch_size: int = checked(0, low=0, high=2**31)
     """Graphs per step or, for a single graph, about how many of its nodes; 0 takes all at once."""
-    likelihood: str = checked("balanced", choices=("balanced", "summed", "subsampled"))
+    likelihood: str = checked("balanced", choices=("balanced", "summed", "subsampled", "masked"))
     """How the terms of the bound are reduced: ``balanced`` averages edges, non-edges, labels and
     the KL divergence each on its own, ``summed`` sums them per node; ``subsampled`` is balanced
-    and estimates the edge term from a sample of nodes, as in the paper's appendix."""
+    and estimates the edge term from a sample of nodes, as in the paper's appendix; ``masked`` is
+    balanced and hides a random half of the edges and of the features from the encoder in every
+    step of pretraining, so that it learns to predict edges that it does not see."""
     edge_term_weight: float = checked(1.0, low=0, high=HUGE)
     """Weight of the edge likelihood in the bound."""
     kl_weight: float = checked(0.01, low=0, high=HUGE)

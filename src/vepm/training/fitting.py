@@ -23,6 +23,7 @@ from vepm.training.card import ModelCard
 from vepm.training.checkpoint import fingerprint_of, load_state, save_state
 from vepm.training.checks import signs_of_failure
 from vepm.training.config import Config
+from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
 from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
@@ -112,7 +113,7 @@ def fit(
         scores=scores,
         batch_size=config.training.batch_size,
         group=group,
-        capture=config.training.likelihood != "subsampled",
+        capture=config.training.likelihood not in INEXACT,
     )
     state = TrainingState.start(executor, config.training)
     _train_saving(state, executor, card, progress, checkpoint)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from vepm.training.config import Config
 
 RENAMED = {"alignment": "class_balance_weight", "edge_weight": "edge_term_weight"}
+INEXACT = ("subsampled", "masked")
+"""Likelihoods that draw nodes or edges in every step; both are balanced."""
 SUBSAMPLE = 200
 """Nodes drawn by the subsampled likelihood."""
 REMOVED: dict[str, dict[str, Any]] = {
@@ -89,9 +91,9 @@ def _upgrade_likelihood(found: dict[str, Any]) -> None:
     if likelihood == "exact":
         balanced = balanced is not False
         del found["likelihood"]
-    if balanced is False and likelihood == "subsampled":
-        raise InputError("settings: the subsampled likelihood is always balanced")
-    if balanced is not None and likelihood != "subsampled":
+    if balanced is False and likelihood in INEXACT:
+        raise InputError(f"settings: the {likelihood} likelihood is always balanced")
+    if balanced is not None and likelihood not in INEXACT:
         if type(balanced) is not bool:
             raise InputError(f"settings: balanced must be of type bool, got {balanced!r}")
         found["likelihood"] = "balanced" if balanced else "summed"
@@ -116,8 +118,8 @@ def recorded(config: "Config") -> dict[str, dict[str, Any]]:
                 del sections[section][name]
     training["batch_nodes"] = 0
     balanced = training["likelihood"] != "summed"
-    exact = training["likelihood"] != "subsampled"
-    training |= {"balanced": balanced, "likelihood": "exact" if exact else "subsampled"}
+    likelihood = training["likelihood"] if training["likelihood"] in INEXACT else "exact"
+    training |= {"balanced": balanced, "likelihood": likelihood}
     fused = model["inputs"] not in ("x", "z", "random")
     model["fusion"] = model["inputs"] if fused else "concat"
     model["inputs"] = "both" if fused else model["inputs"]

@@ -6,11 +6,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Weibull
 
+from vepm.kernels.features import dropout
 from vepm.kernels.shares import Shares
-from vepm.nn import VEPM, draw
+from vepm.nn import VEPM, Adjacency, draw
 from vepm.objective import Terms, bound_terms, predictor_terms, pretraining_terms
 from vepm.scale.batches import GraphBatch
 from vepm.training.config import TrainingConfig
+
+VISIBLE = 0.5
+"""Share of the edges and features that the encoder sees where the likelihood is masked."""
 
 
 class Held(NamedTuple):
@@ -22,9 +26,24 @@ class Held(NamedTuple):
 
 def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> Terms:
     """Edges and KL divergence: everything that needs no labels."""
-    posterior = model.encode(batch.x, batch.edges)
+    x, edges = batch.x, batch.edges
+    if config.likelihood == "masked":
+        x, edges = dropout(x, 1 - VISIBLE, training=True), _some_of(edges)
+    posterior = model.encode(x, edges)
     z = draw(posterior, config.sampling)
     return _unsupervised_terms(model, posterior, z, batch, config)
+
+
+def _some_of(edges: Adjacency) -> Adjacency:
+    """A random part of the edges, each in both directions."""
+    low, high = edges.edge_index.sort(dim=0).values
+    pairs, pair = (low * edges.num_nodes + high).unique(return_inverse=True)
+    kept = (torch.rand(pairs.numel(), device=pairs.device) < VISIBLE)[pair]
+    known = {
+        name: None if found is None else found[kept]
+        for name, found in (("weight", edges.weight), ("arcs", edges.arcs))
+    }
+    return Adjacency(edges.edge_index[:, kept], edges.num_nodes, **known)
 
 
 @torch.no_grad()
@@ -113,12 +132,13 @@ def bound_loss(
 def _unsupervised_terms(
     model: VEPM, posterior: Weibull, z: Tensor, batch: GraphBatch, config: TrainingConfig
 ) -> Terms:
+    likelihood = "balanced" if config.likelihood == "masked" else config.likelihood
     return pretraining_terms(
         posterior,
         z,
         model.interactions,
         batch,
-        likelihood=config.likelihood,
+        likelihood=likelihood,
         edge_term_weight=config.edge_term_weight,
         kl_weight=config.kl_weight,
         directed=model.directed,

@@ -19,12 +19,24 @@ PRESETS: dict[str, dict[str, Config]] = {
 }
 """Settings by preset and task."""
 
+PRESETS["communities"] = {
+    task: config.replace(pretrain_epochs=2 * config.training.pretrain_epochs)
+    for task, config in PRESETS["default"].items()
+}
+"""Settings to find communities without labels: edges alone take longer to learn from."""
+
+PRESETS["links"] = {
+    task: config.replace(num_communities=64, encoder_channels=256, likelihood="masked")
+    for task, config in PRESETS["communities"].items()
+}
+"""Settings to predict links."""
+
 
 def preset(name: str, task: str, dataset: str | None = None, partition: str = "learned") -> Config:
     """Settings by name for a ``"node"`` or ``"graph"`` task.
 
     Args:
-        name: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
+        name: ``"default"``, ``"communities"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         task: What is labelled.
         dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
         partition: How edges are split, for which it may know better ones still.

@@ -16,6 +16,7 @@ from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
 from vepm.training.config import Config
+from vepm.training.legacy import INEXACT
 
 FEWEST_TO_SPLIT = 10
 """With fewer labels, none is set aside."""
@@ -100,9 +101,9 @@ class Run(NamedTuple):
 def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
     """Indices of the runs that can train at once, in groups of at most ``most``.
 
-    Runs must take equally many steps in an epoch. Training by clusters, the subsampled likelihood,
-    many graphs with weighted edges and graphs so small that a batch may be a single node are
-    trained one run at a time.
+    Runs must take equally many steps in an epoch. Training by clusters, likelihoods that draw
+    nodes or edges, many graphs with weighted edges and graphs so small that a batch may be a
+    single node are trained one run at a time.
     """
     if most < 2 or not _can_share(dataset, config):
         return [[i] for i in range(len(runs))]
@@ -119,7 +120,7 @@ def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int)
 def _can_share(dataset: Dataset, config: Config) -> bool:
     single = TASKS[dataset.task].single_graph
     by_clusters = single and config.training.batch_size > 0
-    if config.training.likelihood == "subsampled" or by_clusters or is_sparse(dataset.graphs[0].x):
+    if config.training.likelihood in INEXACT or by_clusters or is_sparse(dataset.graphs[0].x):
         return False
     if single:
         return True

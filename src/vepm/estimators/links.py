@@ -1,0 +1,340 @@
+"""Links: how likely any two nodes are joined, and through which communities."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch_geometric.data import Data
+
+from vepm.data import Dataset
+from vepm.data.features import degree_features, positions
+from vepm.errors import InputError
+from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
+from vepm.estimators.communities import node_names
+from vepm.estimators.pairs import EdgeSplit, Pairs, candidates, split_edges
+from vepm.files import read_toml, write_text
+from vepm.kernels.rates import couple
+from vepm.runs.metrics import calibration_error
+from vepm.tasks import TaskName
+from vepm.training import Config, Progress
+from vepm.training.fitting import NONE
+
+CALIBRATION = "links.toml"
+LEAST_RATE = 1e-30
+AT_ONCE = 2**18
+HELD_OUT = 0.05
+"""Share of the edges that calibrates, and the same again that scores."""
+
+
+class Links(NamedTuple):
+    """Pairs of nodes with what the model says of them, the most remarkable first."""
+
+    nodes: list[tuple[Any, Any]]
+    """The two ends of each pair, by name."""
+    probability: Array
+    """Probability that they are joined [P]."""
+    share: Array
+    """Share of each community in their rate [P, C]; rows sum to one."""
+
+    @property
+    def surprise(self) -> Array:
+        """How surprising it is that they are joined: bits, the negative logarithm [P]."""
+        bits: Array = -np.log2(np.maximum(self.probability, LEAST_RATE))
+        return bits
+
+
+class LinkPredictor(Estimator):
+    r"""Says how likely any two nodes are joined, and through which communities.
+
+    .. math:: P(A_{ij} = 1) = \sigma\Big(a \log \frac{r_{ij}}{\sqrt{r_{ii} r_{jj}}}
+              + b \log \sqrt{r_{ii} r_{jj}} + c\Big), \qquad
+              r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
+
+    The first term says how alike two nodes are, the second how strong. A node whose links are
+    missing is weak because they are, so that strength counts for less than in the likelihood of
+    the edges that are there.
+
+    A tenth of the edges is held out from training. Half of them, beside as many pairs without an
+    edge, fit a, b and c; c is then corrected for how rare edges are among all pairs. The other
+    half gives ``scores_``: AUC, average precision and calibration error. Predictions see all
+    edges.
+
+    Args:
+        preset: Named settings: ``"links"``, or those of the other estimators.
+        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
+            links can do without.
+        config: Complete settings instead of a preset.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
+        progress: Called after every epoch.
+        settings: Any other setting of :class:`vepm.training.Config` by name.
+
+    ``fit`` takes one graph in any form that :class:`vepm.NodeClassifier` does. Pairs are given by
+    node: the graph's own nodes for NetworkX, ids where the data have them, indices otherwise.
+
+    Example:
+        >>> import networkx as nx
+        >>> from vepm import LinkPredictor
+        >>> club = nx.karate_club_graph()
+        >>> model = LinkPredictor(num_communities=4).fit(club)
+        >>> model.predict_proba([(0, 9), (14, 32)]).shape
+        (2,)
+        >>> len(model.missing_links(top=5).nodes)
+        5
+    """
+
+    _task: TaskName = "node"
+    _known: tuple[Dataset, Array] | None = None
+
+    def __init__(
+        self,
+        *,
+        preset: str = "links",
+        num_communities: int | str | None = None,
+        config: Config | None = None,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            preset=preset,
+            num_communities=num_communities,
+            config=config,
+            device=device,
+            random_state=random_state,
+            progress=progress,
+            **settings,
+        )
+
+    def fit(self, X: Any, y: None = None, **how: Any) -> Self:
+        """Learn from the edges of a graph; labels, if there are any, are not looked at.
+
+        Args:
+            X: The graph.
+            y: Not used.
+            how: ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
+        """
+        dataset = self._read(X).dataset
+        parts = split_edges(dataset.graphs[0], HELD_OUT, HELD_OUT, self._seed())
+        self.fit_edges(dataset, parts, **how)
+        self.fitted_graph_, self._known = X, None
+        return self
+
+    def fit_edges(self, dataset: Dataset, parts: EdgeSplit, **how: Any) -> Self:
+        """Fit to a split of your choice: its graph trains, ``val`` calibrates, ``test`` scores."""
+        if dataset.directed:
+            raise InputError(
+                f"{dataset.name}: links are predicted without directions; read the graph as an "
+                "undirected one"
+            )
+        seen = replace(unlabelled(dataset), graphs=[_own_features(parts.graph, dataset)])
+        self.fit_split(seen, NONE, NONE, **how)
+        z = self._affiliations(self.card_.prepare(seen))
+        evidence, joined = _labelled([self._evidence(z, pairs) for pairs in parts.val])
+        curve = LogisticRegression().fit(evidence, joined)
+        nodes, edges = len(z), dataset.graphs[0].num_edges / 2
+        odds = edges / max(nodes * (nodes - 1) / 2 - edges, 1)
+        self.calibration_ = {
+            "likeness": float(curve.coef_[0, 0]),
+            "strength": float(curve.coef_[0, 1]),
+            "intercept": float(curve.intercept_[0]),
+            "log_odds": float(np.log(odds)),
+        }
+        self.scores_ = self._scores(z, parts.test)
+        return self
+
+    def predict_proba(self, pairs: Any, X: Any = None) -> Array:
+        """Probability that the nodes of each pair are joined [P].
+
+        Args:
+            pairs: Pairs of nodes [P, 2].
+            X: Another graph, such as one with new nodes; by default the one that was fitted.
+                Affiliations of its nodes follow from their edges and features; nothing is
+                trained.
+        """
+        dataset, z = self._graph(X)
+        return self._probability(self._logits(z, self._indices(pairs, X, dataset)))
+
+    def decision_function(self, pairs: Pairs, X: Any = None) -> Array:
+        """Log-odds of pairs of indices [2, P] among as many edges as non-edges."""
+        return self._logits(self._graph(X)[1], pairs)
+
+    def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
+        """Area under the ROC curve.
+
+        Args:
+            X: A graph; by default the one that was fitted.
+            pairs: Pairs of nodes [P, 2]; by default the edges held out by ``fit``, beside as many
+                pairs without an edge.
+            y: Whether each pair is joined [P].
+        """
+        self._model()
+        if pairs is None:
+            return self.scores_["auc"]
+        return float(roc_auc_score(np.asarray(y), self.predict_proba(pairs, X)))
+
+    def explain_pairs(self, pairs: Any, X: Any = None) -> Links:
+        """Probability of each pair, and the communities behind it."""
+        dataset, z = self._graph(X)
+        return self._links(self._indices(pairs, X, dataset), X, dataset, z)
+
+    def missing_links(self, X: Any = None, top: int = 20) -> Links:
+        """The pairs without an edge that are likeliest to be joined, the likeliest first.
+
+        Candidates are the pairs at distance two and those of the strongest nodes of every
+        community, so that time and memory do not grow with the square of the number of nodes.
+        """
+        dataset, z = self._graph(X)
+        best, logits = np.empty((2, 0), dtype=np.int64), np.empty(0)
+        for pairs in candidates(dataset.graphs[0].edge_index, z * self._meeting(z)):
+            every = np.concatenate([best, pairs], axis=1)
+            logits = np.concatenate([logits, self._logits(z, pairs)])
+            _, first = np.unique(every[0] * len(z) + every[1], return_index=True)
+            kept = first[np.argsort(-logits[first], kind="stable")[:top]]
+            best, logits = every[:, kept], logits[kept]
+        return self._links(best, X, dataset, z)
+
+    def surprising_edges(self, X: Any = None, top: int | None = None) -> Links:
+        """The edges of the graph, the most surprising first.
+
+        Affiliations follow from the edges too, so an edge is judged with itself in view: what is
+        surprising even so stands out.
+        """
+        dataset, z = self._graph(X)
+        edges = dataset.graphs[0].edge_index
+        once = edges[:, edges[0] < edges[1]].numpy()
+        order = np.argsort(self._logits(z, once), kind="stable")[:top]
+        return self._links(once[:, order], X, dataset, z)
+
+    def transform(self, X: Any) -> Array:
+        """Mean affiliation of every node to every community [N, C]; new nodes among them."""
+        return self._graph(X)[1]
+
+    def save(self, folder: str | Path) -> None:
+        """Write the trained model, its settings and its calibration into a folder."""
+        super().save(folder)
+        lines = []
+        for section, values in (("calibration", self.calibration_), ("scores", self.scores_)):
+            lines += [f"[{section}]", *(f"{key} = {value!r}" for key, value in values.items())]
+        write_text(Path(folder) / CALIBRATION, "\n".join([*lines, ""]))
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "auto") -> Self:
+        """Read a model that :meth:`save`, or ``vepm links``, wrote."""
+        found = read_toml(Path(folder) / CALIBRATION)
+        model = super().load(folder, device)
+        try:
+            model.calibration_ = {
+                key: float(found["calibration"][key])
+                for key in ("likeness", "strength", "intercept", "log_odds")
+            }
+            model.scores_ = {key: float(value) for key, value in found["scores"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(
+                f"{Path(folder) / CALIBRATION}: holds no calibration of links"
+            ) from None
+        return model
+
+    def _graph(self, X: Any) -> tuple[Dataset, Array]:
+        """A graph, by default the fitted one, and the affiliations of its nodes."""
+        self._model()
+        if X is not None:
+            dataset = self._items(X).dataset
+            return dataset, self._affiliations(dataset)
+        if not hasattr(self, "fitted_graph_"):
+            raise InputError("a model that was loaded has no graph: give one as X")
+        if self._known is None:
+            dataset = self._items(self.fitted_graph_).dataset
+            self._known = dataset, self._affiliations(dataset)
+        return self._known
+
+    def _affiliations(self, dataset: Dataset) -> Array:
+        return self._explain(dataset).memberships.cpu().numpy()
+
+    @torch.no_grad()
+    def _meeting(self, z: Array) -> Array:
+        """What the communities of another node meet in each node [N, C]."""
+        return couple(torch.from_numpy(z), self._model().interactions.cpu()).numpy()
+
+    def _evidence(self, z: Array, pairs: Pairs) -> Array:
+        """How alike the nodes of each pair are, and how strong, as logarithms [P, 2]."""
+        meeting = self._meeting(z)
+        own = np.log(np.maximum((meeting * z).sum(1), LEAST_RATE)) / 2
+        found = np.empty((pairs.shape[1], 2))
+        for start in range(0, pairs.shape[1], AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            i, j = pairs[:, part]
+            rate = np.einsum("pc,pc->p", meeting[i], z[j])
+            found[part, 1] = own[i] + own[j]
+            found[part, 0] = np.log(np.maximum(rate, LEAST_RATE)) - found[part, 1]
+        return found
+
+    def _logits(self, z: Array, pairs: Pairs) -> Array:
+        found = self.calibration_
+        weights = np.array([found["likeness"], found["strength"]])
+        logits: Array = self._evidence(z, pairs) @ weights + found["intercept"]
+        return logits
+
+    def _probability(self, logits: Array) -> Array:
+        """Calibrated among all pairs, of which few are edges."""
+        probability: Array = expit(logits + self.calibration_["log_odds"])
+        return probability
+
+    def _scores(self, z: Array, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
+        logits, joined = _labelled([self._logits(z, part) for part in pairs])
+        p = torch.from_numpy(expit(logits))
+        return {
+            "auc": float(roc_auc_score(joined, logits)),
+            "average_precision": float(average_precision_score(joined, logits)),
+            "calibration_error": calibration_error(
+                torch.stack([1 - p, p], dim=1), torch.from_numpy(joined).long()
+            ),
+        }
+
+    def _links(self, pairs: Pairs, X: Any, dataset: Dataset, z: Array) -> Links:
+        names = node_names(getattr(self, "fitted_graph_", None) if X is None else X, dataset)
+        (i, j), meeting = pairs, self._meeting(z)
+        # Equal halves, unless communities interact with each other.
+        parts = (meeting[i] * z[j] + z[i] * meeting[j]) / 2
+        return Links(
+            [(names[i], names[j]) for i, j in pairs.T.tolist()],
+            self._probability(self._logits(z, pairs)),
+            parts / np.maximum(parts.sum(1, keepdims=True), LEAST_RATE),
+        )
+
+    def _indices(self, pairs: Any, X: Any, dataset: Dataset) -> Pairs:
+        """Pairs of names as indices [2, P]."""
+        names = node_names(getattr(self, "fitted_graph_", None) if X is None else X, dataset)
+        place = {name: i for i, name in enumerate(names)}
+        try:
+            found = [(place[_plain(i)], place[_plain(j)]) for i, j in pairs]
+        except KeyError as error:
+            raise InputError(f"the graph has no node {error.args[0]!r}") from None
+        except (TypeError, ValueError):
+            raise InputError("pairs must be a list of pairs of nodes") from None
+        return np.array(found, dtype=np.int64).reshape(-1, 2).T
+
+
+def _own_features(graph: Data, dataset: Dataset) -> Data:
+    """A graph whose features, if they are its degrees and coordinates, follow from its edges."""
+    if dataset.num_positions:
+        nodes = int(graph.num_nodes or 0)
+        found = [of(graph.edge_index, nodes) for of in (degree_features, positions)]
+        graph = graph.clone()
+        graph.x = torch.cat(found, dim=1)
+    return graph
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _labelled(parts: list[Array]) -> tuple[Array, Array]:
+    """Values of edges and of non-edges, joined, and which are edges."""
+    return np.concatenate(parts), np.repeat([1.0, 0.0], [len(part) for part in parts])

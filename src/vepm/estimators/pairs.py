@@ -1,0 +1,128 @@
+"""Pairs of nodes: edges held out, non-edges drawn, and those worth asking about."""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from vepm.errors import InputError
+
+Pairs = NDArray[np.int64]
+PAIRS_AT_ONCE = 4_000_000
+"""Paths of length two that are followed at a time."""
+STRONGEST = 100
+"""Nodes of each community whose pairs are candidates, however far apart."""
+
+
+class EdgeSplit(NamedTuple):
+    """A graph with some of its edges held out, each part beside as many non-edges."""
+
+    graph: Data
+    """The graph with the edges that train."""
+    val: tuple[Pairs, Pairs]
+    """Edges and non-edges [2, n] to validate on."""
+    test: tuple[Pairs, Pairs]
+    """Edges and non-edges [2, n] to test on."""
+
+
+def split_edges(graph: Data, val: float, test: float, seed: int) -> EdgeSplit:
+    """Hold edges out at random.
+
+    Args:
+        graph: The graph, edges in both directions.
+        val: Share of the edges that validate.
+        test: Share of the edges that test.
+        seed: Seed of the split and of the non-edges.
+
+    Raises:
+        InputError: if a part would be empty, or the graph has too few non-edges.
+    """
+    random = np.random.default_rng(seed)
+    once = _once(graph.edge_index)
+    order = random.permutation(once.shape[1])
+    num_test, num_val = (int(share * order.size) for share in (test, val))
+    if (test and not num_test) or (val and not num_val) or num_test + num_val >= order.size:
+        raise InputError(f"{order.size} edges are too few to hold out {val + test:.0%} of them")
+    parts = np.split(order, [num_test, num_test + num_val])
+    held_test, held_val, kept = (once[:, np.sort(part)] for part in parts)
+    others = draw_non_edges(graph, num_test + num_val, random)
+    return EdgeSplit(
+        _with_edges(graph, kept),
+        (held_val, others[:, num_test:]),
+        (held_test, others[:, :num_test]),
+    )
+
+
+def _with_edges(graph: Data, kept: Pairs) -> Data:
+    """A graph with some of its edges, in both directions, and what is known of them."""
+    nodes = int(graph.num_nodes or 0)
+    ends = graph.edge_index.numpy()
+    keys = ends.min(0) * nodes + ends.max(0)
+    mask = torch.from_numpy(np.isin(keys, kept[0] * nodes + kept[1]))
+    seen = graph.clone()
+    seen.edge_index = graph.edge_index[:, mask]
+    for name in ("edge_kind", "edge_weight"):
+        if name in graph:
+            seen[name] = graph[name][mask]
+    return seen
+
+
+def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pairs:
+    """Different pairs of nodes that are not joined [2, count], each as likely as any other."""
+    nodes = int(graph.num_nodes or 0)
+    once = _once(graph.edge_index)
+    taken = np.sort(once[0] * nodes + once[1])
+    if count > (nodes * (nodes - 1) // 2 - taken.size) // 2:
+        raise InputError(f"the graph has too few pairs without an edge to draw {count} of them")
+    found = np.empty(0, dtype=np.int64)
+    while found.size < count:
+        i, j = random.integers(nodes, size=(2, 2 * count))
+        keys = np.minimum(i, j) * nodes + np.maximum(i, j)
+        new = keys[(i != j) & ~np.isin(keys, taken)]
+        # In the order of the draw: sorted, the first would all be of low index.
+        found = np.concatenate([found, new])
+        found = found[np.sort(np.unique(found, return_index=True)[1])]
+    return np.stack(np.divmod(found[:count], nodes))
+
+
+def candidates(edge_index: Tensor, strength: NDArray[np.float32]) -> Iterator[Pairs]:
+    """Pairs without an edge that may miss one [2, n], in chunks; a pair may come twice.
+
+    They are the pairs at distance two, and those of the strongest nodes of each community. All
+    pairs would be too many for a large graph.
+
+    Args:
+        edge_index: Edges in both directions.
+        strength: Affiliations [N, C].
+    """
+    nodes = len(strength)
+    ends = edge_index.numpy()
+    matrix = sp.csr_array((np.ones(ends.shape[1], np.int8), tuple(ends)), shape=(nodes, nodes))
+    degree = np.diff(matrix.indptr)
+    paths = np.cumsum(matrix.astype(np.int64) @ degree)
+    bounds = np.searchsorted(paths, np.arange(PAIRS_AT_ONCE, paths[-1] + 1, PAIRS_AT_ONCE))
+    rows = np.unique(np.concatenate([[0], bounds, [nodes]]))
+    for start, stop in itertools.pairwise(rows):
+        near = (matrix[start:stop].astype(np.int32) @ matrix).tocoo()
+        yield _without_edges(np.stack([near.row + start, near.col]), ends, nodes)
+    strongest = np.argsort(-strength, axis=0)[:STRONGEST]
+    for group in strongest.T:
+        yield _without_edges(np.stack(np.meshgrid(group, group)).reshape(2, -1), ends, nodes)
+
+
+def _without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
+    """Each unordered pair once, without those that are joined."""
+    pairs = pairs[:, pairs[0] < pairs[1]].astype(np.int64)
+    joined = np.isin(pairs[0] * num_nodes + pairs[1], edge_index[0] * num_nodes + edge_index[1])
+    return pairs[:, ~joined]
+
+
+def _once(edge_index: Tensor) -> Pairs:
+    edges: Pairs = edge_index[:, edge_index[0] < edge_index[1]].numpy()
+    return edges

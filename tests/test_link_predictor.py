@@ -1,0 +1,223 @@
+"""Links: probabilities, missing ones, surprising ones, and the communities behind."""
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from vepm import LinkPredictor
+from vepm.data import as_dataset, planted_graph
+from vepm.errors import InputError
+from vepm.estimators import pairs as pairs_module
+from vepm.estimators.pairs import candidates, draw_non_edges, split_edges
+
+PLANTED = planted_graph(200, 4, overlap=0.02, average_degree=12, num_features=8, seed=3)
+GRAPH = PLANTED.graphs[0]
+
+
+def predictor(**options: Any) -> LinkPredictor:
+    settings: dict[str, Any] = {"num_communities": 4, "pretrain_epochs": 120, "device": "cpu"}
+    return LinkPredictor(**settings | options)
+
+
+@pytest.fixture(scope="module")
+def model() -> LinkPredictor:
+    return predictor().fit(PLANTED)
+
+
+def test_pairs_of_one_community_are_likelier(model: LinkPredictor) -> None:
+    y = GRAPH.y
+    same = [
+        (int(i), int(j)) for i, j in torch.combinations(torch.arange(200))[:4000] if y[i] == y[j]
+    ]
+    other = [
+        (int(i), int(j)) for i, j in torch.combinations(torch.arange(200))[:4000] if y[i] != y[j]
+    ]
+    assert model.predict_proba(same).mean() > 5 * model.predict_proba(other).mean()
+    assert model.score() == model.scores_["auc"] > 0.75
+    found = model.score(None, same + other, [1] * len(same) + [0] * len(other))
+    assert found > 0.8
+
+
+def test_probabilities_are_calibrated(model: LinkPredictor) -> None:
+    """Over all pairs they sum to about as many edges as there are."""
+    every = torch.combinations(torch.arange(200)).tolist()
+    edges = GRAPH.num_edges / 2
+    assert model.predict_proba(every).sum() == pytest.approx(edges, rel=0.3)
+    assert model.scores_["calibration_error"] < 0.15
+
+
+def test_probability_and_shares_by_hand(model: LinkPredictor) -> None:
+    z, activation = model.transform(PLANTED), model.model_.activation.detach().numpy()
+    parts = activation * z[3] * z[7]
+    found = model.explain_pairs([(3, 7)])
+    np.testing.assert_allclose(found.share, [parts / parts.sum()], rtol=1e-5)
+    c = model.calibration_
+    strength = np.log([(activation * z[i] ** 2).sum() for i in (3, 7)]).sum() / 2
+    likeness = np.log(parts.sum()) - strength
+    logit = c["likeness"] * likeness + c["strength"] * strength + c["intercept"] + c["log_odds"]
+    np.testing.assert_allclose(found.probability, [1 / (1 + np.exp(-logit))], rtol=1e-5)
+    np.testing.assert_allclose(found.surprise, -np.log2(found.probability))
+    both_ways = model.predict_proba([(7, 3), (3, 7)])
+    assert both_ways[0] == pytest.approx(both_ways[1], rel=1e-5)
+
+
+def test_missing_links_are_the_likeliest_of_the_candidates(model: LinkPredictor) -> None:
+    found = model.missing_links(top=15)
+    joined = set(map(tuple, GRAPH.edge_index.T.tolist()))
+    assert len(set(found.nodes)) == 15
+    assert not joined & set(found.nodes)
+    assert (np.diff(found.probability) <= 0).all()
+    near = {
+        pair
+        for part in candidates(GRAPH.edge_index, model.transform(PLANTED))
+        for pair in zip(*part.tolist(), strict=True)
+    }
+    best = sorted(near, key=lambda pair: -model.predict_proba([pair])[0])[0]
+    assert found.nodes[0] == best
+
+
+def test_edges_across_communities_are_surprising(model: LinkPredictor) -> None:
+    found = model.surprising_edges()
+    assert len(found.nodes) == GRAPH.num_edges / 2
+    assert (np.diff(found.surprise) <= 0).all()
+    across = [GRAPH.y[i] != GRAPH.y[j] for i, j in found.nodes]
+    assert np.mean(across[:30]) > np.mean(across)
+    assert model.surprising_edges(top=3).nodes == found.nodes[:3]
+
+
+def test_new_nodes_get_affiliations_without_training() -> None:
+    """A node that joins ten of one community belongs where they do."""
+    model = predictor(feature_norm="standard").fit(PLANTED)
+    friends = torch.where(GRAPH.y == 1)[0][:10]
+    new = torch.stack([torch.full((10,), 200), friends])
+    grown = Data(
+        x=torch.cat([GRAPH.x, GRAPH.x[friends].mean(0, keepdim=True)]),
+        edge_index=torch.cat([GRAPH.edge_index, new, new.flip(0)], dim=1),
+    )
+    before = [p.clone() for p in model.model_.parameters()]
+    strangers = [(200, int(i)) for i in torch.where(GRAPH.y != 1)[0]]
+    others = [(200, int(i)) for i in torch.where(GRAPH.y == 1)[0][10:]]
+    assert (
+        model.predict_proba(others, grown).mean() > 2 * model.predict_proba(strangers, grown).mean()
+    )
+    assert model.transform(grown).shape == (201, 4)
+    assert all(torch.equal(p, q) for p, q in zip(before, model.model_.parameters(), strict=True))
+
+
+def test_a_saved_model_says_the_same_of_a_graph_that_it_is_given(
+    model: LinkPredictor, tmp_path: Path
+) -> None:
+    model.save(tmp_path)
+    loaded = LinkPredictor.load(tmp_path, device="cpu")
+    pairs = [(0, 1), (5, 90)]
+    np.testing.assert_array_equal(loaded.predict_proba(pairs, PLANTED), model.predict_proba(pairs))
+    assert loaded.scores_ == model.scores_
+    with pytest.raises(InputError, match="give one as X"):
+        loaded.missing_links()
+    (tmp_path / "links.toml").write_text("[scores]\n")
+    with pytest.raises(InputError, match="holds no calibration"):
+        LinkPredictor.load(tmp_path)
+
+
+def test_nodes_go_by_name() -> None:
+    club = nx.relabel_nodes(nx.karate_club_graph(), lambda i: f"member {i}")
+    found = predictor(pretrain_epochs=20).fit(club)
+    assert found.predict_proba([("member 0", "member 9")]).shape == (1,)
+    assert set(found.missing_links(top=5).nodes[0]) <= set(club)
+    with pytest.raises(InputError, match="the graph has no node 'nobody'"):
+        found.predict_proba([("member 0", "nobody")])
+    with pytest.raises(InputError, match="list of pairs"):
+        found.predict_proba([1, 2])
+
+
+def test_masked_training_hides_edges() -> None:
+    """What differs from the balanced likelihood is what the encoder sees, not the settings else."""
+    losses = [
+        [row["loss"] for row in predictor(likelihood=kind, pretrain_epochs=3).fit(PLANTED).history_]
+        for kind in ("masked", "balanced")
+    ]
+    assert losses[0] != losses[1]
+    assert len(losses[0]) == len(losses[1]) == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_held_out_edges_and_non_edges(seed: int) -> None:
+    parts = split_edges(GRAPH, 0.05, 0.1, seed)
+    edges = set(map(tuple, GRAPH.edge_index.T.tolist()))
+    once = len(edges) // 2
+    assert parts.graph.num_edges == 2 * (once - int(0.05 * once) - int(0.1 * once))
+    seen = set(map(tuple, parts.graph.edge_index.T.tolist()))
+    assert seen == {(j, i) for i, j in seen} < edges
+    for (held, others), share in ((parts.val, 0.05), (parts.test, 0.1)):
+        assert held.shape == others.shape == (2, int(share * once))
+        pairs = set(map(tuple, held.T.tolist()))
+        assert pairs < edges
+        assert not pairs & seen
+        drawn = set(map(tuple, others.T.tolist()))
+        assert len(drawn) == others.shape[1]
+        assert not drawn & edges
+        assert all(i < j for i, j in drawn)
+
+
+def test_non_edges_are_drawn_evenly() -> None:
+    random = np.random.default_rng(0)
+    graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=5)
+    counts: dict[tuple[int, ...], int] = {}
+    for _ in range(900):
+        for pair in draw_non_edges(graph, 2, random).T.tolist():
+            counts[tuple(pair)] = counts.get(tuple(pair), 0) + 1
+    assert len(counts) == 9
+    assert all(150 < count < 250 for count in counts.values())
+
+
+def test_graphs_with_too_few_edges_or_non_edges_are_refused() -> None:
+    path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    with pytest.raises(InputError, match="2 edges are too few"):
+        predictor().fit(path)
+    clique = nx.complete_graph(20)
+    with pytest.raises(InputError, match="too few pairs without an edge"):
+        predictor().fit(clique)
+
+
+def test_candidates_are_pairs_at_distance_two_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs_module, "PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr(pairs_module, "STRONGEST", 2)
+    graph = nx.gnm_random_graph(30, 60, seed=1)
+    once = torch.tensor(list(graph.edges)).T
+    strength = np.zeros((30, 1), dtype=np.float32)
+    strength[[0, 29]] = 1
+    edges = torch.cat([once, once.flip(0)], dim=1)
+    chunks = [set(zip(*part.tolist(), strict=True)) for part in candidates(edges, strength)]
+    lengths = dict(nx.all_pairs_shortest_path_length(graph))
+    near = {(i, j) for i in range(30) for j in range(i + 1, 30) if lengths[i].get(j) == 2}
+    assert len(chunks) > 3
+    assert set().union(*chunks[:-1]) == near
+    assert chunks[-1] <= {(0, 29)}
+
+
+def test_features_of_a_graph_without_any_come_from_the_edges_that_train() -> None:
+    """Coordinates of the whole graph would tell which edges are held out."""
+    dataset = as_dataset(nx.karate_club_graph(), task="node")
+    model = predictor(pretrain_epochs=2)
+    parts = split_edges(dataset.graphs[0], 0.05, 0.1, 0)
+    model.fit_edges(dataset, parts)
+    degree = torch.bincount(parts.graph.edge_index[0], minlength=34)
+    assert model.card_.anchors is not None
+    whole = dataset.graphs[0].x[:, -16:]
+    assert not torch.allclose(model.card_.anchors.coordinates, whole)
+    assert not torch.allclose(dataset.graphs[0].x[:, 1], degree.float().log1p())
+
+
+def test_communities_may_interact() -> None:
+    """Shares of a pair halve what two communities have to do with each other."""
+    model = predictor(interactions="matrix", pretrain_epochs=3).fit(PLANTED)
+    z, between = model.transform(PLANTED), model.model_.interactions.detach().numpy()
+    found = model.explain_pairs([(3, 7)])
+    parts = (z[3] * (between @ z[7]) + z[7] * (between @ z[3])) / 2
+    np.testing.assert_allclose(found.share, [parts / parts.sum()], rtol=1e-4)
+    assert parts.sum() == pytest.approx(z[3] @ between @ z[7], rel=1e-4)
