@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.running import succeed
+from cli.running import refused, succeed
 from people import write_people
 from vepm.data import read
 from vepm.errors import TrainingWarning
@@ -45,9 +45,12 @@ def test_warnings_of_strangers_are_escaped_on_the_page(pets_run: Path, tmp_path:
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
     metrics = json.loads((folder / "metrics.json").read_text())
-    for forged in (["<script>alert(1)</script>"], "no list", [{"a": 1}]):
-        (folder / "metrics.json").write_text(json.dumps(metrics | {"warnings": forged}))
-        assert "<script>alert(1)" not in write_report(folder).read_text()
+    forged = {"warnings": ["<script>alert(1)</script>"]}
+    (folder / "metrics.json").write_text(json.dumps(metrics | forged))
+    assert "<script>alert(1)" not in write_report(folder).read_text()
+    for other in ("no list", [{"a": 1}]):
+        (folder / "metrics.json").write_text(json.dumps(metrics | {"warnings": other}))
+        assert "warnings is" in refused("report", folder)
 
 
 def test_python_warns(people: Path) -> None:
