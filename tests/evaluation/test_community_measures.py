@@ -115,7 +115,7 @@ def test_modularity_of_a_partition_is_newman_s() -> None:
     club = nx.karate_club_graph()
     once = np.array(club.edges).T
     edges = np.hstack([once, once[::-1]])
-    groups = nx.community.greedy_modularity_communities(club, weight=None)
+    groups = [set(nodes) for nodes in nx.community.greedy_modularity_communities(club)]
     expected = nx.community.modularity(club, groups, weight=None)
     assert modularity(as_table(groups, 34), edges) == pytest.approx(expected)
     assert modularity(np.ones((34, 1)), edges) == pytest.approx(0)

@@ -62,7 +62,7 @@ def nocd(
                     break
             model.train()
             optimizer.zero_grad()
-            _loss(model(x, edge_index), edge_index).backward()  # type: ignore[no-untyped-call]
+            _loss(model(x, edge_index), edge_index).backward()
             optimizer.step()
     return np.asarray(found.numpy() > THRESHOLD)
 

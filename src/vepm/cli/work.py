@@ -69,6 +69,13 @@ class Job:
     """The user's own files, which must stay as they are."""
     check_memory: bool = True
 
+    @property
+    def seed(self) -> int:
+        """The seed of the training."""
+        seed = self.estimator.random_state
+        assert isinstance(seed, int)
+        return seed
+
     def fit(
         self, checkpoint: Path, board: Progress | None = None, group: ProcessGroup | None = None
     ) -> Fitted:
@@ -157,7 +164,7 @@ def _peer_scores(
     scores = {}
     for peer in peers:
         if peer.name not in known:
-            found = peer(job.data, own_split(job.data, job.parts), job.estimator.random_state)
+            found = peer(job.data, own_split(job.data, job.parts), job.seed)
             measures = {f"test_{name}": value for name, value in found.measures.items()}
             scores[peer.name] = {"test_accuracy": found.test_accuracy, **measures}
         else:
@@ -241,7 +248,7 @@ def find_communities(
 
 
 def _peer_communities(job: Job, count: int, peers: list[str]) -> dict[str, Bools]:
-    graph, seed = job.data.graphs[0], job.estimator.random_state
+    graph, seed = job.data.graphs[0], job.seed
     edges = graph.edge_index.numpy()
     return {name: DETECTORS[name](edges, graph.num_nodes, count, seed) for name in peers}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.nn import GAE, VGAE, GCNConv
 
 from vepm.estimators import LinkPredictor
-from vepm.estimators.pairs import EdgeSplit, Pairs, split_edges
+from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges
 from vepm.paper.findings import Finding, Setting
 
 VALIDATED, TESTED = 0.05, 0.10
@@ -76,11 +76,14 @@ def _autoencoder(setting: Setting, model: GAE) -> Finding:
             if isinstance(module, GCNConv):
                 module.reset_parameters()
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+        random = np.random.default_rng(setting.seed)
         best, z = 0.0, torch.empty(0)
         for _ in range(QUICK_EPOCHS if setting.quick else EPOCHS):
             model.train()
             optimizer.zero_grad()
-            loss = model.recon_loss(model.encode(x, edges), edges)
+            # PyG would draw them from a generator that has no seed here.
+            others = torch.from_numpy(draw_non_edges(parts.graph, edges.size(1) // 2, random))
+            loss = model.recon_loss(model.encode(x, edges), edges, others)
             if isinstance(model, VGAE):
                 loss = loss + model.kl_loss() / len(x)
             loss.backward()
