@@ -21,6 +21,7 @@ def trained(task: str, **changes: Any) -> tuple[VEPM, GraphBatch | GraphStore, T
     config = SMALL[task].replace(**changes)
     model = ModelCard(data.task, data.num_features, config, data.class_names).build().eval()
     source = in_batches(data, torch.device("cpu"), Config())
+    assert isinstance(source, GraphBatch | GraphStore)
     return model, source, scores(model, source).argmax(1)
 
 

@@ -161,7 +161,7 @@ def read_graphml(path: Path, options: ReadOptions) -> Parts:
 
 def read_gexf(path: Path, options: ReadOptions) -> Parts:
     """A GEXF file; see :func:`read_gml` for its labels."""
-    graph = _parse(path, "GEXF", lambda text: nx.read_gexf(io.StringIO(text)), xml=True)
+    graph = _parse(path, "GEXF", lambda text: nx.read_gexf(io.BytesIO(text.encode())), xml=True)
     return node_parts(_named(graph), path.stem, str(path), options)
 
 

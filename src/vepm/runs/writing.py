@@ -97,6 +97,7 @@ def _parts(
 
 def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors) -> Metrics:
     card, model, y = fitted.card, fitted.model, fitted.source.y.cpu()
+    peak = peak_memory()
     metrics: Metrics = {
         "dataset": dataset.name,
         "source": dataset.source,
@@ -109,7 +110,7 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
         "seconds": sum(row["seconds"] for row in fitted.history),
-        **peak_memory(),
+        "peak_memory_mib": peak["peak_memory_mib"],
         "num_train": roles["train"].numel(),
         "num_val": roles["val"].numel(),
         "num_test": roles["test"].numel(),
@@ -117,6 +118,8 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "versions": describe_machine(),
         "warnings": list(fitted.warnings),
     }
+    if "peak_gpu_memory_mib" in peak:
+        metrics["peak_gpu_memory_mib"] = peak["peak_gpu_memory_mib"]
     if "probabilities" in outputs:
         proba, val, test = outputs["probabilities"], roles["val"], roles["test"]
         metrics["rule"] = RULE if val.numel() else LAST

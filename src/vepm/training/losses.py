@@ -39,11 +39,8 @@ def _some_of(edges: Adjacency) -> Adjacency:
     low, high = edges.edge_index.sort(dim=0).values
     pairs, pair = (low * edges.num_nodes + high).unique(return_inverse=True)
     kept = (torch.rand(pairs.numel(), device=pairs.device) < VISIBLE)[pair]
-    known = {
-        name: None if found is None else found[kept]
-        for name, found in (("weight", edges.weight), ("arcs", edges.arcs))
-    }
-    return Adjacency(edges.edge_index[:, kept], edges.num_nodes, **known)
+    weight, arcs = (None if found is None else found[kept] for found in (edges.weight, edges.arcs))
+    return Adjacency(edges.edge_index[:, kept], edges.num_nodes, weight=weight, arcs=arcs)
 
 
 @torch.no_grad()
