@@ -141,8 +141,8 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
     if dataset.task == "node" and known.any():
         heads = model.partitioner.num_metacommunities
         grouping = assignment(model).get("assignment", heads)
-        activation = model.activation.detach().cpu()
-        hard = interactions(outputs["memberships"], activation, grouping).argmax(1)
+        between = model.interactions.detach().cpu()
+        hard = interactions(outputs["memberships"], between, grouping).argmax(1)
         metrics["nmi"] = agreement(hard[known], y[known])
     return metrics
 
