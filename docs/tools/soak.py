@@ -66,7 +66,9 @@ def line(path: Path) -> str:
     """One record as an item of a list, with commit and machine."""
     found = json.loads(path.read_text(encoding="utf-8"))
     where = found["provenance"]
-    place = f"commit {where['commit'][:7]}, {where['cores']} cores, {where['ended'][:10]}"
+    commits = dict.fromkeys(found.get("commits", {"": where["commit"]}).values())
+    place = f"commit {', '.join(name[:7] for name in commits)}, {where['cores']} cores, "
+    place += where["ended"][:10]
     return " ".join(
         [f"- {LINES[path.stem](found)} ({place}).", *found.get("afterwards", "").split()]
     )
