@@ -108,7 +108,7 @@ def reproduce(
             ended = run(planned, folder, data_dir, compute, elsewhere, progress)
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
-            pages = [(n, e.title) for n, e in known.items() if (folder / n).exists()]
+            pages = [(n, e.title) for n, e in known.items() if (folder / n / "table.md").exists()]
             with only_writer(folder, wait=True):
                 write_index(folder, pages)
             _conclude(ended, folder, any(s.cells for s in planned))
