@@ -12,7 +12,13 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 NAMES = {"sklearn": "scikit-learn", "jinja2": "Jinja2", "markupsafe": "MarkupSafe"}
-EXTRAS = {"triton": "gpu", "optuna": "tune", "tensorboard": "tensorboard"}
+EXTRAS = {
+    "triton": "gpu",
+    "optuna": "tune",
+    "tensorboard": "tensorboard",
+    "leidenalg": "leiden",
+    "igraph": "leiden",
+}
 
 
 def imported(paths: list[Path]) -> set[str]:
@@ -56,6 +62,6 @@ def test_every_package_that_is_imported_is_required() -> None:
 def test_extras_are_pinned_too() -> None:
     lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
     pinned = {line.split("==")[0] for line in lines}
-    for name in ("gpu", "tune", "tensorboard", "docs", "dev"):
+    for name in ("gpu", "tune", "tensorboard", "leiden", "docs", "dev"):
         wanted = names(PROJECT["optional-dependencies"][name]) - {"vepm"}
         assert {each.lower() for each in wanted} - pinned == set()

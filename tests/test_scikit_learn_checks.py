@@ -100,7 +100,7 @@ def _skipped(estimator: Any) -> dict[str, str]:
     [
         NodeTable(**_FEW),
         GraphTable(**_FEW | {"batch_size": 100}),
-        CommunityTable(**_FEW | {"num_communities": 3, "pretrain_epochs": 50}),
+        CommunityTable(**_FEW | {"num_communities": 3, "pretrain_epochs": 150}),
     ],
     expected_failed_checks=_skipped,
 )

@@ -66,7 +66,8 @@ def test_directions_and_weights_of_own_edges(tmp_path: Path) -> None:
     succeed("train", folder, "-o", run, "--directed", *QUICK)
     _, card = load_model(run / "model.safetensors")
     assert card.directed
-    for options in (("--directed",), ("--directed", "--no-weights"), ()):
+    for options in (("--directed",), ("--directed", "--no-weights")):
         succeed("predict", run, folder, "-o", output, *options)
         assert len(read_rows(output)) == 24
+    assert "--directed" in refused("predict", run, folder, "-o", output)
     assert "data of your own" in refused("train", "KarateClub", "--directed")
