@@ -95,7 +95,8 @@ def test_curves_mark_a_single_epoch() -> None:
 
 
 def test_curves_of_an_empty_history() -> None:
-    figures.learning_curves({"phase": np.array([], dtype=str), "epoch": np.array([])})
+    drawn = figures.learning_curves({"phase": np.array([], dtype=str), "epoch": np.array([])})
+    assert not any(axes.get_lines() for axes in drawn.axes)
 
 
 EYE = np.eye(5)

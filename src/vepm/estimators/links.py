@@ -130,8 +130,8 @@ class LinkPredictor(Estimator):
         """Fit to a split of your choice: its graph trains, ``val`` calibrates, ``test`` scores."""
         if dataset.directed:
             raise InputError(
-                f"{dataset.name}: links are predicted without directions; read the graph as an "
-                "undirected one"
+                f"{dataset.name}: links are predicted in undirected graphs only; leave out "
+                "directed=True (--directed)"
             )
         seen = replace(unlabelled(dataset), graphs=[_own_features(parts.graph, dataset)])
         self.fit_split(seen, NONE, NONE, **how)

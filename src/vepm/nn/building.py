@@ -49,7 +49,7 @@ CHOICES = {
 }
 DEPTHS = ("encoder_layers", "bank_layers", "composer_layers")
 REST = 0.1
-"""Rates of a community with all but one, together, before training; with that one it is one."""
+"""Initial sum of the rates between a community and all others but its partner, whose rate is 1."""
 
 
 def check_options(given: SimpleNamespace) -> None:
