@@ -27,6 +27,13 @@ def provenance() -> dict[str, Any]:
     }
 
 
+def beside(path: Path | None, key: str, fresh: dict[str, Any]) -> dict[str, Any]:
+    """Fresh parts of a record, each with its commit, beside the parts that it held before."""
+    before = json.loads(path.read_text()) if path is not None and path.exists() else {}
+    commits = dict.fromkeys(fresh, _git("rev-parse", "HEAD"))
+    return {key: before.get(key, {}) | fresh, "commits": before.get("commits", {}) | commits}
+
+
 def keep(path: Path | None, what: str, found: dict[str, Any]) -> None:
     """Print a result with its provenance, and write it if there is a path."""
     body = {"what": what, **found, "provenance": provenance()}

@@ -27,11 +27,13 @@ def fuzzed(found: Record) -> str:
 
 def killed(found: Record) -> str:
     """What happened to killed runs."""
-    each = ", ".join(f"{name} {count}" for name, count in found["by_command"].items())
+    parts = found["commands"]
+    each = ", ".join(f"{name} {part['kills']}" for name, part in parts.items())
     return (
-        f"{found['kills']} kills, most of them just before a file was opened, renamed or removed "
-        f"({each}): no file was unreadable, and given again, {len(found['wrong'])} commands "
-        "ended with other files or results than one that was never killed"
+        f"{sum(part['kills'] for part in parts.values())} kills, most of them just before a file "
+        f"was opened, renamed or removed ({each}): no file was unreadable, and given again, "
+        f"{sum(len(part['wrong']) for part in parts.values())} commands ended with other files or "
+        "results than one that was never killed"
     )
 
 

@@ -19,7 +19,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tools.record import keep
+from tools.record import beside, keep
 from tools.soak.targets import KINDS, Links, Target, targets
 from vepm.cli import UNUSABLE_PATH
 from vepm.errors import InputError
@@ -133,14 +133,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     logging.getLogger("vepm").setLevel(logging.ERROR)
-    kinds = {}
+    wrong = 0
     for kind in chosen.kinds:
         started = time.monotonic()
         found = fuzz(chosen.inputs, kind, chosen.seed, chosen.only).summary()
-        kinds[kind] = found | {"seconds": time.monotonic() - started}
-    body = {"kinds": kinds, "seed": chosen.seed}
-    keep(chosen.output, "damaged inputs, each accepted or refused with a one-line error", body)
-    if wrong := sum(len(found["wrong"]) for found in kinds.values()):
+        wrong += len(found["wrong"])
+        fresh = {kind: found | {"seconds": time.monotonic() - started, "seed": chosen.seed}}
+        what = "damaged inputs, each accepted or refused with a one-line error"
+        keep(chosen.output, what, beside(chosen.output, "kinds", fresh))
+    if wrong:
         raise SystemExit(f"{wrong} inputs went wrong")
 
 

@@ -30,7 +30,7 @@ from cli.conftest import without_page
 from cli.running import Outcome, hidden_in, read_json, succeed, vepm
 from cli.writing import write_nodes
 from paper.toys import write_toys
-from tools.record import keep
+from tools.record import beside, keep
 from tools.soak.contents import check_readable, contents, timeless
 from vepm.report import page
 from vepm.report.drawings import plan_drawings
@@ -240,8 +240,6 @@ class _Trial:
 def kill(kills: int, seed: int = 0, kinds: Sequence[str] = tuple(SCENARIOS)) -> dict[str, Any]:
     """So many kills of each command, and what was wrong after each."""
     draw = random.Random(seed)
-    killed: Counter[str] = Counter()
-    wrong: list[str] = []
     with TemporaryDirectory() as name, _few_figures():
         inputs = Path(name)
         write_nodes(inputs / "pets")
@@ -249,17 +247,22 @@ def kill(kills: int, seed: int = 0, kinds: Sequence[str] = tuple(SCENARIOS)) -> 
         (inputs / "sweep.toml").write_text(SWEEP)
         with without_page():
             succeed("train", inputs / "pets", "-o", inputs / "finished", *SHORT)
-        for kind in kinds:
-            # Once in this process, so that those forked from it have loaded what they need.
-            SCENARIOS[kind].prepare(inputs, inputs / kind)
-            succeed(*SCENARIOS[kind].words(inputs, inputs / kind))
-            trial = _Trial(kind, inputs, draw)
-            for number in range(10 * kills):
-                if killed[kind] < kills and (found := trial.kill(number)) is not None:
-                    killed[kind] += 1
-                    wrong += [found] if found else []
-                    print(kind, killed[kind], found, file=sys.stderr, flush=True)
-    return {"kills": killed.total(), "by_command": dict(killed), "seed": seed, "wrong": wrong}
+        return {kind: _kill_often(kind, inputs, kills, draw) for kind in kinds}
+
+
+def _kill_often(kind: str, inputs: Path, kills: int, draw: random.Random) -> dict[str, Any]:
+    started = time.monotonic()
+    # Once in this process, so that those forked from it have loaded what they need.
+    SCENARIOS[kind].prepare(inputs, inputs / kind)
+    succeed(*SCENARIOS[kind].words(inputs, inputs / kind))
+    trial = _Trial(kind, inputs, draw)
+    outcomes: list[str] = []
+    for number in range(10 * kills):
+        if len(outcomes) < kills and (found := trial.kill(number)) is not None:
+            outcomes.append(found)
+            print(kind, len(outcomes), found, file=sys.stderr, flush=True)
+    wrong = [found for found in outcomes if found]
+    return {"kills": len(outcomes), "wrong": wrong, "seconds": time.monotonic() - started}
 
 
 @contextmanager
@@ -278,12 +281,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
-    started = time.monotonic()
     found = kill(chosen.kills, chosen.seed, chosen.commands)
-    found |= {"seconds": time.monotonic() - started}
-    keep(chosen.output, "killed, then given again: every file of a command never killed", found)
-    if found["wrong"]:
-        raise SystemExit(f"{len(found['wrong'])} commands ended otherwise")
+    what = "killed, then given again: every file of a command never killed"
+    keep(chosen.output, what, beside(chosen.output, "commands", found))
+    if wrong := sum(len(part["wrong"]) for part in found.values()):
+        raise SystemExit(f"{wrong} commands ended otherwise")
 
 
 if __name__ == "__main__":
