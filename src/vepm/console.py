@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Names come from users' data: square brackets are no markup.
 out = Console(markup=False)
 err = Console(stderr=True, markup=False)
+PAGE = "report.html"
 
 
 def show_messages() -> None:
@@ -97,7 +98,7 @@ def run_bar(what: str) -> Iterator[Callable[[int, int, object], None] | None]:
         yield show
 
 
-def print_run(metrics: Mapping[str, Any], page: Path) -> None:
+def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
     """The headline of a run: its accuracy beside the baselines', its cost, and where to look."""
     table = Table("method", "test accuracy")
     rows = {"vepm": metrics["test_accuracy"]}
@@ -113,7 +114,7 @@ def print_run(metrics: Mapping[str, Any], page: Path) -> None:
         f"epoch: {metrics['rule']}",
         f"one run, seed {metrics['seed']}; vepm evaluate tells how far seeds differ",
         f"cost:  {_cost(metrics)}",
-        f"look:  {page}",
+        f"look:  {folder / PAGE}",
     ):
         print_line(line)
 
@@ -153,14 +154,14 @@ COMMUNITY_MEASURES = {
 }
 
 
-def print_communities(metrics: Mapping[str, Any], folder: Path, page: Path) -> None:
+def print_communities(metrics: Mapping[str, Any], folder: Path) -> None:
     """How good communities are, where they were written to, and at what cost."""
     print_line(f"memberships.csv and edges.csv in {folder}")
     print_line(f"cost: {_cost(metrics)}")
     for method, row in metrics["communities"].items():
         found = (f"{name} {row[key]:.2f}" for key, name in COMMUNITY_MEASURES.items() if key in row)
         print_line(f"{method}: {', '.join(found)}")
-    print_line(f"look: {page}")
+    print_line(f"look: {folder / PAGE}")
 
 
 def print_links(metrics: Mapping[str, Any], folder: Path) -> None:

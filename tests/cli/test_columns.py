@@ -52,7 +52,7 @@ def test_columns_are_chosen_and_kept_by_the_model(people: Path, tmp_path: Path) 
 
 
 def test_columns_are_for_own_data(people: Path) -> None:
-    for command in ("train", "evaluate", "communities"):
+    for command in ("train", "evaluate", "communities", "links", "tune"):
         assert "data of your own" in refused(command, "KarateClub", "--label", "x")
         assert "no column 'x'" in refused(command, people, "--drop", "x")
 

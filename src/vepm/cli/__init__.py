@@ -15,12 +15,11 @@ import typer
 
 from vepm import __version__, console
 from vepm.cli.bench import bench
-from vepm.cli.links import links
 from vepm.cli.measures import evaluate, list_datasets, report
-from vepm.cli.models import communities, predict, train
+from vepm.cli.models import communities, links, predict, train
+from vepm.cli.options import with_options
 from vepm.cli.reproduce import reproduce
-from vepm.cli.sweep import sweep
-from vepm.cli.tune import tune
+from vepm.cli.search import sweep, tune
 from vepm.errors import InputError, LostProcessError
 
 RENAMED = {"together": "runs-at-once"}
@@ -52,7 +51,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "datasets": list_datasets,
 }
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name)(with_options(_command))
 
 
 @app.callback(invoke_without_command=True)
@@ -67,7 +66,7 @@ def _start(
 
 @contextlib.contextmanager
 def _ending_when_told() -> Iterator[None]:
-    """Heed the system's word to end as a user's Ctrl-C, but for the exit code."""
+    """Treat SIGTERM as Ctrl-C, but for the exit code."""
     told = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -90,7 +89,7 @@ def _ending_when_told() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; errors a user can mend take one line and exit code 2."""
+    """Run the command line; errors that a user can correct take one line and exit code 2."""
     try:
         with _ending_when_told():
             app()

@@ -12,7 +12,7 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,9 +104,10 @@ def _contains(path: Path, text: str) -> bool:
     return False
 
 
-def command_line() -> str:
-    """What the user typed."""
-    return shlex.join(["vepm", *sys.argv[1:]])
+def command_line(*, again: bool = False) -> str:
+    """What the user typed, or what to type to continue it."""
+    typed = [word for word in sys.argv[1:] if not again or word != "--overwrite"]
+    return shlex.join(["vepm", *typed])
 
 
 @contextlib.contextmanager
@@ -284,30 +285,29 @@ def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterato
                     "replace it with --overwrite"
                 )
             clear(folder, RUN)
-        with how_to_continue(folder):
+        with how_to_continue(lambda: continuation(folder)):
             yield checkpoint
         checkpoint.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def how_to_continue(folder: Path) -> Iterator[None]:
-    """Tell the user how to continue a run that was interrupted or lost one of its processes."""
+def how_to_continue(advice: Callable[[], str]) -> Iterator[None]:
+    """Tell the user how to continue what was interrupted or lost one of its processes."""
     try:
         yield
     except KeyboardInterrupt:
-        console.print_note(_continuation(folder))
+        console.print_note(f"stopped; {advice()}")
         raise
     except LostProcessError as error:
-        raise LostProcessError(f"{error}; {_continuation(folder)}") from error
+        raise LostProcessError(f"{error}; stopped; {advice()}") from error
 
 
-def _continuation(folder: Path) -> str:
+def continuation(folder: Path) -> str:
+    """How to continue a run."""
     if not (folder / CHECKPOINT).exists():
-        return "stopped in the first epoch; nothing is kept"
+        return "in the first epoch; nothing is kept"
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         return (
-            f"stopped; to continue from {folder}, give the same torchrun command again "
-            "(without --overwrite)"
+            f"to continue from {folder}, give the same torchrun command again (without --overwrite)"
         )
-    typed = [word for word in sys.argv[1:] if word != "--overwrite"]
-    return f"stopped; to continue from {folder}: {shlex.join(['vepm', *typed])}"
+    return f"to continue from {folder}: {command_line(again=True)}"

@@ -2,60 +2,37 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vepm.baselines import Baseline, baseline
-from vepm.data import Dataset, ReadOptions, datasets, is_recipe, load, read
+from vepm.cli.options import Reading
+from vepm.data import Dataset, datasets, is_recipe, load, read
 from vepm.errors import InputError
 from vepm.evaluation import Split, splits_for
 from vepm.files import parse_toml, read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
 
-READ_ALL = ReadOptions()
 SPLIT_SEED = 0
 """Own graphs are split once and for all, whatever the seed of the run."""
 
 
-def open_data(
-    name: str,
-    data_dir: Path | None,
-    options: ReadOptions = READ_ALL,
-) -> Dataset:
+def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
     path = _own_path(name, data_dir)
     if path is not None:
-        return read(path, **vars(options))
-    edges = not options.weights or options.directed
-    if options.label or options.features is not None or options.drop or edges:
+        return read(path, **reading.arguments(), **known)
+    if replace(reading, strict=False) != type(reading)():
         raise InputError(
             f"{name}: --label, --features, --drop, --no-weights and --directed are for data of "
             "your own; this is a known set"
         )
     return load(name, data_dir)
-
-
-def read_options(
-    label: str | None,
-    features: str | None,
-    drop: str | None,
-    strict: bool,
-    no_weights: bool,
-    directed: bool,
-) -> ReadOptions:
-    """What the options of a command ask of own data."""
-    chosen = None if features is None else listed(features)
-    return ReadOptions(
-        label,
-        chosen,
-        listed(drop or ""),
-        strict=strict,
-        weights=not no_weights,
-        directed=directed,
-    )
 
 
 def _own_path(name: str, data_dir: Path | None) -> Path | None:
@@ -147,20 +124,6 @@ def _selectable(splits: list[Split], rules: tuple[str, ...]) -> tuple[list[Split
     if "validation" in rules and not all(split.val.numel() for split in splits):
         return splits, ("last",)
     return splits, rules
-
-
-def number_or_auto(text: str | None) -> int | str | None:
-    """A number of communities as it was given, or ``"auto"``."""
-    if text is None or text == "auto":
-        return text
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InputError(f"--communities {text}: give a number of at least 1, or auto")
-    return int(text)
-
-
-def listed(names: str) -> list[str]:
-    """The entries of a comma-separated list, each once."""
-    return list(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))
 
 
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:

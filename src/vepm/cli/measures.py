@@ -1,5 +1,6 @@
 """Commands that measure and show: evaluate, report, datasets."""
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,23 +10,20 @@ from rich.table import Column, Table
 from vepm import console
 from vepm.cli.folders import RUN, check_output, only_writer
 from vepm.cli.options import (
-    MACHINE_PANEL,
-    RESULT_PANEL,
-    SETTINGS_PANEL,
+    CHOICE,
+    DIRECTED_READING,
+    MACHINE,
     AsJson,
     Baselines,
-    ConfigFile,
+    Choice,
     DataDir,
-    Device,
-    Directed,
-    Drop,
-    Features,
-    Label,
-    NoWeights,
-    Preset,
+    DirectedReading,
+    Machine,
     RunsAtOnce,
-    Settings,
-    Strict,
+    listed,
+    machine_option,
+    result_option,
+    setting_option,
 )
 from vepm.errors import InputError
 from vepm.schema import LARGEST_SEED, MOST_RUNS
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from vepm.evaluation import Method
     from vepm.training import Config
 
-PROTOCOL_PANEL = "Protocol"
+protocol_option = functools.partial(typer.Option, rich_help_panel="Protocol")
 DEFAULT_SPLITS = 10
 MOST_LABELS = 999_999
 
@@ -44,69 +42,45 @@ def evaluate(
     dataset: Annotated[str, typer.Argument(help="Dataset name or path.")],
     protocol: Annotated[
         str,
-        typer.Option(
-            help="public, gin, capsgnn or few-labels. [default: public for nodes, gin for graphs]",
-            rich_help_panel=PROTOCOL_PANEL,
+        protocol_option(
+            help="public, gin, capsgnn or few-labels. [default: public for nodes, gin for graphs]"
         ),
     ] = "",
     seeds: Annotated[
         int,
-        typer.Option(min=1, max=MOST_RUNS, help="Number of seeds.", rich_help_panel=PROTOCOL_PANEL),
+        protocol_option(min=1, max=MOST_RUNS, help="Number of seeds."),
     ] = 1,
     first_seed: Annotated[
         int,
-        typer.Option(
-            min=0,
-            max=LARGEST_SEED - MOST_RUNS,
-            help="The first of them.",
-            rich_help_panel=PROTOCOL_PANEL,
-        ),
+        protocol_option(min=0, max=LARGEST_SEED - MOST_RUNS, help="The first of them."),
     ] = 0,
     folds: Annotated[
         int,
-        typer.Option(min=2, help="Folds of gin and capsgnn.", rich_help_panel=PROTOCOL_PANEL),
+        protocol_option(min=2, help="Folds of gin and capsgnn."),
     ] = 10,
     labels_per_class: Annotated[
         int | None,
-        typer.Option(
+        protocol_option(
             min=1,
             max=MOST_LABELS,
             help="Random splits with so many training labels of every class: few-labels.",
-            rich_help_panel=PROTOCOL_PANEL,
         ),
     ] = None,
     splits: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MOST_RUNS,
-            help="Random splits of few-labels. [default: 10]",
-            rich_help_panel=PROTOCOL_PANEL,
-        ),
+        protocol_option(min=1, max=MOST_RUNS, help="Random splits of few-labels. [default: 10]"),
     ] = None,
     baselines: Baselines = "",
-    method: Annotated[
-        str, typer.Option(help="vepm or the name of a baseline.", rich_help_panel=SETTINGS_PANEL)
-    ] = "vepm",
-    preset: Preset = "default",
-    config: ConfigFile = None,
-    settings: Settings = None,
+    method: Annotated[str, setting_option(help="vepm or the name of a baseline.")] = "vepm",
+    choice: Choice = CHOICE,
     as_json: AsJson = False,
     jobs: Annotated[
         int,
-        typer.Option(
-            min=0, help="Runs at a time; 0 for one per core.", rich_help_panel=MACHINE_PANEL
-        ),
+        machine_option(min=0, help="Runs at a time; 0 for one per core."),
     ] = 0,
     runs_at_once: RunsAtOnce = 0,
-    label: Label = None,
-    features: Features = None,
-    drop: Drop = None,
-    no_weights: NoWeights = False,
-    directed: Directed = False,
-    strict: Strict = False,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    reading: DirectedReading = DIRECTED_READING,
+    machine: Machine = MACHINE,
 ) -> None:
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
@@ -120,25 +94,23 @@ def evaluate(
 
         vepm evaluate my-graph/ --labels-per-class 20 --baselines gcn,gat,label-propagation
     """
-    from vepm.cli.inputs import listed, open_data, protocol_splits, read_options
+    from vepm.cli.inputs import open_data, protocol_splits
     from vepm.cli.inputs import settings as settings_from
     from vepm.data import require_labels
     from vepm.evaluation import Compute
     from vepm.evaluation import evaluate as run_all
 
-    data = open_data(
-        dataset, data_dir, read_options(label, features, drop, strict, no_weights, directed)
-    )
+    data = open_data(dataset, machine.data_dir, reading)
     require_labels(data)
     protocol, count = _protocol(protocol, labels_per_class, splits, folds)
     parts, rules = protocol_splits(data, protocol, count)
-    chosen = settings_from(data, preset, config, settings)
+    chosen = settings_from(data, choice.preset, choice.config, choice.pairs)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)
-    if method != "vepm" and (settings or config):
+    if method != "vepm" and (choice.settings or choice.config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
-    compute = Compute(device, jobs, runs_at_once, shared=True)
+    compute = Compute(machine.device, jobs, runs_at_once, shared=True)
     names = dict.fromkeys([method, *listed(baselines)])
     runners = [_runner(name, data, chosen, compute.own_device) for name in names]
     every_seed = range(first_seed, first_seed + seeds)
@@ -179,12 +151,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folder, or several.")],
     output: Annotated[
         Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The page that compares several runs.",
-            rich_help_panel=RESULT_PANEL,
-        ),
+        result_option("--output", "-o", help="The page that compares several runs."),
     ] = Path("comparison.html"),
 ) -> None:
     """Write the page of a run again, or one page that compares several runs.

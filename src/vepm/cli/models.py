@@ -1,76 +1,58 @@
-"""Commands that train a model or use one: train, predict, communities."""
+"""Commands that train a model or use one: train, predict, communities, links."""
 
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vepm import console
 from vepm.cli.options import (
-    RESULT_PANEL,
-    SETTINGS_PANEL,
+    DIRECTED_READING,
+    MACHINE,
+    READING,
+    TRAINING,
+    TRAINING_MACHINE,
     AsJson,
     Baselines,
-    BatchNodes,
-    ConfigFile,
-    DataDir,
-    Device,
-    Directed,
-    Drop,
-    Features,
+    DirectedReading,
     Input,
-    Label,
-    Log,
-    NoMemoryCheck,
-    NoWeights,
+    Machine,
     NumCommunities,
     Overwrite,
-    OwnData,
-    Preset,
-    Seed,
-    Settings,
-    Strict,
+    Reading,
+    TrainingChoice,
+    TrainingMachine,
+    result_option,
+    setting_option,
 )
 from vepm.errors import InputError
 from vepm.files import STDOUT
 
-
-def with_batches(pairs: list[str] | None, batch_nodes: int | None) -> list[str]:
-    """Settings as given, and the nodes of a batch among them."""
-    chosen = [] if batch_nodes is None else [f"batch_size={batch_nodes}"]
-    return [*(pairs or []), *chosen]
+FOR_COMMUNITIES, FOR_LINKS = TrainingChoice("communities"), TrainingChoice("links")
 
 
 def train(
-    dataset: OwnData = "digits",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Run folder. [default: runs/NAME-SEED]",
-            rich_help_panel=RESULT_PANEL,
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
+            "edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or .edgelist file."
         ),
+    ] = "digits",
+    output: Annotated[
+        Path | None, result_option("--output", "-o", help="Run folder. [default: runs/NAME-SEED]")
     ] = None,
     overwrite: Overwrite = False,
     baselines: Baselines = "",
-    log: Log = None,
+    log: Annotated[
+        str | None,
+        result_option(help="tensorboard: every term and figure, for `tensorboard --logdir`."),
+    ] = None,
     as_json: AsJson = False,
-    preset: Preset = "default",
-    config: ConfigFile = None,
-    settings: Settings = None,
-    batch_nodes: BatchNodes = None,
-    seed: Seed = 0,
-    label: Label = None,
-    features: Features = None,
-    drop: Drop = None,
-    no_weights: NoWeights = False,
-    directed: Directed = False,
-    strict: Strict = False,
-    device: Device = "auto",
-    no_memory_check: NoMemoryCheck = False,
-    data_dir: DataDir = None,
+    choice: TrainingChoice = TRAINING,
+    reading: DirectedReading = DIRECTED_READING,
+    machine: TrainingMachine = TRAINING_MACHINE,
 ) -> None:
     """Train on a dataset and write a run folder with model, metrics, figures and a page.
 
@@ -88,55 +70,33 @@ def train(
         vepm train planted:nodes=1000000,edges=10000000 --batch-nodes 50000
     """
     from vepm.cli import work
-    from vepm.cli.inputs import read_options
 
-    options = read_options(label, features, drop, strict, no_weights, directed)
-    pairs = with_batches(settings, batch_nodes)
-    job = work.classification(dataset, data_dir, preset, config, pairs, seed, device, options)
-    job = replace(job, check_memory=not no_memory_check)
+    job = work.classification(dataset, choice, reading, machine)
     peers = work.peers(job, baselines)
-    folder = output or Path("runs") / f"{job.data.name}-{seed}"
-    written = work.train(job, folder, overwrite, peers, log)
-    if written is None:
-        return
-    metrics, page = written
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_run(metrics, page)
+    folder = output or Path("runs") / f"{job.data.name}-{choice.seed}"
+    metrics = work.train(job, folder, overwrite, peers, log)
+    # Of several processes only the first has anything to say.
+    if metrics is not None:
+        _show(metrics, as_json, lambda: console.print_run(metrics, folder))
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
     data: Input,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="CSV to write; - for standard output.",
-            rich_help_panel=RESULT_PANEL,
-        ),
+        Path, result_option("--output", "-o", help="CSV to write; - for standard output.")
     ] = Path("predictions.csv"),
     as_json: AsJson = False,
     samples: Annotated[
         int | None,
-        typer.Option(
+        setting_option(
             min=0,
             help="Draws of the communities to average over; 0 for their mean. "
             "[default: as trained]",
-            rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
-    label: Label = None,
-    features: Features = None,
-    drop: Drop = None,
-    no_weights: NoWeights = False,
-    directed: Directed = False,
-    strict: Strict = False,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    reading: DirectedReading = DIRECTED_READING,
+    machine: Machine = MACHINE,
 ) -> None:
     """Predict labels with probabilities, as CSV.
 
@@ -145,12 +105,10 @@ def predict(
         vepm predict runs/digits-0 digits -o predictions.csv
     """
     from vepm.cli import work
-    from vepm.cli.inputs import read_options
 
     if as_json and output == STDOUT:
         raise InputError("--output - prints the predictions; leave out --json or name a file")
-    options = read_options(label, features, drop, strict, no_weights, directed)
-    found = work.predict(run, data, data_dir, samples, device, output, options)
+    found = work.predict(run, data, samples, output, reading, machine)
     if as_json:
         console.print_json(found)
     elif output != STDOUT:
@@ -161,65 +119,45 @@ def communities(
     data: Input,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder. [default: runs/NAME-communities]",
-            rich_help_panel=RESULT_PANEL,
-        ),
+        result_option("--output", "-o", help="Folder. [default: runs/NAME-communities]"),
     ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     truth: Annotated[
         Path | None,
-        typer.Option(
+        result_option(
             help="Known communities to compare with: one on each line, as ids of its members, or "
             "a CSV with columns id and community. [default: those of the data, if any]",
-            rich_help_panel=RESULT_PANEL,
         ),
     ] = None,
     baselines: Annotated[
         str,
-        typer.Option(
+        result_option(
             metavar="NAME,NAME",
             help="Methods to compare with: louvain, leiden, label-propagation, bigclam.",
-            rich_help_panel=RESULT_PANEL,
         ),
     ] = "",
     num_communities: NumCommunities = None,
     num_metacommunities: Annotated[
         int | None,
-        typer.Option(
+        setting_option(
             "--metacommunities",
             "-k",
             min=1,
             help="Parts of each edge. [default: one per community]",
-            rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
     starts: Annotated[
         int,
-        typer.Option(
+        setting_option(
             min=1,
             help="Starts with different seeds, each trained for a sixth of the epochs and the "
             "best of them to the end.",
-            rich_help_panel=SETTINGS_PANEL,
         ),
     ] = 4,
-    preset: Preset = "communities",
-    config: ConfigFile = None,
-    settings: Settings = None,
-    batch_nodes: BatchNodes = None,
-    seed: Seed = 0,
-    label: Label = None,
-    features: Features = None,
-    drop: Drop = None,
-    no_weights: NoWeights = False,
-    directed: Directed = False,
-    strict: Strict = False,
-    device: Device = "auto",
-    no_memory_check: NoMemoryCheck = False,
-    data_dir: DataDir = None,
+    choice: TrainingChoice = FOR_COMMUNITIES,
+    reading: DirectedReading = DIRECTED_READING,
+    machine: TrainingMachine = TRAINING_MACHINE,
 ) -> None:
     """Find overlapping communities without labels: memberships and each edge's split, as CSV.
 
@@ -232,19 +170,76 @@ def communities(
         vepm communities my-graph/ --truth circles.txt --baselines louvain,bigclam
     """
     from vepm.cli import work
-    from vepm.cli.inputs import number_or_auto, read_options
+    from vepm.estimators import CommunityDetector
 
-    options = read_options(label, features, drop, strict, no_weights, directed)
-    sizes = (number_or_auto(num_communities), num_metacommunities)
-    pairs = with_batches(settings, batch_nodes)
-    job = work.detection(data, data_dir, preset, config, pairs, seed, device, sizes, options)
-    job.estimator.set_params(n_init=starts)
-    job = replace(job, check_memory=not no_memory_check)
+    job = work.unsupervised(
+        CommunityDetector,
+        data,
+        choice,
+        reading,
+        machine,
+        num_communities=work.number_or_auto(num_communities),
+        num_metacommunities=num_metacommunities,
+        n_init=starts,
+    )
     known, peers = work.truth_for(job, truth), work.community_baselines(baselines)
     folder = output or Path("runs") / f"{job.data.name}-communities"
-    metrics, page = work.find_communities(job, folder, overwrite, known, peers)
+    metrics = work.find_communities(job, folder, overwrite, known, peers)
+    _show(metrics, as_json, lambda: console.print_communities(metrics, folder))
+
+
+def links(
+    data: Input,
+    output: Annotated[
+        Path | None, result_option("--output", "-o", help="Folder. [default: runs/NAME-links]")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    top: Annotated[int, result_option(min=1, help="Missing links to write.")] = 100,
+    pairs: Annotated[
+        Path | None,
+        result_option(
+            help="File with two ids on each line: write how likely these are joined.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        setting_option(
+            help="Folder that this command wrote: use its model, also for nodes that are new, "
+            "and train nothing.",
+        ),
+    ] = None,
+    num_communities: NumCommunities = None,
+    choice: TrainingChoice = FOR_LINKS,
+    reading: Reading = READING,
+    machine: TrainingMachine = TRAINING_MACHINE,
+) -> None:
+    """Predict links: the likeliest missing ones and how surprising each edge is, as CSV.
+
+    A tenth of the edges is held out from training, to calibrate probabilities and to measure how
+    well they rank. Each pair comes with the communities that it runs through.
+
+    Examples:
+
+        vepm links KarateClub
+
+        vepm links my-graph/ --pairs candidates.txt
+
+        vepm links grown-graph/ --model runs/my-graph-links
+    """
+    from vepm.cli import work
+    from vepm.estimators import LinkPredictor
+
+    count = work.number_or_auto(num_communities)
+    job = work.unsupervised(LinkPredictor, data, choice, reading, machine, num_communities=count)
+    folder = output or Path("runs") / f"{job.data.name}-links"
+    metrics = work.find_links(job, folder, overwrite, model, pairs, top)
+    _show(metrics, as_json, lambda: console.print_links(metrics, folder))
+
+
+def _show(metrics: dict[str, Any], as_json: bool, in_words: Callable[[], None]) -> None:
     console.print_warnings(metrics)
     if as_json:
         console.print_json(metrics)
     else:
-        console.print_communities(metrics, folder, page)
+        in_words()

@@ -1,173 +1,235 @@
-"""Options that several commands take."""
+"""Options that several commands take, and groups of them that travel as one object."""
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from vepm.schema import LARGEST_SEED
 
-SETTINGS_PANEL = "Settings"
-RESULT_PANEL = "Result"
-DATA_PANEL = "Own data"
-MACHINE_PANEL = "Where to find things and where to compute"
+result_option = functools.partial(typer.Option, rich_help_panel="Result")
+setting_option = functools.partial(typer.Option, rich_help_panel="Settings")
+own_option = functools.partial(typer.Option, rich_help_panel="Own data")
+machine_option = functools.partial(
+    typer.Option, rich_help_panel="Where to find things and where to compute"
+)
 
-OwnData = Annotated[
-    str,
-    typer.Argument(
-        help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
-        "edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or .edgelist file."
-    ),
-]
 Input = Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")]
 Baselines = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME,NAME",
-        help="Baselines to run on the same labels.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
-Log = Annotated[
-    str | None,
-    typer.Option(
-        help="tensorboard: every term and figure, for `tensorboard --logdir`.",
-        rich_help_panel=RESULT_PANEL,
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        help="PyG root of benchmark datasets.",
-        envvar="VEPM_DATA",
-        rich_help_panel=MACHINE_PANEL,
-    ),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=MACHINE_PANEL)]
-RunsAtOnce = Annotated[
-    int,
-    typer.Option(
-        "--runs-at-once",
-        min=0,
-        help="Runs of vepm trained as one batch; 0 for as many as pays: all that a GPU holds, "
-        "one on a CPU.",
-        rich_help_panel=MACHINE_PANEL,
-    ),
-]
-Preset = Annotated[
-    str,
-    typer.Option(
-        help="Named settings: default, communities, tuned, paper or released.",
-        rich_help_panel=SETTINGS_PANEL,
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="TOML with [model] and [training] that changes the preset.",
-        rich_help_panel=SETTINGS_PANEL,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="One setting, over preset and file; may be given several times.",
-        rich_help_panel=SETTINGS_PANEL,
-    ),
-]
-BatchNodes = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-nodes",
-        min=0,
-        help="Nodes of one large graph per step, in clusters; 0 takes it at once.",
-        rich_help_panel=SETTINGS_PANEL,
-    ),
-]
-NoMemoryCheck = Annotated[
-    bool,
-    typer.Option(
-        "--no-memory-check",
-        help="Try what seems too large for the memory there is.",
-        rich_help_panel=MACHINE_PANEL,
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=LARGEST_SEED,
-        help="Seed of weights and all draws: the same seed on the same kind of machine with the "
-        "same number of threads gives the same bits.",
-        rich_help_panel=SETTINGS_PANEL,
-    ),
+    str, result_option(metavar="NAME,NAME", help="Baselines to run on the same labels.")
 ]
 Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite",
-        help="Replace the run that the folder holds.",
-        rich_help_panel=RESULT_PANEL,
-    ),
+    bool, result_option("--overwrite", help="Replace the run that the folder holds.")
 ]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Refuse own graphs with self-loops, duplicate or one-way edges; do not correct them.",
-        rich_help_panel=DATA_PANEL,
-    ),
-]
-NoWeights = Annotated[
-    bool,
-    typer.Option(
-        "--no-weights",
-        help="Ignore the weights of edges in own data.",
-        rich_help_panel=DATA_PANEL,
-    ),
-]
-Directed = Annotated[
-    bool,
-    typer.Option(
-        "--directed",
-        help="Keep the directions of edges in own data: nodes send and receive links.",
-        rich_help_panel=DATA_PANEL,
-    ),
-]
-Label = Annotated[
-    str | None,
-    typer.Option(help="Column of own data with the labels.", rich_help_panel=DATA_PANEL),
-]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,NAME",
-        help="Columns of own data to use as features; by default all that can be used.",
-        rich_help_panel=DATA_PANEL,
-    ),
-]
-Drop = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,NAME", help="Columns of own data to leave out.", rich_help_panel=DATA_PANEL
-    ),
-]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON and nothing else.", rich_help_panel=RESULT_PANEL),
-]
+AsJson = Annotated[bool, result_option("--json", help="Print JSON and nothing else.")]
 NumCommunities = Annotated[
     str | None,
-    typer.Option(
+    setting_option(
         "--communities",
         "--num-communities",
         "-c",
         metavar="NUMBER|auto",
         help="Number of communities; auto empties those that links can do without.",
-        rich_help_panel=SETTINGS_PANEL,
     ),
 ]
+DataDir = Annotated[
+    Path | None,
+    machine_option("--data-dir", help="PyG root of benchmark datasets.", envvar="VEPM_DATA"),
+]
+Device = Annotated[str, machine_option(help="auto, cpu or cuda.")]
+RunsAtOnce = Annotated[
+    int,
+    machine_option(
+        "--runs-at-once",
+        min=0,
+        help="Runs of vepm trained as one batch; 0 for as many as pays: all that a GPU holds, "
+        "one on a CPU.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data of the user's own are read."""
+
+    label: Annotated[str | None, own_option(help="Column of own data with the labels.")] = None
+    features: Annotated[
+        str | None,
+        own_option(
+            metavar="NAME,NAME",
+            help="Columns of own data to use as features; by default all that can be used.",
+        ),
+    ] = None
+    drop: Annotated[
+        str | None, own_option(metavar="NAME,NAME", help="Columns of own data to leave out.")
+    ] = None
+    strict: Annotated[
+        bool,
+        own_option(
+            "--strict",
+            help="Refuse own graphs with self-loops, duplicate or one-way edges; do not correct "
+            "them.",
+        ),
+    ] = False
+    no_weights: Annotated[
+        bool, own_option("--no-weights", help="Ignore the weights of edges in own data.")
+    ] = False
+    directed: ClassVar[bool] = False
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of :func:`vepm.data.read`."""
+        return {
+            "label": self.label,
+            "features": None if self.features is None else listed(self.features),
+            "drop": listed(self.drop or ""),
+            "strict": self.strict,
+            "weights": not self.no_weights,
+            "directed": self.directed,
+        }
+
+
+@dataclass(frozen=True)
+class DirectedReading(Reading):
+    """The same, where directions may count."""
+
+    directed: Annotated[  # type: ignore[misc]
+        bool,
+        own_option(
+            "--directed",
+            help="Keep the directions of edges in own data: nodes send and receive links.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Settings of the model and its training."""
+
+    preset: Annotated[
+        str, setting_option(help="Named settings: default, communities, tuned, paper or released.")
+    ] = "default"
+    config: Annotated[
+        Path | None,
+        setting_option(
+            "--config", help="TOML with [model] and [training] that changes the preset."
+        ),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        setting_option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="One setting, over preset and file; may be given several times.",
+        ),
+    ] = None
+
+    @property
+    def pairs(self) -> list[str]:
+        """Settings as ``name=value``."""
+        return self.settings or []
+
+
+@dataclass(frozen=True)
+class SeededChoice(Choice):
+    """The same with the seed."""
+
+    seed: Annotated[
+        int,
+        setting_option(
+            min=0,
+            max=LARGEST_SEED,
+            help="Seed of weights and all draws: the same seed on the same kind of machine with "
+            "the same number of threads gives the same bits.",
+        ),
+    ] = 0
+
+
+@dataclass(frozen=True)
+class TrainingChoice(SeededChoice):
+    """The same, where a single graph may be trained in batches."""
+
+    batch_nodes: Annotated[
+        int | None,
+        setting_option(
+            "--batch-nodes",
+            min=0,
+            help="Nodes of one large graph per step, in clusters; 0 takes it at once.",
+        ),
+    ] = None
+
+    @property
+    def pairs(self) -> list[str]:
+        """Settings as ``name=value``, the nodes of a batch among them."""
+        batches = [] if self.batch_nodes is None else [f"batch_size={self.batch_nodes}"]
+        return super().pairs + batches
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where data lie and where to compute."""
+
+    device: Device = "auto"
+    data_dir: DataDir = None
+
+
+@dataclass(frozen=True)
+class TrainingMachine(Machine):
+    """The same, and whether memory is checked first."""
+
+    no_memory_check: Annotated[
+        bool,
+        machine_option(
+            "--no-memory-check", help="Try what seems too large for the memory there is."
+        ),
+    ] = False
+
+
+READING, DIRECTED_READING = Reading(), DirectedReading()
+CHOICE, SEEDED, TRAINING = Choice(), SeededChoice(), TrainingChoice()
+MACHINE, TRAINING_MACHINE = Machine(), TrainingMachine()
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose groups of options are spread out, an option for each of their fields.
+
+    A parameter whose default is a group of options is such a group; the fields of the default
+    are the defaults of the options.
+    """
+    signature = inspect.signature(command)
+    groups: dict[str, Any] = {
+        p.name: p.default for p in signature.parameters.values() if is_dataclass(p.default)
+    }
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = []
+    for parameter in signature.parameters.values():
+        group = groups.get(parameter.name)
+        options += (
+            [parameter.replace(kind=keyword)]
+            if group is None
+            else [
+                inspect.Parameter(
+                    f.name, keyword, default=getattr(group, f.name), annotation=f.type
+                )
+                for f in fields(group)
+            ]
+        )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            values = {field.name: given.pop(field.name) for field in fields(group)}
+            given[name] = type(group)(**values)
+        command(**given)
+
+    vars(run)["__signature__"] = signature.replace(parameters=options)
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
+
+
+def listed(names: str) -> list[str]:
+    """The entries of a comma-separated list, each once."""
+    return list(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))

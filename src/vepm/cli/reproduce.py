@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.folders import Kind, only_writer, own_folder
-from vepm.cli.options import DataDir, Device, RunsAtOnce
-from vepm.errors import InputError, LostProcessError
+from vepm.cli.folders import Kind, how_to_continue, only_writer, own_folder
+from vepm.cli.options import MACHINE, Machine, RunsAtOnce, listed
+from vepm.errors import InputError
 from vepm.escaping import on_one_line
 from vepm.schema import MOST_RUNS
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vepm.paper import Ended, Experiment, Selection
 
 EXPERIMENT = Kind("experiment", (), ({"cells": ""},))
+AGAIN = "finished cells are kept: give the same command again to continue"
 
 
 def reproduce(
@@ -59,8 +60,7 @@ def reproduce(
     ] = None,
     jobs: Annotated[int, typer.Option(min=0, help="Cells at a time; 0 for one per core.")] = 0,
     runs_at_once: RunsAtOnce = 0,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    machine: Machine = MACHINE,
 ) -> None:
     """Rerun tables and figures of the paper, and show ours beside the paper's.
 
@@ -95,17 +95,17 @@ def reproduce(
         _print_list(known)
         return
     chosen = _choose(known, names or [], everything)
-    wanted = tuple(name.strip() for name in datasets.split(",") if name.strip())
-    selection = Selection(wanted, tuple(rows or ()), seeds, tuple(presets or (PRESET,)))
+    chosen_rows, chosen_presets = tuple(rows or ()), tuple(presets or (PRESET,))
+    selection = Selection(tuple(listed(datasets)), chosen_rows, seeds, chosen_presets)
     check_selection(chosen, selection)
     folder = output / "quick" if quick else output
-    compute = Compute(device, jobs, runs_at_once, shared=True)
+    compute = Compute(machine.device, jobs, runs_at_once, shared=True)
     every = {name: squares(e, quick, seeds, selection.presets) for name, e in known.items()}
     planned = [s for e in chosen for s in select(every[e.name], selection)]
     elsewhere = [square for found in every.values() for square in found]
-    with _only_writer(folder, chosen if compute.leads else []), _how_to_continue():
+    with _only_writer(folder, chosen if compute.leads else []), how_to_continue(lambda: AGAIN):
         with console.run_bar("runs") as progress:
-            ended = run(planned, folder, data_dir, compute, elsewhere, progress)
+            ended = run(planned, folder, machine.data_dir, compute, elsewhere, progress)
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
             pages = [(n, e.title) for n, e in known.items() if (folder / n / "table.md").exists()]
@@ -211,14 +211,3 @@ def _say_commits(ended: "Ended") -> None:
         console.print_note(
             f"of the cells found, {sum(others.values())} ran on other commits: {counts}"
         )
-
-
-@contextlib.contextmanager
-def _how_to_continue() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print_note("stopped; give the same command again to continue")
-        raise
-    except LostProcessError as error:
-        raise LostProcessError(f"{error}; finished cells are kept") from error

@@ -19,22 +19,22 @@ from vepm.cli.folders import (
     RUN,
     check_output,
     command_line,
+    continuation,
     how_to_continue,
     run_folder,
 )
 from vepm.cli.inputs import (
-    READ_ALL,
     check_model,
     chosen_baseline,
     given_paths,
-    listed,
     open_data,
     own_split,
     roles,
 )
 from vepm.cli.inputs import settings as settings_from
+from vepm.cli.options import Machine, Reading, TrainingChoice, TrainingMachine, listed
 from vepm.cli.tables import read_pairs, write_communities, write_links, write_predictions
-from vepm.data import Dataset, ReadOptions, require_labels
+from vepm.data import Dataset, require_labels
 from vepm.errors import InputError, TrainingWarning
 from vepm.escaping import for_json
 from vepm.estimators import (
@@ -94,23 +94,50 @@ class Job:
 
 
 def classification(
-    name: str,
-    data_dir: Path | None,
-    preset: str,
-    file: Path | None,
-    pairs: list[str] | None,
-    seed: int,
-    device: str,
-    options: ReadOptions = READ_ALL,
+    name: str, choice: TrainingChoice, reading: Reading, machine: TrainingMachine
 ) -> Job:
     """The training of a classifier, checked."""
-    data = open_data(name, data_dir, options)
+    data = open_data(name, machine.data_dir, reading)
     require_labels(data)
     parts = roles(data)
-    config = settings_from(data, preset, file, pairs)
-    check_model(data, config, device)
-    estimator = CLASSIFIERS[data.task](config=config, random_state=seed, device=device)
-    return Job(data, parts, estimator, given_paths(name, data_dir, file))
+    config = settings_from(data, choice.preset, choice.config, choice.pairs)
+    check_model(data, config, machine.device)
+    kind = CLASSIFIERS[data.task]
+    estimator = kind(config=config, random_state=choice.seed, device=machine.device)
+    inputs = given_paths(name, machine.data_dir, choice.config)
+    return Job(data, parts, estimator, inputs, not machine.no_memory_check)
+
+
+def unsupervised(
+    kind: type[CommunityDetector] | type[LinkPredictor],
+    name: str,
+    choice: TrainingChoice,
+    reading: Reading,
+    machine: TrainingMachine,
+    **parameters: Any,
+) -> Job:
+    """The training of an estimator that needs no labels, checked."""
+    data = open_data(name, machine.data_dir, reading)
+    if not data.single_graph:
+        raise InputError(
+            f"{data.name}: holds many graphs, and this takes one; `vepm train` shows communities "
+            "inside labelled graphs"
+        )
+    config = settings_from(data, choice.preset, choice.config, choice.pairs)
+    estimator = kind(config=config, random_state=choice.seed, device=machine.device, **parameters)
+    check_model(unlabelled(data), estimator.settings(), machine.device)
+    parts = dict.fromkeys(("train", "val", "test"), NONE)
+    inputs = given_paths(name, machine.data_dir, choice.config)
+    return Job(data, parts, estimator, inputs, not machine.no_memory_check)
+
+
+def number_or_auto(text: str | None) -> int | str | None:
+    """A number of communities as it was given, or ``"auto"``."""
+    if text is None or text == "auto":
+        return text
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InputError(f"--communities {text}: give a number of at least 1, or auto")
+    return int(text)
 
 
 def peers(job: Job, names: str) -> list[Baseline]:
@@ -123,17 +150,16 @@ def peers(job: Job, names: str) -> list[Baseline]:
 
 def train(
     job: Job, folder: Path, overwrite: bool, peers: list[Baseline], log: str | None
-) -> tuple[dict[str, Any], Path] | None:
-    """Train and write the run folder; gives its metrics and its page.
+) -> dict[str, Any] | None:
+    """Train and write the run folder; gives its metrics.
 
-    Under torchrun all processes train one model; the first writes, and the others have nothing to
-    say.
+    Under torchrun all processes train one model; the first writes, and the others give None.
     """
     check_log(log)
     with process_group(job.estimator.device) as group:
         if group.leads:
             return _train_and_write(job, folder, overwrite, peers, log, group)
-        with how_to_continue(folder):
+        with how_to_continue(lambda: continuation(folder)):
             job.fit(folder / CHECKPOINT, group=group)
     return None
 
@@ -145,16 +171,16 @@ def _train_and_write(
     peers: list[Baseline],
     log: str | None,
     group: ProcessGroup,
-) -> tuple[dict[str, Any], Path]:
+) -> dict[str, Any]:
     with run_folder(folder, overwrite, job.inputs) as checkpoint, logging_to(log, folder) as board:
         fitted = job.fit(checkpoint, board, group)
         known = read_json(folder / METRICS, required=False).get("baselines", {})
         extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
-        page = write_report(folder)
+        write_report(folder)
         if board is not None:
             board.add_figures(folder / "figures")
-    return metrics, page
+    return metrics
 
 
 def _peer_scores(
@@ -173,20 +199,14 @@ def _peer_scores(
 
 
 def predict(
-    run: Path,
-    name: str,
-    data_dir: Path | None,
-    samples: int | None,
-    device: str,
-    output: Path,
-    options: ReadOptions = READ_ALL,
+    run: Path, name: str, samples: int | None, output: Path, reading: Reading, machine: Machine
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
-    check_output(output, (*given_paths(name, data_dir), *RUN.found(run)))
-    model = load_classifier(run, device)
+    check_output(output, (*given_paths(name, machine.data_dir), *RUN.found(run)))
+    model = load_classifier(run, machine.device)
     card = model.card_
-    options = replace(options, class_names=card.class_names, feature_names=card.feature_names)
-    data = open_data(name, data_dir, options)
+    known = {"class_names": card.class_names, "feature_names": card.feature_names}
+    data = open_data(name, machine.data_dir, reading, **known)
     if data.task != card.task:
         raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
     probabilities = model.predict_proba(data, samples)
@@ -201,35 +221,10 @@ def predict(
     }
 
 
-def detection(
-    name: str,
-    data_dir: Path | None,
-    preset: str,
-    file: Path | None,
-    pairs: list[str] | None,
-    seed: int,
-    device: str,
-    sizes: tuple[int | str | None, int | None],
-    options: ReadOptions = READ_ALL,
-) -> Job:
-    """The search for communities, checked; sizes are how many, and in how many groups."""
-    data = one_graph(open_data(name, data_dir, options), "communities are found in one")
-    detector = CommunityDetector(
-        config=settings_from(data, preset, file, pairs),
-        num_communities=sizes[0],
-        num_metacommunities=sizes[1],
-        random_state=seed,
-        device=device,
-    )
-    check_model(unlabelled(data), detector.settings(), device)
-    parts = dict.fromkeys(("train", "val", "test"), NONE)
-    return Job(data, parts, detector, given_paths(name, data_dir, file))
-
-
 def find_communities(
     job: Job, folder: Path, overwrite: bool, truth: Bools | None, peers: list[str]
-) -> tuple[dict[str, Any], Path]:
-    """Train without labels and write the run folder; gives its metrics and its page."""
+) -> dict[str, Any]:
+    """Train without labels and write the run folder; gives its metrics."""
     detector = job.estimator
     assert isinstance(detector, CommunityDetector)
     with run_folder(folder, overwrite, job.inputs) as checkpoint:
@@ -243,8 +238,8 @@ def find_communities(
         }
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra, explained)
         write_communities(folder, job.data, found, explained)
-        page = write_report(folder)
-    return metrics, page
+        write_report(folder)
+    return metrics
 
 
 def _peer_communities(job: Job, count: int, peers: list[str]) -> dict[str, Bools]:
@@ -258,16 +253,6 @@ def _judge(job: Job, found: Bools, truth: Bools | None) -> dict[str, float]:
     used = int(found.any(0).sum())
     edges = job.data.graphs[0].edge_index.numpy()
     return {"communities": used, "modularity": modularity(found, edges), **scores}
-
-
-def one_graph(data: Dataset, reason: str) -> Dataset:
-    """A dataset of one graph, as the task at hand needs."""
-    if not data.single_graph:
-        raise InputError(
-            f"{data.name}: holds many graphs, and {reason}; `vepm train` shows communities inside "
-            "labelled graphs"
-        )
-    return data
 
 
 def truth_for(job: Job, file: Path | None) -> Bools | None:
@@ -284,27 +269,6 @@ def community_baselines(names: str) -> list[str]:
     if "leiden" in found:
         require_leiden()
     return found
-
-
-def link_prediction(
-    name: str,
-    data_dir: Path | None,
-    preset: str,
-    file: Path | None,
-    pairs: list[str] | None,
-    seed: int,
-    device: str,
-    num_communities: int | str | None,
-    options: ReadOptions = READ_ALL,
-) -> Job:
-    """The training of a link predictor, checked."""
-    data = one_graph(open_data(name, data_dir, options), "links are predicted in one")
-    config = settings_from(data, preset, file, pairs)
-    predictor = LinkPredictor(
-        config=config, num_communities=num_communities, random_state=seed, device=device
-    )
-    check_model(unlabelled(data), predictor.settings(), device)
-    return Job(data, {}, predictor, given_paths(name, data_dir, file))
 
 
 def find_links(

@@ -84,7 +84,8 @@ class Problem:
     def identity(self) -> dict[str, Any]:
         """All that must be the same for a search to continue; no test label is part of it."""
         graphs = self.dataset.graphs
-        tensors = [t for graph in graphs for t in (graph.x, graph.edge_index, graph.y)]
+        read = ("x", "edge_index", "edge_weight", "y")
+        tensors = [graph[name] for graph in graphs for name in read if name in graph]
         return {
             "dataset": self.dataset.name,
             "task": self.dataset.task,

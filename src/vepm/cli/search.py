@@ -1,9 +1,7 @@
-"""The command that searches for better settings."""
+"""The commands that search for better settings: tune and sweep."""
 
-import contextlib
+import math
 import shlex
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,26 +9,28 @@ import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.folders import Kind, clear, command_line, own_folder
+from vepm.cli.folders import Kind, clear, command_line, how_to_continue, own_folder
 from vepm.cli.options import (
-    RESULT_PANEL,
-    SETTINGS_PANEL,
+    DIRECTED_READING,
+    MACHINE,
+    SEEDED,
     AsJson,
-    ConfigFile,
-    DataDir,
-    Device,
+    DirectedReading,
+    Machine,
     Overwrite,
-    Preset,
-    Seed,
-    Settings,
-    Strict,
+    RunsAtOnce,
+    SeededChoice,
+    machine_option,
+    result_option,
+    setting_option,
 )
+from vepm.escaping import on_one_line
 from vepm.files import refuse_special
 
 if TYPE_CHECKING:
-    from vepm.search import Findings
+    from vepm.search import Findings, Trial
 
-
+SHOWN = 10
 _WARNING = (
     "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
     "the folds of `vepm evaluate` test on graphs that it has",
@@ -46,9 +46,7 @@ def tune(
     ] = 20,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Folder. [default: runs/tune-NAME]", rich_help_panel=RESULT_PANEL
-        ),
+        result_option("--output", "-o", help="Folder. [default: runs/tune-NAME]"),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Trainings per trial, whose mean scores it.")
@@ -58,18 +56,13 @@ def tune(
     ] = None,
     space: Annotated[
         Path | None,
-        typer.Option(
+        setting_option(
             help="TOML with the settings to vary: a list of values, or low, high and log.",
-            rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None,
-    preset: Preset = "default",
-    config: ConfigFile = None,
-    settings: Settings = None,
-    seed: Seed = 0,
-    strict: Strict = False,
-    device: Device = "auto",
-    data_dir: DataDir = None,
+    choice: SeededChoice = SEEDED,
+    reading: DirectedReading = DIRECTED_READING,
+    machine: Machine = MACHINE,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,23 +80,24 @@ def tune(
     """
     from vepm.cli.inputs import check_model, given_paths, open_data, roles
     from vepm.cli.inputs import settings as chosen_settings
-    from vepm.data import ReadOptions, require_labels
+    from vepm.data import require_labels
     from vepm.search import Problem, default_space, read_space, require_optuna
     from vepm.search import tune as search
 
     require_optuna()
-    data = open_data(dataset, data_dir, ReadOptions(strict=strict))
+    data = open_data(dataset, machine.data_dir, reading)
     require_labels(data)
-    base = chosen_settings(data, preset, config, settings)
-    check_model(data, base, device)
+    base = chosen_settings(data, choice.preset, choice.config, choice.pairs)
+    check_model(data, base, machine.device)
     parts = roles(data)
     where = read_space(space) if space is not None else default_space(data.task)
     problem = Problem.of(
-        data, parts["train"], parts["val"], base, where, seeds=seeds, sampler_seed=seed
+        data, parts["train"], parts["val"], base, where, seeds=seeds, sampler_seed=choice.seed
     )
     folder = output or Path("runs") / f"tune-{data.name}"
-    inputs = given_paths(dataset, data_dir, config, space)
-    with own_folder(folder, _kind(), inputs), _how_to_continue(folder):
+    inputs = given_paths(dataset, machine.data_dir, choice.config, space)
+    advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
+    with own_folder(folder, _kind(), inputs), how_to_continue(lambda: advice):
         if overwrite:
             clear(folder, _kind())
         for name in _kind().files:
@@ -114,7 +108,7 @@ def tune(
                 folder,
                 trials=trials,
                 timeout=timeout,
-                device=device,
+                device=machine.device,
                 told=progress,
                 command=command_line(),
             )
@@ -130,17 +124,6 @@ def _kind() -> Kind:
     logs = (TRIALS_FILE, FORMER_FILE, f"{FORMER_FILE}-journal")
     results = {BEST_FILE: "[model]", TABLE_FILE: "trial,state", SUMMARY_FILE: '"rule"'}
     return Kind("search", (*logs, *results), ({TRIALS_FILE: '{"sweep"'}, results))
-
-
-@contextlib.contextmanager
-def _how_to_continue(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        typed = [word for word in sys.argv[1:] if word != "--overwrite"]
-        again = shlex.join(["vepm", *typed])
-        console.print_note(f"stopped; finished trials are in {folder}, to continue: {again}")
-        raise
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
@@ -169,3 +152,64 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         f"next: {following}",
     ):
         console.print_line(line)
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML that says what to try.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File of results; by default beside the TOML, ending in .jsonl."),
+    ] = None,
+    jobs: Annotated[
+        int,
+        machine_option(min=0, help="Processes; 0: one per core."),
+    ] = 0,
+    minutes: Annotated[
+        float,
+        machine_option(min=0, help="Begin no run after so long."),
+    ] = math.inf,
+    runs_at_once: RunsAtOnce = 0,
+    machine: Machine = MACHINE,
+) -> None:
+    """Try settings of any method over datasets and seeds, judged on validation alone.
+
+    Unlike `tune`, which improves one run on one graph, a sweep compares the same settings of any
+    method across datasets, splits and seeds; presets and baselines are chosen with it. Test
+    accuracies are not kept. Finished runs are kept: give the same command again to continue.
+
+    Examples:
+
+        vepm sweep results/search/disengcn.toml --jobs 2
+
+        vepm sweep mine.toml --device cuda --minutes 10
+    """
+    from vepm.evaluation import Compute
+    from vepm.search import Sweep, run_sweep, standings
+
+    chosen = Sweep.read(file)
+    path = output or file.with_suffix(".jsonl")
+    with console.run_bar("runs") as progress:
+        rows = run_sweep(
+            chosen,
+            path,
+            root=machine.data_dir,
+            compute=Compute(machine.device, jobs, runs_at_once),
+            minutes=minutes,
+            progress=progress,
+        )
+    found = standings(rows)
+    _show_standings(found, list(chosen.datasets))
+    console.print_line(f"Rule: {chosen.rule}.")
+    console.print_line(f"{len(rows)} of {chosen.count} runs are in {path}")
+
+
+def _show_standings(found: "list[Trial]", datasets: list[str]) -> None:
+    table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
+    for one in found[:SHOWN]:
+        spread = "" if math.isnan(one.spread) else f" ± {100 * one.spread:.1f}"
+        changes = ", ".join(f"{name}={value}" for name, value in one.changes.items())
+        scores = (f"{100 * one.by_dataset.get(name, math.nan):.1f}" for name in datasets)
+        mean = f"{100 * one.val_accuracy:.1f}{spread}"
+        shown = on_one_line(changes) or "the settings to improve on"
+        table.add_row(str(one.number), mean, *scores, shown)
+    console.out.print(table, highlight=False)
