@@ -103,7 +103,7 @@ def test_integers_of_thousands_of_digits(people: Path) -> None:
         read(people)
     graph = nx.path_graph(3)
     nx.set_node_attributes(graph, {0: 1, 1: 2, 2: 10**5000}, "f")
-    with pytest.raises(InputError, match="attribute 'f': a int is not a number"):
+    with pytest.raises(InputError, match="attribute f: a int is not a number"):
         as_dataset(graph)
 
 

@@ -120,7 +120,7 @@ def test_text_attributes_of_networkx_are_used_only_if_asked_for(
     assert asked.feature_names == ("club=Mr. Hi", "club=Officer")
     # A model that knows the attribute finds it again.
     assert as_dataset(graph, feature_names=asked.feature_names).feature_names == asked.feature_names
-    with pytest.raises(InputError, match="no node has an attribute 'team'"):
+    with pytest.raises(InputError, match="no attribute 'team' with labels"):
         as_dataset(graph, label="team")
 
 
@@ -201,7 +201,7 @@ def test_explicit_zeros_are_no_edges() -> None:
         ((np.full((3, 1), np.nan), A), None, "node 0, column 0 is nan"),
         ((np.full((3, 1), "x"), A), None, "numbers are needed"),
         ((np.eye(3), A, [0, 1]), None, r"labels have shape \[2\]"),
-        ((np.eye(3), A, [0, 0.5, 1]), None, "label 0.5 at position 1"),
+        ((np.eye(3), A, [0, 0.5, 1]), None, "label 1: label '0.5' is not an integer"),
         ((np.eye(3), A, ["1", "0.5", "1"]), None, "label 1: label '0.5'"),
         (nx.Graph(), None, "no nodes"),
     ],
@@ -216,7 +216,7 @@ def test_networkx_attributes_must_agree() -> None:
     graph = nx.path_graph(2)
     graph.nodes[0]["f"] = [1.0, 2.0]
     graph.nodes[1]["f"] = [1.0]
-    with pytest.raises(InputError, match="node '1', attribute 'f': 1 numbers, not 2"):
+    with pytest.raises(InputError, match="node '1', attribute f: 1 numbers, not 2"):
         as_dataset(graph)
 
 

@@ -64,18 +64,18 @@ def graphml(body: str) -> str:
         (
             '<graphml><key id="k" for="node" attr.name="f" attr.type="double"/><graph>'
             '<node id="a"><data key="k">1</data></node><node id="b"/></graph></graphml>',
-            "node 'b', attribute 'f': the cell is empty",
+            "node 'b', attribute f: the cell is empty",
         ),
         (
             '<graphml><key id="k" for="node" attr.name="f" attr.type="double"/><graph>'
             '<node id="a"><data key="k">1</data></node><node id="b"><data key="k">NaN</data></node>'
             "</graph></graphml>",
-            "node 'b', attribute 'f': the cell is empty",
+            "node 'b', attribute f: the cell is empty",
         ),
         (
             '<graphml><key id="k" for="node" attr.name="label" attr.type="double"/><graph>'
             '<node id="a"><data key="k">1.5</data></node></graph></graphml>',
-            "node 'a': label '1.5' is a number but not an integer",
+            "node 'a', attribute label: label '1.5' is not an integer",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_npz_with_overlapping_communities(tmp_path: Path) -> None:
         (parts("adj_", TRIANGLE) | {"adj_shape": np.array(3)}, "cannot be used"),
         (parts("adj_", np.ones((2, 3))), "must be square"),
         (parts("adj_", TRIANGLE) | {"labels": np.arange(4)}, r"labels have shape \[4\]"),
-        (parts("adj_", TRIANGLE) | {"labels": np.array([0, 0.5, 1])}, "label 0.5"),
+        (parts("adj_", TRIANGLE) | {"labels": np.array([0, 0.5, 1])}, "label '0.5'"),
         (parts("adj_", TRIANGLE) | {"attr_matrix": np.ones((2, 2))}, r"shape \[2, 2\]"),
         (parts("adj_", TRIANGLE) | {"attr_matrix": np.array([["a"]] * 3)}, "numbers are needed"),
         (parts("adj_", TRIANGLE) | {"labels": np.array([0, {}, 1])}, "allow_pickle"),

@@ -140,7 +140,7 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": EDGES, "nodes": "id,f\na,1\nb,1e99\nc,2\n"}, "row 3, column f: '1e99' is not"),
         (
             {"edges": EDGES, "nodes": "id,label\na,1\nb,1.5\nc,2\n"},
-            "row 3, column label: label '1.5' is a number but not an integer",
+            "row 3, column label: label '1.5' is not an integer",
         ),
         ({"edges": EDGES, "nodes": "id,label\na,1\nb,nan\nc,2\n"}, "row 3, column label"),
         ({"edges": EDGES, "nodes": "id,label\na,1\nb,-7\nc,2\n"}, "'-7' is negative"),

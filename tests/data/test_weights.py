@@ -189,7 +189,7 @@ def test_bad_weights_in_a_table(cell: str, words: str, tmp_path: Path) -> None:
 def test_bad_weights_in_memory(value: Any) -> None:
     graph: nx.Graph[str] = nx.Graph()
     graph.add_edge("a", "b", weight=value)
-    with pytest.raises(InputError, match="data, edge 'a' to 'b': "):
+    with pytest.raises(InputError, match="data, edge 'a' to 'b', attribute weight: "):
         as_dataset(graph)
     assert "edge_weight" not in as_dataset(graph, weights=False).graphs[0]
 

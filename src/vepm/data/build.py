@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from vepm.data.features import (
     positions,
     refuse_sparse,
 )
-from vepm.data.labels import Labels, encode, item_masks
+from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, Masks
 
@@ -99,7 +100,7 @@ class Parts:
     edges: Tensor
     num_nodes: int
     x: Tensor | None = None
-    labels: Labels = None
+    labels: Any = None
     label_at: Callable[[int], str] | None = None
     class_names: Sequence[str] | None = None
     masks: Mapping[str, object] = field(default_factory=dict)

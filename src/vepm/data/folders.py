@@ -1,8 +1,10 @@
 """Graphs as tables: edges.csv, nodes.csv and, for graph tasks, graphs.csv."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,7 +50,6 @@ def _edges(table: Table, name: str, options: ReadOptions) -> Parts:
     return Parts(
         name=name,
         source=table.source,
-        num_nodes=len(index),
         node_names=tuple(index),
         **_edge_fields(table, index, table.source, options),
     )
@@ -58,17 +59,13 @@ def _nodes(path: Path, name: str, options: ReadOptions) -> Parts:
     nodes = read_table(path / "nodes.csv", ("id",))
     edges = read_table(path / "edges.csv", ENDS)
     index = nodes.ids()
-    fields = _edge_fields(edges, index, nodes.source, options)
-    features = _feature_fields(nodes, {"id", _label(nodes, options), "split"}, options)
-    fields["unused"] += features.pop("unused")
+    label = options.label or "label"
     return Parts(
         name=name,
         source=str(path),
-        num_nodes=len(index),
         node_names=tuple(index),
-        **_label_fields(nodes, options),
-        **features,
-        **fields,
+        **label_fields(nodes, options),
+        **node_fields(nodes, edges, index, {"id", label, "split"}, options),
     )
 
 
@@ -83,69 +80,70 @@ def _graphs(path: Path, name: str, options: ReadOptions) -> Parts:
         )
     index = nodes.ids()
     batch, order = _group(nodes, graphs)
-    fields = _edge_fields(edges, index, nodes.source, options)
+    fields = node_fields(nodes, edges, index, {"id", "graph"}, options)
     _refuse_bridges(batch[fields["edges"]], edges)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel())
-    fields["edges"] = rank[fields["edges"]]
-    features = _feature_fields(nodes, {"id", "graph"}, options)
-    fields["unused"] += features.pop("unused")
-    if features["x"] is not None:
-        features["x"] = features["x"][order]
+    fields["edges"] = order.argsort()[fields["edges"]]
+    if fields["x"] is not None:
+        fields["x"] = fields["x"][order]
     names = tuple(index)
     return Parts(
         name=name,
         source=str(path),
-        num_nodes=len(index),
         batch=batch[order],
         num_graphs=len(graphs.lines),
         node_names=[names[i] for i in order.tolist()],
         graph_names=graphs.columns["id"],
-        **_label_fields(graphs, options),
-        **features,
+        **label_fields(graphs, options),
         **fields,
     )
 
 
-def _label(table: Table, options: ReadOptions) -> str:
+def label_fields(table: Table, options: ReadOptions) -> dict[str, Any]:
+    """Labels and masks of what a table lists."""
     if options.label is not None and options.label not in table.columns:
         raise InputError(
-            f"{table.source}: there is no column '{options.label}' with labels (found: "
+            f"{table.source}: there is no {table.words[1]} '{options.label}' with labels (found: "
             f"{', '.join(table.columns)[:200]})"
         )
-    return options.label or "label"
-
-
-def _label_fields(table: Table, options: ReadOptions) -> dict[str, Any]:
-    """Labels and masks of what a table lists."""
-    label = _label(table, options)
-    split = table.columns.get("split")
+    label = options.label or "label"
+    cells, split = table.columns.get(label), table.columns.get("split")
     return {
-        "labels": table.columns.get(label),
+        "labels": None if cells is None else np.array(cells, dtype=object),
         "label_at": lambda i: table.where(i, label),
         "masks": masks_from_text(split, lambda i: table.where(i, "split")) if split else {},
     }
 
 
-def _feature_fields(nodes: Table, other: set[str], options: ReadOptions) -> dict[str, Any]:
+def node_fields(
+    nodes: Table,
+    edges: Table,
+    index: Mapping[Any, int],
+    other: set[str],
+    options: ReadOptions,
+    *,
+    text: bool = True,
+) -> dict[str, Any]:
+    """Features of nodes, and their edges; ``other`` columns of the nodes are no features."""
     columns = {name: cells for name, cells in nodes.columns.items() if name not in other}
-    x, names, unused = encode_columns(columns, nodes.where, options, nodes.source)
-    return {"x": x, "feature_names": names, "unused": unused}
+    x, names, unused = encode_columns(columns, nodes.where, options, nodes.source, text=text)
+    fields = _edge_fields(edges, index, nodes.source, options)
+    return fields | {"x": x, "feature_names": names, "unused": [*fields["unused"], *unused]}
 
 
 def _edge_fields(
-    edges: Table, index: dict[str, int], nodes_source: str, options: ReadOptions
+    edges: Table, index: Mapping[Any, int], nodes_source: str, options: ReadOptions
 ) -> dict[str, Any]:
     """Edges as indices, their weights and kinds, and the names of other columns."""
     kinds = edges.columns.get("kind")
     others = [name for name in edges.columns if name not in (*ENDS, "kind", WEIGHT)]
     return {
-        "edges": torch.tensor([_rows_of(edges, end, index, nodes_source) for end in ENDS]),
+        "edges": torch.tensor([_rows_of(edges, end, index, nodes_source) for end in ENDS]).long(),
+        "num_nodes": len(index),
         "weights": _weights(edges) if options.weights and WEIGHT in edges.columns else None,
         "weight_at": lambda i: edges.where(i, WEIGHT),
         "kinds": None if kinds is None else encode_kinds(kinds, edges.source),
         "one_way": True,
-        "unused": [f"edge column '{name}'" for name in others],
+        "unused": [f"edge {edges.words[1]} '{name}'" for name in others],
     }
 
 
@@ -154,19 +152,19 @@ def _weights(edges: Table) -> Tensor:
     for i, cell in enumerate(edges.columns[WEIGHT]):
         try:
             numbers.append(float(cell))
-        except ValueError:
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"{edges.where(i, WEIGHT)}: '{cell[:40]}' is no number; give every edge a weight, "
-                "or ignore all of them with weights=False (--no-weights)"
+                f"{edges.where(i, WEIGHT)}: '{str(cell)[:40]}' is no number; give every edge a "
+                "weight, or ignore all of them with weights=False (--no-weights)"
             ) from None
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def _both(edges: Table) -> list[list[str]]:
+def _both(edges: Table) -> list[list[Any]]:
     return [edges.columns[end] for end in ENDS]
 
 
-def _rows_of(table: Table, column: str, index: dict[str, int], listed_in: str) -> list[int]:
+def _rows_of(table: Table, column: str, index: Mapping[Any, int], listed_in: str) -> list[int]:
     """The index of the id in each cell of a column."""
     what, place = ("graph", "row") if column == "graph" else ("node", "edge")
     for i, cell in enumerate(table.columns[column]):

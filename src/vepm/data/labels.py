@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vepm.data.dataset import Dataset
@@ -27,137 +28,103 @@ LARGEST_LABEL = 10**18
 _REMEDY = "label classes with integers from 0 or with names, and leave unlabelled ones empty or -1"
 
 Where = Callable[[int], str]
-Labels = Tensor | Sequence[str] | None
 
 
 def encode(
-    labels: Labels, count: int, where: Where, source: str, class_names: Sequence[str] | None
+    labels: Any, count: int, where: Where, source: str, class_names: Sequence[str] | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices of labels given as integers or as text, and the names of the classes.
 
+    Integers are indices of known classes if those have names that are not integers.
+
     Args:
-        labels: one label per item; None if there are none.
+        labels: one label per item, in an array, a tensor or a list; None if there are none.
         count: number of items.
         where: says in words where the i-th label is, for messages.
         source: what to call the data in messages.
         class_names: the known classes, in order; found from the labels if not given.
+
+    Raises:
+        InputError: if there is not one label per item, or they are no labels.
     """
     if labels is None:
         return torch.full((count,), UNLABELLED), tuple(class_names or ())
-    if isinstance(labels, Tensor):
-        return _encode_integers(as_integers(labels, source), source, class_names)
-    return _encode_text(labels, where, class_names)
-
-
-def _encode_text(
-    values: Sequence[str], where: Where, class_names: Sequence[str] | None = None
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Class indices of labels written as text; empty means unlabelled."""
-    values = [value.strip() for value in values]
-    # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
-    numeric = all(_is_number(value) for value in (*values, *(class_names or ())) if value)
-    if numeric:
-        values = [_integer_text(value, where, i) if value else "" for i, value in enumerate(values)]
-    found = {value for value in values if value}
-    if class_names is None:
-        class_names = sorted(found, key=int) if numeric else sorted(found)
-    index = {name: i for i, name in enumerate(class_names)} | {"": UNLABELLED}
-    for i, value in enumerate(values):
-        if value not in index:
-            raise InputError(f"{where(i)}: {_unknown(value, class_names)}")
-    return torch.tensor([index[v] for v in values], dtype=torch.long), tuple(class_names)
-
-
-def _encode_integers(
-    labels: Tensor, source: str, class_names: Sequence[str] | None = None
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Class indices of integer labels [M]; -1 is unlabelled.
-
-    If the known classes have names that are not integers, the labels are indices of them.
-    """
-    values, inverse = labels.unique(return_inverse=True)
-    words = ["" if value == UNLABELLED else str(value) for value in values.tolist()]
+    array = _array(labels)
+    if array.shape not in ((count,), (count, 1)):
+        raise InputError(
+            f"{source}: labels have shape {list(array.shape)}; one each ([{count}]) needed"
+        )
+    if array.dtype.kind not in "biufOUS":
+        raise InputError(f"{source}: labels hold {array.dtype}; integers or text are needed")
+    numbers = array.dtype.kind in "biuf"
+    cells = array.reshape(-1) if numbers else np.array([_text(v) for v in array.flat], dtype=object)
+    values, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
+    order = first.argsort()
     known = class_names
-    if known is not None and not all(map(_INTEGER.fullmatch, known)):
+    if numbers and known is not None and not all(map(_INTEGER.fullmatch, known)):
         known = [str(i) for i in range(len(known))]
-    table, found = _encode_text(words, lambda _: source, known)
-    return table[inverse], tuple(found if class_names is None else class_names)
+    words = [str(value) for value in values[order].tolist()]
+    found, names = _encode_words(words, lambda i: where(int(first[order[i]])), known)
+    indices = found[torch.from_numpy(order.argsort()[inverse])]
+    return indices, tuple(names if class_names is None else class_names)
 
 
-def as_integers(labels: Tensor, source: str) -> Tensor:
-    """Labels [M] as int64, refusing any that are not whole numbers of at least -1."""
-    if labels.is_floating_point():
-        labels = labels.double()
-        bad = (~(labels.abs() < LARGEST_LABEL) | (labels != labels.round())).nonzero()
-        if bad.numel():
-            i = int(bad[0])
+def _array(labels: Any) -> NDArray[Any]:
+    if not isinstance(labels, Tensor):
+        array = np.asarray(labels)
+    else:
+        # NumPy lacks some of the types of PyTorch.
+        labels = labels.double() if labels.is_floating_point() else labels
+        array = labels.detach().cpu().numpy()
+    return array.astype(np.int64) if array.dtype.kind == "b" else array
+
+
+def _encode_words(
+    words: Sequence[str], where: Where, class_names: Sequence[str] | None
+) -> tuple[Tensor, Sequence[str]]:
+    """Class indices of labels written as text; empty means unlabelled."""
+    # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
+    if all(_is_number(word) for word in (*words, *(class_names or ())) if word):
+        words = [_integer_text(word, where, i) if word else "" for i, word in enumerate(words)]
+        class_names = sorted(set(words) - {""}, key=int) if class_names is None else class_names
+    elif class_names is None:
+        class_names = sorted(set(words) - {""})
+    index = {name: i for i, name in enumerate(class_names)} | {"": UNLABELLED}
+    for i, word in enumerate(words):
+        if word not in index:
+            shown = ", ".join(class_names[:8]) + (", ..." if len(class_names) > 8 else "")
             raise InputError(
-                f"{source}: label {float(labels[i]):g} at position {i} is not an integer; {_REMEDY}"
+                f"{where(i)}: label '{word[:40]}' is none of the known classes ({shown})"
             )
-    elif labels.is_complex():
-        raise InputError(f"{source}: labels are complex numbers; {_REMEDY}")
-    labels = labels.long()
-    if labels.numel() and int(labels.min()) < UNLABELLED:
-        raise InputError(f"{source}: label {int(labels.min())} is negative; {_REMEDY}")
-    return labels
+    return torch.tensor([index[word] for word in words], dtype=torch.long), class_names
 
 
-def _is_number(value: str) -> bool:
+def _is_number(word: str) -> bool:
     try:
-        float(value)
+        float(word)
     except ValueError:
         return False
     return True
 
 
-def _integer_text(value: str, where: Where, i: int) -> str:
-    if _INTEGER.fullmatch(value):
-        number = int(value)
-    elif float(value).is_integer() and abs(float(value)) < LARGEST_LABEL:
-        number = int(float(value))
+def _integer_text(word: str, where: Where, i: int) -> str:
+    if _INTEGER.fullmatch(word):
+        number = int(word)
+    elif float(word).is_integer() and abs(float(word)) < LARGEST_LABEL:
+        number = int(float(word))
     else:
         raise InputError(
-            f"{where(i)}: label '{value[:40]}' is a number but not an integer of at most 19 "
-            f"digits; {_REMEDY}"
+            f"{where(i)}: label '{word[:40]}' is not an integer of at most 19 digits; {_REMEDY}"
         )
     if number < UNLABELLED:
-        raise InputError(f"{where(i)}: label '{value}' is negative; {_REMEDY}")
+        raise InputError(f"{where(i)}: label '{word}' is negative; {_REMEDY}")
     return "" if number == UNLABELLED else str(number)
-
-
-def _unknown(value: str, class_names: Sequence[str]) -> str:
-    shown = ", ".join(class_names[:8]) + (", ..." if len(class_names) > 8 else "")
-    return f"label '{value[:40]}' is none of the known classes ({shown})"
-
-
-def label_column(y: Any, count: int, source: str) -> Labels:
-    """Labels in an array, a tensor or a list as :func:`encode` takes them; None if there are none.
-
-    Raises:
-        InputError: if there is not one label per item, or they are no labels.
-    """
-    if y is None:
-        return None
-    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    if array.shape not in ((count,), (count, 1)):
-        raise InputError(
-            f"{source}: labels have shape {list(array.shape)}; one each ([{count}]) needed"
-        )
-    array = array.reshape(-1)
-    if array.dtype.kind in "biuf":
-        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-            raise InputError(f"{source}: label {array.max()} is too large; number classes from 0")
-        dtype = np.float64 if array.dtype.kind == "f" else np.int64
-        return torch.from_numpy(array.astype(dtype))
-    if array.dtype.kind not in "OUS":
-        raise InputError(f"{source}: labels hold {array.dtype}; integers or text are needed")
-    return [_text(value) for value in array.tolist()]
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return "" if value is None else str(value)
+        return value.decode(errors="replace").strip()
+    return "" if value is None else str(value).strip()
 
 
 def item_masks(
@@ -261,9 +228,7 @@ def relabelled(
     """
     labels, name = dataset.labels, dataset.name
     count = labels.numel() if rows is None else rows.numel()
-    found, names = encode(
-        label_column(y, count, name), count, lambda i: f"{name}, label {i}", name, class_names
-    )
+    found, names = encode(y, count, lambda i: f"{name}, label {i}", name, class_names)
     if rows is not None:
         labels = torch.full_like(labels, UNLABELLED)
         labels[rows] = found

@@ -12,7 +12,6 @@ from torch import Tensor
 from vepm.data.build import Parts, ReadOptions, refuse_choice
 from vepm.data.columns import Features, encode_columns
 from vepm.data.features import feature_table, from_scipy
-from vepm.data.labels import label_column
 from vepm.errors import InputError
 
 
@@ -53,7 +52,7 @@ def matrix_parts(
         num_nodes=num_nodes,
         x=table,
         feature_names=names,
-        labels=label_column(y, num_nodes, source),
+        labels=y,
         weights=torch.from_numpy(coo.data[present].astype(np.float64)),
         weight_at=lambda i: f"{source}, entry {ends[:, i].tolist()} of the adjacency matrix",
         kinds=kinds,

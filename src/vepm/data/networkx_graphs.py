@@ -4,7 +4,8 @@ import io
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree  # nosec B405 (doctypes are refused first)
@@ -13,10 +14,9 @@ import networkx as nx
 import torch
 
 from vepm.data.build import Parts, ReadOptions
-from vepm.data.columns import encode_columns
-from vepm.data.edges import KIND_SEPARATOR, encode_kinds
-from vepm.data.labels import masks_from_text
-from vepm.data.tables import read_text
+from vepm.data.edges import KIND_SEPARATOR
+from vepm.data.folders import label_fields, node_fields
+from vepm.data.tables import Table, read_text
 from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
@@ -27,130 +27,80 @@ _IDS = ("id", "key")
 
 def node_parts(graph: Any, name: str, source: str, options: ReadOptions) -> Parts:
     """A node task: attribute ``label`` (or ``y``) is the label, ``split`` says train/val/test."""
-    nodes = list(graph)
-    label = options.label or next(
-        (n for n in _LABEL_NAMES if any(n in graph.nodes[v] for v in nodes)), "label"
-    )
-    if options.label and not any(label in graph.nodes[v] for v in nodes):
-        raise InputError(f"{source}: no node has an attribute '{label}' with its label")
-    fields = _union([graph], source, {*_LABEL_NAMES, label, "split"}, options)
-
-    def where(i: int) -> str:
-        return f"{source}, node '{nodes[i]}'"
-
-    split = [_text(graph.nodes[v].get("split")) for v in nodes]
+    keys = {str(key) for _, data in graph.nodes(data=True) for key in data}
+    if options.label is None:
+        found = next((key for key in _LABEL_NAMES if key in keys), None)
+        options = replace(options, label=found)
     return Parts(
         name=name,
         source=source,
-        labels=[_text(graph.nodes[v].get(label)) for v in nodes],
-        label_at=where,
-        masks=masks_from_text(split, where) if any(split) else {},
-        **fields,
+        **_union([graph], source, {*_LABEL_NAMES, options.label or "label", "split"}, options),
     )
 
 
 def graph_parts(graphs: Sequence[Any], name: str, options: ReadOptions) -> Parts:
     """A graph task: the label of a graph is ``graph.graph["label"]`` (or ``"y"``)."""
     known = (options.label,) if options.label else _LABEL_NAMES
-    labels = [
-        next((_text(graph.graph[n]) for n in known if n in graph.graph), "") for graph in graphs
-    ]
+    labels = [next((graph.graph[n] for n in known if n in graph.graph), None) for graph in graphs]
     keys = [{key for _, data in graph.nodes(data=True) for key in data} for graph in graphs]
     if any(found != keys[0] for found in keys):
         raise InputError(f"{name}: graphs have different node attributes; give all the same ones")
     counts = torch.tensor([len(graph) for graph in graphs])
+    fields = _union(graphs, name, set(), options)
+    listed = Table(name, {"label": labels}, range(len(graphs)), ("graph", "attribute"))
     return Parts(
         name=name,
         source=name,
-        labels=labels,
-        label_at=lambda i: f"{name}, graph {i}",
         batch=torch.arange(len(graphs)).repeat_interleave(counts),
         num_graphs=len(graphs),
-        **_union(graphs, name, set(), options),
+        **fields | label_fields(listed, replace(options, label=None)),
     )
 
 
 def _union(
     graphs: Sequence[Any], source: str, other: set[str], options: ReadOptions
 ) -> dict[str, Any]:
-    """Edges, features and names of the disjoint union of graphs."""
-    names: list[str] = []
-    rows, ends, kinds, weights = [], [], [], []
-    edge_keys: dict[Any, None] = {}
+    """What the disjoint union of graphs holds, by way of tables of its nodes and edges."""
     for i, graph in enumerate(graphs):
         if not len(graph):
+            which = f", graph {i}" if len(graphs) > 1 else ""
             raise InputError(
-                f"{source}{_which(i, graphs)}: the graph has no nodes; every graph needs at least "
-                "one"
+                f"{source}{which}: the graph has no nodes; every graph needs at least one"
             )
-        index = {node: len(names) + place for place, node in enumerate(graph)}
-        names += [str(node) for node in graph]
-        rows += [data for _, data in graph.nodes(data=True)]
-        for u, v, data in graph.edges(data=True):
-            ends.append((index[u], index[v]))
-            kinds.append(_kind_text(data.get("kind")))
-            if options.weights:
-                weights.append(_weight(data.get("weight"), u, v, source))
-            edge_keys |= dict.fromkeys(data)
+    nodes = [(i, *node) for i, graph in enumerate(graphs) for node in graph.nodes(data=True)]
+    edges = [(i, *edge) for i, graph in enumerate(graphs) for edge in graph.edges(data=True)]
+    names = [str(node) for _, node, _ in nodes]
+    columns = _columns([data for _, _, data in nodes])
+    listed = Table(source, columns, [f"'{name}'" for name in names], ("node", "attribute"))
+    known = _columns([data for *_, data in edges])
+    ends = {key: cells for key, cells in known.items() if key not in _IDS}
+    ends["source"] = [(i, u) for i, u, _, _ in edges]
+    ends["target"] = [(i, v) for i, _, v, _ in edges]
+    if "weight" in known:
+        # As in NetworkX, an edge without a weight has weight 1.
+        ends["weight"] = [1.0 if cell is None else cell for cell in known["weight"]]
+    if "kind" in known:
+        ends["kind"] = [_kind_text(cell) for cell in known["kind"]]
+    lines = [f"'{u}' to '{v}'" for _, u, v, _ in edges]
+    index = {(i, node): place for place, (i, node, _) in enumerate(nodes)}
+    joined = Table(source, ends, lines, ("edge", "attribute"))
     directed = any(graph.is_directed() for graph in graphs)
-    weighted = options.weights and "weight" in edge_keys
-    x, features, unused = _features(names, rows, source, other, options)
-    others = [key for key in edge_keys if key not in ("kind", "weight", *_IDS)]
-    unused += [f"edge attribute '{key}'" for key in others]
-    return {
-        "edges": torch.tensor(ends, dtype=torch.long).view(-1, 2).t(),
-        "num_nodes": len(names),
-        "node_names": names,
-        "one_way": not directed,
-        "directed": directed,
-        "weights": torch.tensor(weights, dtype=torch.float64) if weighted else None,
-        "weight_at": lambda i: f"{source}, edge '{names[ends[i][0]]}' to '{names[ends[i][1]]}'",
-        "kinds": encode_kinds(kinds, source) if "kind" in edge_keys else None,
-        "x": x,
-        "feature_names": features,
-        "unused": unused,
-    }
-
-
-def _features(
-    names: Sequence[str], rows: Sequence[Any], source: str, other: set[str], options: ReadOptions
-) -> Any:
-    keys = dict.fromkeys(key for row in rows for key in row if key not in other)
-    columns = {str(key): [row.get(key) for row in rows] for key in keys}
     # Text in these graphs is often the answer, such as the club of the karate club's members.
-    return encode_columns(
-        columns,
-        lambda i, key: f"{source}, node '{names[i]}', attribute '{key}'",
-        options,
-        source,
-        text=False,
-    )
+    found = node_fields(listed, joined, index, other, options, text=False)
+    labels = label_fields(listed, options) if other else {}
+    return found | labels | {"node_names": names, "one_way": not directed, "directed": directed}
 
 
-def _which(i: int, graphs: Sequence[Any]) -> str:
-    return f", graph {i}" if len(graphs) > 1 else ""
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
-def _weight(value: Any, u: Any, v: Any, source: str) -> float:
-    """The weight of an edge; 1 without one, as in NetworkX."""
-    if value is None:
-        return 1.0
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            f"{source}, edge '{u}' to '{v}': weight '{str(value)[:40]}' is no number; correct it"
-        ) from None
+def _columns(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
+    """Attributes as columns, None where there is none."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {str(key): [row.get(key) for row in rows] for key in keys}
 
 
 def _kind_text(value: Any) -> str:
     """Kinds of an edge as text: a name, or several in a list."""
     several = isinstance(value, Iterable) and not isinstance(value, str)
-    return KIND_SEPARATOR.join(map(str, value)) if several else _text(value)
+    return KIND_SEPARATOR.join(map(str, value)) if several else str(value or "")
 
 
 def read_graphml(path: Path, options: ReadOptions) -> Parts:

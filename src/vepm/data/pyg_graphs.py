@@ -9,7 +9,6 @@ from torch_geometric.data import Data
 from vepm.data.build import FEW_NODES, MOST_GAPS, Parts
 from vepm.data.edges import check_range, decode_kinds
 from vepm.data.features import feature_table, refuse_sparse
-from vepm.data.labels import as_integers
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED
 
@@ -121,7 +120,7 @@ def _labels(data: Data, num_nodes: int, source: str) -> Tensor:
             f"{source}: y is {shape}; one integer per node ([{num_nodes}]) or per graph ([1]) "
             "is needed"
         )
-    return as_integers(y.detach().cpu().reshape(-1), source)
+    return y.detach().cpu().reshape(-1)
 
 
 def _of_edges(graphs: list[Data], checked: list[_Checked], key: str, source: str) -> Tensor | None:

@@ -12,7 +12,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from vepm.data.build import Parts, ReadOptions, build, refuse_choice
 from vepm.data.dataset import Dataset
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
-from vepm.data.labels import label_column, relabelled
+from vepm.data.labels import relabelled
 from vepm.data.matrices import matrix_parts
 from vepm.data.networkx_graphs import graph_parts, node_parts, read_gexf, read_gml, read_graphml
 from vepm.data.npz import read_npz
@@ -107,9 +107,7 @@ def _convert(obj: Any, task: Task | None, name: str, labels: Any, options: ReadO
     else:
         parts = _graph_parts(obj, task, name, options)
     if labels is not None:
-        count = parts.num_nodes if parts.batch is None else parts.num_graphs
-        given = label_column(labels, count, name)
-        parts = replace(parts, labels=given, label_at=None, class_names=None)
+        parts = replace(parts, labels=labels, label_at=None, class_names=None)
     return build(parts, options)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vepm.errors import InputError
 
@@ -23,15 +24,23 @@ _IN_DICT = re.compile(r"\{.*'weight': *([^,}]+).*\}|\{\}")
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a file by column, without surrounding blanks, and the line of every row."""
+    """Cells by column, without surrounding blanks, and what to call them in messages.
+
+    Args:
+        source: where the table is from.
+        columns: the cells of each column.
+        lines: the line of a file, or the name, of each row.
+        words: what a row and a column are called.
+    """
 
     source: str
-    columns: dict[str, list[str]]
-    lines: list[int]
+    columns: dict[str, list[Any]]
+    lines: Sequence[Any]
+    words: tuple[str, str] = ("row", "column")
 
     def where(self, row: int, column: str) -> str:
         """Names a cell in a message."""
-        return f"{self.source}, row {self.lines[row]}, column {column}"
+        return f"{self.source}, {self.words[0]} {self.lines[row]}, {self.words[1]} {column}"
 
     def ids(self) -> dict[str, int]:
         """The row of each id, refusing empty and repeated ones."""

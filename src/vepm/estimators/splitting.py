@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from vepm.data.labels import draw_split, encode, label_column
+from vepm.data.labels import draw_split, encode
 from vepm.errors import InputError
 
 
@@ -48,7 +48,7 @@ class NodeSplit:
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Positions in X of the nodes that train and of those that test."""
         count = len(X)
-        labels, _ = encode(label_column(y, count, "y"), count, lambda i: f"y[{i}]", "y", None)
+        labels, _ = encode(y, count, lambda i: f"y[{i}]", "y")
         random = check_random_state(self.random_state)
         for seed in random.randint(2**31, size=self.n_splits):
             train, _, test = draw_split(
