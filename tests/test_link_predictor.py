@@ -1,5 +1,6 @@
 """Links: probabilities, missing ones, surprising ones, and the communities behind."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from torch_geometric.data import Data
 from vepm import LinkPredictor
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
+from vepm.estimators import evidence as evidence_module
 from vepm.estimators import pairs as pairs_module
+from vepm.estimators.evidence import surroundings
 from vepm.estimators.pairs import candidates, draw_non_edges, split_edges
 
 PLANTED = planted_graph(200, 4, overlap=0.02, average_degree=12, num_features=8, seed=3)
@@ -59,11 +62,57 @@ def test_probability_and_shares_by_hand(model: LinkPredictor) -> None:
     c = model.calibration_
     strength = np.log([(activation * z[i] ** 2).sum() for i in (3, 7)]).sum() / 2
     likeness = np.log(parts.sum()) - strength
-    logit = c["likeness"] * likeness + c["strength"] * strength + c["intercept"] + c["log_odds"]
+    graph = model.card_.prepare(PLANTED).graphs[0]
+    around = surroundings(graph.x, graph.edge_index)
+    degree = np.bincount(graph.edge_index[0], minlength=200)
+    logit = c["likeness"] * likeness + c["strength"] * strength
+    logit += c["features"] * around[3] @ around[7]
+    logit += c["degree"] * np.log1p(degree[[3, 7]]).sum() + c["intercept"] + c["log_odds"]
     np.testing.assert_allclose(found.probability, [1 / (1 + np.exp(-logit))], rtol=1e-5)
     np.testing.assert_allclose(found.surprise, -np.log2(found.probability))
     both_ways = model.predict_proba([(7, 3), (3, 7)])
     assert both_ways[0] == pytest.approx(both_ways[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo])
+def test_surroundings_by_hand(layout: torch.layout) -> None:
+    """The limit of personalised PageRank over rows of length one, less their mean."""
+    x = torch.tensor([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]])
+    edges = torch.tensor([[0, 1], [1, 0]])
+    rows = torch.nn.functional.normalize(x) - torch.nn.functional.normalize(x).mean(0)
+    # Nodes 0 and 1 have themselves and each other as neighbours, node 2 itself alone.
+    walk = torch.tensor([[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
+    h = rows
+    for _ in range(10):
+        h = 0.8 * walk @ h + 0.2 * rows
+    table = x if layout == torch.strided else x.to_sparse_coo()
+    np.testing.assert_allclose(
+        surroundings(table, edges), torch.nn.functional.normalize(h), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_wide_features_keep_their_cosines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three topics fit into 256 columns as well as into 600."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.rand(400, 3, generator=random) @ torch.rand(3, 600, generator=random)
+    edges = torch.tensor([[0, 1], [1, 0]])
+    monkeypatch.setattr(evidence_module, "WIDTH", 600)
+    exact = surroundings(x, edges)
+    monkeypatch.undo()
+    reduced = surroundings(x, edges)
+    assert reduced.shape == (400, 256)
+    np.testing.assert_allclose(reduced @ reduced.T, exact @ exact.T, atol=1e-2)
+
+
+def test_surroundings_help_where_features_tell_and_edges_are_few() -> None:
+    sparse = planted_graph(300, 3, overlap=0.02, average_degree=3, num_features=30, seed=5)
+    parts = split_edges(sparse.graphs[0], 0.1, 0.2, 0)
+    model = predictor(num_communities=3, pretrain_epochs=30).fit_edges(sparse, parts)
+    assert model.calibration_["features"] > 0
+    with_features = model.scores_["auc"]
+    model.calibration_ |= {"features": 0.0}
+    _, nodes = model._graph(replace(sparse, graphs=[parts.graph]))
+    assert with_features > model._scores(nodes, parts.test)["auc"]
 
 
 def test_missing_links_are_the_likeliest_of_the_candidates(model: LinkPredictor) -> None:
@@ -119,6 +168,16 @@ def test_a_saved_model_says_the_same_of_a_graph_that_it_is_given(
     assert loaded.scores_ == model.scores_
     with pytest.raises(InputError, match="give one as X"):
         loaded.missing_links()
+    earlier = [
+        line
+        for line in (tmp_path / "links.toml").read_text().splitlines()
+        if not line.startswith(("features", "degree"))
+    ]
+    (tmp_path / "links.toml").write_text("\n".join(earlier))
+    assert LinkPredictor.load(tmp_path).calibration_ == model.calibration_ | {
+        "features": 0.0,
+        "degree": 0.0,
+    }
     (tmp_path / "links.toml").write_text("[scores]\n")
     with pytest.raises(InputError, match="holds no calibration"):
         LinkPredictor.load(tmp_path)

@@ -213,6 +213,8 @@ def test_links_are_ranked_better_than_by_chance(name: str) -> None:
     assert found["hard_auc"] < found["auc"]
     assert STUDIES[name](setting).numbers == found
     assert STUDIES[name](replace(setting, seed=1)).numbers != found
+    if name == "link_prediction":
+        assert found["rate_auc"] != found["surroundings_auc"]
 
 
 @pytest.mark.parametrize("name", ["found_communities", "nocd", "bigclam", "louvain"])

@@ -9,6 +9,7 @@ import torch
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.preprocessing import StandardScaler
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
@@ -16,6 +17,7 @@ from vepm.data.features import degree_features, positions
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
+from vepm.estimators.evidence import EVIDENCE, LEAST_RATE, Nodes, surroundings
 from vepm.estimators.pairs import EdgeSplit, Pairs, candidates, split_edges
 from vepm.files import read_toml, write_text
 from vepm.kernels.rates import couple
@@ -25,8 +27,6 @@ from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 
 CALIBRATION = "links.toml"
-LEAST_RATE = 1e-30
-AT_ONCE = 2**18
 HELD_OUT = 0.05
 """Share of the edges that calibrates, and the same again that scores."""
 
@@ -52,15 +52,18 @@ class LinkPredictor(Estimator):
     r"""Says how likely any two nodes are joined, and through which communities.
 
     .. math:: P(A_{ij} = 1) = \sigma\Big(a \log \frac{r_{ij}}{\sqrt{r_{ii} r_{jj}}}
-              + b \log \sqrt{r_{ii} r_{jj}} + c\Big), \qquad
+              + b \log \sqrt{r_{ii} r_{jj}} + c \cos(h_i, h_j)
+              + d \log (1 + k_i)(1 + k_j) + e\Big), \qquad
               r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
 
     The first term says how alike two nodes are, the second how strong. A node whose links are
     missing is weak because they are, so that strength counts for less than in the likelihood of
-    the edges that are there.
+    the edges that are there. The third compares their surroundings: features, averaged around
+    each node by personalised PageRank. The fourth is for their degrees k. Communities explain the
+    first two: ``share`` says how a pair's rate is made up.
 
     A tenth of the edges is held out from training. Half of them, beside as many pairs without an
-    edge, fit a, b and c; c is then corrected for how rare edges are among all pairs. The other
+    edge, fit a to e; e is then corrected for how rare edges are among all pairs. The other
     half gives ``scores_``: AUC, average precision and calibration error. Predictions see all
     edges.
 
@@ -89,7 +92,7 @@ class LinkPredictor(Estimator):
     """
 
     _task: TaskName = "node"
-    _known: tuple[Dataset, Array] | None = None
+    _known: tuple[Dataset, Nodes] | None = None
 
     def __init__(
         self,
@@ -135,18 +138,18 @@ class LinkPredictor(Estimator):
             )
         seen = replace(unlabelled(dataset), graphs=[_own_features(parts.graph, dataset)])
         self.fit_split(seen, NONE, NONE, **how)
-        z = self._affiliations(self.card_.prepare(seen))
-        evidence, joined = _labelled([self._evidence(z, pairs) for pairs in parts.val])
-        curve = LogisticRegression().fit(evidence, joined)
-        nodes, edges = len(z), dataset.graphs[0].num_edges / 2
-        odds = edges / max(nodes * (nodes - 1) / 2 - edges, 1)
-        self.calibration_ = {
-            "likeness": float(curve.coef_[0, 0]),
-            "strength": float(curve.coef_[0, 1]),
-            "intercept": float(curve.intercept_[0]),
+        nodes = self._nodes(self.card_.prepare(seen))
+        evidence, joined = _labelled([nodes.evidence(pairs) for pairs in parts.val])
+        scale = StandardScaler().fit(evidence)
+        curve = LogisticRegression().fit(scale.transform(evidence), joined)
+        weights = curve.coef_[0] / scale.scale_
+        count, edges = len(nodes.z), dataset.graphs[0].num_edges / 2
+        odds = edges / max(count * (count - 1) / 2 - edges, 1)
+        self.calibration_ = dict(zip(EVIDENCE, weights.tolist(), strict=True)) | {
+            "intercept": float(curve.intercept_[0] - scale.mean_ @ weights),
             "log_odds": float(np.log(odds)),
         }
-        self.scores_ = self._scores(z, parts.test)
+        self.scores_ = self._scores(nodes, parts.test)
         return self
 
     def predict_proba(self, pairs: Any, X: Any = None) -> Array:
@@ -158,12 +161,19 @@ class LinkPredictor(Estimator):
                 Affiliations of its nodes follow from their edges and features; nothing is
                 trained.
         """
-        dataset, z = self._graph(X)
-        return self._probability(self._logits(z, self._indices(pairs, X, dataset)))
+        dataset, nodes = self._graph(X)
+        return self._probability(self._logits(nodes, self._indices(pairs, X, dataset)))
 
     def decision_function(self, pairs: Pairs, X: Any = None) -> Array:
         """Log-odds of pairs of indices [2, P] among as many edges as non-edges."""
         return self._logits(self._graph(X)[1], pairs)
+
+    def evidence(self, pairs: Pairs, X: Any = None) -> Array:
+        """What the log-odds of pairs of indices [2, P] are made of [P, 4].
+
+        The columns are likeness, strength, features and degree, as in ``calibration_``.
+        """
+        return self._graph(X)[1].evidence(pairs)
 
     def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
         """Area under the ROC curve.
@@ -181,8 +191,8 @@ class LinkPredictor(Estimator):
 
     def explain_pairs(self, pairs: Any, X: Any = None) -> Links:
         """Probability of each pair, and the communities behind it."""
-        dataset, z = self._graph(X)
-        return self._links(self._indices(pairs, X, dataset), X, dataset, z)
+        dataset, nodes = self._graph(X)
+        return self._links(self._indices(pairs, X, dataset), X, dataset, nodes)
 
     def missing_links(self, X: Any = None, top: int = 20) -> Links:
         """The pairs without an edge that are likeliest to be joined, the likeliest first.
@@ -190,15 +200,15 @@ class LinkPredictor(Estimator):
         Candidates are the pairs at distance two and those of the strongest nodes of every
         community, so that time and memory do not grow with the square of the number of nodes.
         """
-        dataset, z = self._graph(X)
+        dataset, nodes = self._graph(X)
         best, logits = np.empty((2, 0), dtype=np.int64), np.empty(0)
-        for pairs in candidates(dataset.graphs[0].edge_index, z * self._meeting(z)):
+        for pairs in candidates(dataset.graphs[0].edge_index, nodes.z * nodes.meeting):
             every = np.concatenate([best, pairs], axis=1)
-            logits = np.concatenate([logits, self._logits(z, pairs)])
-            _, first = np.unique(every[0] * len(z) + every[1], return_index=True)
+            logits = np.concatenate([logits, self._logits(nodes, pairs)])
+            _, first = np.unique(every[0] * len(nodes.z) + every[1], return_index=True)
             kept = first[np.argsort(-logits[first], kind="stable")[:top]]
             best, logits = every[:, kept], logits[kept]
-        return self._links(best, X, dataset, z)
+        return self._links(best, X, dataset, nodes)
 
     def surprising_edges(self, X: Any = None, top: int | None = None) -> Links:
         """The edges of the graph, the most surprising first.
@@ -206,15 +216,15 @@ class LinkPredictor(Estimator):
         Affiliations follow from the edges too, so an edge is judged with itself in view: what is
         surprising even so stands out.
         """
-        dataset, z = self._graph(X)
+        dataset, nodes = self._graph(X)
         edges = dataset.graphs[0].edge_index
         once = edges[:, edges[0] < edges[1]].numpy()
-        order = np.argsort(self._logits(z, once), kind="stable")[:top]
-        return self._links(once[:, order], X, dataset, z)
+        order = np.argsort(self._logits(nodes, once), kind="stable")[:top]
+        return self._links(once[:, order], X, dataset, nodes)
 
     def transform(self, X: Any) -> Array:
         """Mean affiliation of every node to every community [N, C]; new nodes among them."""
-        return self._graph(X)[1]
+        return self._graph(X)[1].z
 
     def save(self, folder: str | Path) -> None:
         """Write the trained model, its settings and its calibration into a folder."""
@@ -230,9 +240,10 @@ class LinkPredictor(Estimator):
         found = read_toml(Path(folder) / CALIBRATION)
         model = super().load(folder, device)
         try:
+            # Models of earlier releases go by likeness and strength alone.
+            given = {"features": 0.0, "degree": 0.0} | found["calibration"]
             model.calibration_ = {
-                key: float(found["calibration"][key])
-                for key in ("likeness", "strength", "intercept", "log_odds")
+                key: float(given[key]) for key in (*EVIDENCE, "intercept", "log_odds")
             }
             model.scores_ = {key: float(value) for key, value in found["scores"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -241,44 +252,35 @@ class LinkPredictor(Estimator):
             ) from None
         return model
 
-    def _graph(self, X: Any) -> tuple[Dataset, Array]:
-        """A graph, by default the fitted one, and the affiliations of its nodes."""
+    def _graph(self, X: Any) -> tuple[Dataset, Nodes]:
+        """A graph, by default the fitted one, and what its nodes bring to their links."""
         self._model()
         if X is not None:
             dataset = self._items(X).dataset
-            return dataset, self._affiliations(dataset)
+            return dataset, self._nodes(dataset)
         if not hasattr(self, "fitted_graph_"):
             raise InputError("a model that was loaded has no graph: give one as X")
         if self._known is None:
             dataset = self._items(self.fitted_graph_).dataset
-            self._known = dataset, self._affiliations(dataset)
+            self._known = dataset, self._nodes(dataset)
         return self._known
 
-    def _affiliations(self, dataset: Dataset) -> Array:
-        return self._explain(dataset).memberships.cpu().numpy()
-
     @torch.no_grad()
-    def _meeting(self, z: Array) -> Array:
-        """What the communities of another node meet in each node [N, C]."""
-        return couple(torch.from_numpy(z), self._model().interactions.cpu()).numpy()
+    def _nodes(self, dataset: Dataset) -> Nodes:
+        """What each node of a prepared graph brings to its links."""
+        graph = dataset.graphs[0]
+        z = self._explain(dataset).memberships.cpu()
+        degree = np.bincount(graph.edge_index[0].numpy(), minlength=len(z))
+        return Nodes(
+            z.numpy(),
+            couple(z, self._model().interactions.cpu()).numpy(),
+            surroundings(graph.x, graph.edge_index),
+            np.log1p(degree),
+        )
 
-    def _evidence(self, z: Array, pairs: Pairs) -> Array:
-        """How alike the nodes of each pair are, and how strong, as logarithms [P, 2]."""
-        meeting = self._meeting(z)
-        own = np.log(np.maximum((meeting * z).sum(1), LEAST_RATE)) / 2
-        found = np.empty((pairs.shape[1], 2))
-        for start in range(0, pairs.shape[1], AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            i, j = pairs[:, part]
-            rate = np.einsum("pc,pc->p", meeting[i], z[j])
-            found[part, 1] = own[i] + own[j]
-            found[part, 0] = np.log(np.maximum(rate, LEAST_RATE)) - found[part, 1]
-        return found
-
-    def _logits(self, z: Array, pairs: Pairs) -> Array:
-        found = self.calibration_
-        weights = np.array([found["likeness"], found["strength"]])
-        logits: Array = self._evidence(z, pairs) @ weights + found["intercept"]
+    def _logits(self, nodes: Nodes, pairs: Pairs) -> Array:
+        weights = np.array([self.calibration_[name] for name in EVIDENCE])
+        logits: Array = nodes.evidence(pairs) @ weights + self.calibration_["intercept"]
         return logits
 
     def _probability(self, logits: Array) -> Array:
@@ -286,8 +288,8 @@ class LinkPredictor(Estimator):
         probability: Array = expit(logits + self.calibration_["log_odds"])
         return probability
 
-    def _scores(self, z: Array, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
-        logits, joined = _labelled([self._logits(z, part) for part in pairs])
+    def _scores(self, nodes: Nodes, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
+        logits, joined = _labelled([self._logits(nodes, part) for part in pairs])
         p = torch.from_numpy(expit(logits))
         return {
             "auc": float(roc_auc_score(joined, logits)),
@@ -297,14 +299,14 @@ class LinkPredictor(Estimator):
             ),
         }
 
-    def _links(self, pairs: Pairs, X: Any, dataset: Dataset, z: Array) -> Links:
+    def _links(self, pairs: Pairs, X: Any, dataset: Dataset, nodes: Nodes) -> Links:
         names = node_names(getattr(self, "fitted_graph_", None) if X is None else X, dataset)
-        (i, j), meeting = pairs, self._meeting(z)
+        (i, j), z, meeting = pairs, nodes.z, nodes.meeting
         # Equal halves, unless communities interact with each other.
         parts = (meeting[i] * z[j] + z[i] * meeting[j]) / 2
         return Links(
             [(names[i], names[j]) for i, j in pairs.T.tolist()],
-            self._probability(self._logits(z, pairs)),
+            self._probability(self._logits(nodes, pairs)),
             parts / np.maximum(parts.sum(1, keepdims=True), LEAST_RATE),
         )
 

@@ -58,6 +58,8 @@ METRICS: dict[str, Metric] = {
     "auc": _PERCENT,
     "average_precision": _PERCENT,
     "hard_auc": _PERCENT,
+    "rate_auc": _PERCENT,
+    "surroundings_auc": _PERCENT,
     "overlapping_nmi": _PERCENT,
     "nmi_pretrained": Metric(decimals=3),
     "nmi_finetuned": Metric(decimals=3),

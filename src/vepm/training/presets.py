@@ -27,7 +27,7 @@ PRESETS["communities"] = {
 
 PRESETS["links"] = {
     task: config.replace(num_communities=64, encoder_channels=256, likelihood="masked")
-    for task, config in PRESETS["communities"].items()
+    for task, config in PRESETS["default"].items()
 }
 """Settings to predict links."""
 
