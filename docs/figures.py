@@ -24,8 +24,15 @@ from torch.distributions import Gamma, Weibull
 from vepm import NodeClassifier
 from vepm.data import planted_graph
 from vepm.nn import EdgePartitioner
-from vepm.report.figures.style import draw_svg, new_figure, styled
-from vepm.report.palette import INK, MUTED, class_colours, community_colours
+from vepm.report.figures.style import (
+    INK,
+    MUTED,
+    class_colours,
+    community_colours,
+    draw_svg,
+    new_figure,
+    styled,
+)
 from vepm.training import preset
 
 FOLDER = Path(__file__).parent / "figures"

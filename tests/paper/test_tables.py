@@ -24,16 +24,9 @@ from vepm.paper import (
 )
 from vepm.paper.cells import write_cell
 from vepm.paper.findings import Finding
-from vepm.report.reproduction import (
-    draw_figures,
-    footnotes,
-    terminal_tables,
-    write_index,
-    write_tables,
-)
-from vepm.report.reproduction.figures import breadth_first
-from vepm.report.reproduction.tables import latex, markdown
-from vepm.report.reproduction.words import ours, spread, theirs
+from vepm.report.paper_figures import breadth_first, draw_figures
+from vepm.report.paper_tables import latex, markdown, terminal_tables, write_index, write_tables
+from vepm.report.paper_words import footnotes, ours, spread, theirs
 
 
 def summary(mean: float, error: float, n: int = 10, rule: str = "gin") -> Summary:

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from vepm.report import figures
 from vepm.report.communities import bucket_order
 from vepm.report.figures.curves import chosen_row
-from vepm.report.palette import class_colours, community_colours
+from vepm.report.figures.style import class_colours, community_colours
 
 from .writing import Array
 
@@ -212,3 +212,14 @@ def test_compared_curves_have_a_line_for_each_run() -> None:
     figure = figures.compared_curves([history, history], ["a", "b"], ["#000000", "#FF0000"])
     for axes in figure.axes:
         assert [len(np.asarray(line.get_xydata())) for line in axes.get_lines()] == [2, 2]
+
+
+def test_calibration_of_a_known_gap() -> None:
+    confidence = np.array([0.95, 0.95, 0.65, 0.65, 1.0, 0.0])
+    correct = np.array([1, 0, 1, 0, 1, 0], dtype=bool)
+    figure = figures.reliability(confidence, correct, bins=10)
+    title = figure.axes[0].get_title(loc="left")
+    # Confidence 0.967 against accuracy 2/3 in three predictions, 0.65 against 1/2 in two.
+    assert title == "Calibration error (ECE) 20.0 points"
+    heights = [bar.get_height() for bar in figure.axes[1].patches]  # type: ignore[attr-defined]
+    assert heights == [1, 0, 0, 0, 0, 0, 2, 0, 0, 3]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vepm.report.layout import layout
+from vepm.report.payload import layout
 
 
 def _ring(size: int) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.int64]], int]:

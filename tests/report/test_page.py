@@ -1,11 +1,12 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vepm.report import read_run, write_report
+from vepm.report import read_run, summary, write_report
 
 from .conftest import HOSTILE
 from .reading import Page
@@ -176,3 +177,11 @@ def test_dense_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_page_stays_small(node_run: Path) -> None:
     assert (node_run / "report.html").stat().st_size < 2_000_000
+
+
+def test_interval_is_wilsons(node_run: Path) -> None:
+    run = read_run(node_run)
+    assert run.labels is not None
+    count = int((run.masks["test"] & (run.labels >= 0)).sum())
+    found = summary.test_interval(replace(run, metrics={**run.metrics, "test_accuracy": 1.0}))
+    assert found == pytest.approx((count / (count + 1.959964**2), 1.0), abs=1e-6)

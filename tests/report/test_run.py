@@ -97,18 +97,22 @@ def test_pickle_is_refused(folder: Path) -> None:
     [
         ({"memberships": None}, "no array 'memberships'"),
         ({"activation": np.ones((2, 2))}, "activation has 2 dimensions"),
-        ({"activation": np.ones(2)}, "2 activations"),
-        ({"edge_weight": np.ones((1, 3))}, "does not match edge_weight"),
-        ({"memberships": np.ones((5, 6))}, "outside the 5 nodes"),
+        ({"activation": np.ones(2)}, "activation is .2,., with 2 instead of 6 communities"),
+        ({"edge_weight": np.ones((1, 3))}, "edge_weight is .* instead of .* edges"),
+        ({"memberships": np.ones((5, 6))}, "with 30 instead of 5 nodes"),
+        (
+            {"edge_index": np.full((2, 1), 99), "edge_weight": np.ones((1, 3))},
+            "edge_index holds numbers outside 0 to 29",
+        ),
         ({"memberships": np.full((30, 6), np.nan)}, "not finite"),
-        ({"prediction": np.zeros(4, dtype=int)}, "prediction has 4 rows for 30 nodes"),
-        ({"features": np.ones((4, 2))}, "features has 4 rows"),
+        ({"prediction": np.zeros(4, dtype=int)}, "prediction is .* instead of 30 items"),
+        ({"features": np.ones((4, 2))}, "features is .4, 2., with 4 instead of 30 nodes"),
         ({"log_odds": None}, "log_odds_without without log_odds"),
         ({"prediction": np.zeros((30, 2), dtype=int)}, "prediction has 2 dimensions, not 1"),
         ({"probabilities": np.zeros(30)}, "probabilities has 1 dimensions, not 2"),
         ({"prediction": np.zeros(30)}, "prediction holds float64"),
         ({"edge_weight": np.ones((1, 3), dtype=int)}, "edge_weight holds int64"),
-        ({"label_without": np.zeros((30, 2), dtype=int)}, "does not match 3 metacommunities"),
+        ({"label_without": np.zeros((30, 2), dtype=int)}, "2 instead of 3 metacommunities"),
     ],
 )
 def test_arrays_at_odds_are_named(

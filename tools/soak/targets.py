@@ -42,8 +42,7 @@ from vepm.report import payload, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import plan_drawings
 from vepm.report.excerpt import take_excerpt
-from vepm.report.layout import layout
-from vepm.report.payload import build_payload, embed_json
+from vepm.report.payload import build_payload, embed_json, layout
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
@@ -374,7 +373,7 @@ def _show(folder: Path) -> None:
     interaction = interactions(found.memberships, found.activation, found.grouping, found.batch)
     list(plan_drawings(found, interaction))
     summary.size_line(found)
-    summary.headline(found, interaction)
+    summary.headline(found)
     summary.warnings(found)
     summary.community_rows(found, interaction)
     summary.settings_groups(found)

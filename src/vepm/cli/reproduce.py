@@ -88,7 +88,7 @@ def reproduce(
         select,
         squares,
     )
-    from vepm.report.reproduction import write_index
+    from vepm.report.paper_tables import write_index
 
     known = catalogue(experiments or FOLDER)
     if list_them:
@@ -117,7 +117,7 @@ def reproduce(
 @contextlib.contextmanager
 def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
     """Hold the folders of the experiments."""
-    from vepm.report.reproduction import check_index
+    from vepm.report.paper_tables import check_index
 
     check_index(folder)
     with contextlib.ExitStack() as held:
@@ -153,13 +153,9 @@ def _show(
 ) -> None:
     """Print what was selected; write what is known of the whole experiment."""
     from vepm.paper import EVERY_PRESET, gather, select, squares, with_finished_presets
-    from vepm.report.reproduction import (
-        draw_figures,
-        footnotes,
-        heading,
-        terminal_tables,
-        write_tables,
-    )
+    from vepm.report.paper_figures import draw_figures
+    from vepm.report.paper_tables import terminal_tables, write_tables
+    from vepm.report.paper_words import footnotes, heading
 
     for experiment in chosen:
         # More seeds than the experiment asks for are shown; fewer are a part of it.

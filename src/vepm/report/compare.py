@@ -13,8 +13,8 @@ from scipy.stats import binomtest
 from vepm.errors import InputError
 from vepm.files import write_text
 from vepm.report import figures, summary
+from vepm.report.figures.style import community_colours
 from vepm.report.page import fill
-from vepm.report.palette import community_colours
 from vepm.report.run import Run, read_run
 
 SCRIPTS = ("dom.js", "theme.js", "table.js", "compare.js")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vepm.report.palette import community_colours
+from vepm.report.figures.style import community_colours
 from vepm.report.run import Run
 from vepm.report.summary import number_in
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 from vepm.report import figures
 from vepm.report.communities import bucket_order
-from vepm.report.palette import class_colours, community_colours
+from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.run import Run
-from vepm.report.scores import confusion
 from vepm.report.summary import chosen_epoch
 
 Floats = NDArray[np.float64]
@@ -108,7 +108,7 @@ def _quality(run: Run) -> Iterator[Drawing]:
     yield Drawing(
         "confusion",
         lambda: figures.confusion_matrix(
-            confusion(labels[test], prediction[test], len(run.class_names)),
+            confusion_matrix(labels[test], prediction[test], labels=range(len(run.class_names))),
             run.class_names,
             f"{test.sum():,} test {run.task}s",
         ),

@@ -83,7 +83,7 @@ def _render(
     drawings: dict[str, dict[str, str]],
 ) -> str:
     excerpt = take_excerpt(run, interaction)
-    headline = summary.headline(run, interaction)
+    headline = summary.headline(run)
     parts = conclusion.part_rows(run)
     found = "communities" if run.prediction is None else f"{run.task} classification"
     return fill(

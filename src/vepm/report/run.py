@@ -10,16 +10,36 @@ from numpy.typing import NDArray
 
 from vepm.errors import InputError
 from vepm.files import read_toml
-from vepm.report.checks import check_outputs
+from vepm.report.checks import OF_ITEMS, OF_NODES, SPLITS, check_outputs
 from vepm.report.communities import interactions, members
-from vepm.report.names import published_classes
 from vepm.runs import schema
 from vepm.tasks import TASKS
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
-
-SPLITS = ("train", "val", "test")
+PUBLISHED = {
+    "Cora": (
+        "Theory",
+        "Reinforcement learning",
+        "Genetic algorithms",
+        "Neural networks",
+        "Probabilistic methods",
+        "Case-based",
+        "Rule learning",
+    ),
+    "CiteSeer": (
+        "Artificial intelligence",
+        "Machine learning",
+        "Information retrieval",
+        "Databases",
+        "Agents",
+        "Human-computer interaction",
+    ),
+    "PubMed": ("Experimental diabetes", "Type 2 diabetes", "Type 1 diabetes"),
+    "MUTAG": ("not mutagenic", "mutagenic"),
+}
+"""What the class numbers of benchmarks stand for, as the sizes of the classes tell."""
+SOURCES = ("Planetoid", "TU collection")
 
 
 @dataclass(frozen=True)
@@ -163,41 +183,18 @@ def read_run(folder: str | Path) -> Run:
     )
 
 
-FLOATS = {
-    "edge_weight": "edge_weight",
-    "memberships": "memberships",
-    "activation": "activation",
-    "assignment": "assignment",
-    "probabilities": "probabilities",
-    "community_embeddings": "community_embeddings",
-    "log_odds": "log_odds",
-    "log_odds_without": "log_odds_without",
-    "features": "features",
-}
-INTEGERS = {
-    "edge_index": "edge_index",
-    "labels": "y",
-    "prediction": "prediction",
-    "label_without": "label_without",
-}
-
-
 def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
     """Fields of a Run that come from arrays of the file."""
-    fields: dict[str, Any] = {
-        field: _optional(outputs, name, np.float64) for field, name in FLOATS.items()
-    }
-    for field, name in INTEGERS.items():
-        fields[field] = _optional(outputs, name, np.int64)
-    single_graph = TASKS[task].single_graph
-    fields["batch"] = None if single_graph else _optional(outputs, "batch", np.int64)
-    given = [split for split in SPLITS if f"{split}_mask" in outputs]
-    fields["masks"] = {split: outputs[f"{split}_mask"].astype(bool) for split in given}
+    fields: dict[str, Any] = {}
+    for name, (kinds, _) in (OF_NODES | OF_ITEMS).items():
+        dtype = np.float64 if kinds == "f" else np.int64
+        fields[name] = outputs[name].astype(dtype) if name in outputs else None
+    masks = {split: fields.pop(f"{split}_mask") for split in SPLITS}
+    fields["masks"] = {split: mask == 1 for split, mask in masks.items() if mask is not None}
+    fields["labels"] = fields.pop("y")
+    if TASKS[task].single_graph:
+        fields["batch"] = None
     return fields
-
-
-def _optional(outputs: Mapping[str, Array], name: str, dtype: type) -> Any:
-    return outputs[name].astype(dtype) if name in outputs else None
 
 
 def _num_graphs(outputs: Mapping[str, Array]) -> int:
@@ -216,7 +213,7 @@ def _class_names(metrics: Mapping[str, Any], outputs: Mapping[str, Array]) -> tu
     known += [int(outputs[name].max()) + 1 for name in ("y", "prediction") if name in outputs]
     if "probabilities" in outputs:
         known.append(outputs["probabilities"].shape[1])
-    return _names(published_classes(metrics) or metrics.get("class_names"), max(known), "class")
+    return _names(_published_classes(metrics) or metrics.get("class_names"), max(known), "class")
 
 
 def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
@@ -224,3 +221,12 @@ def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     if not isinstance(given, list) or len(given) < count:
         return tuple(f"{kind} {number}" for number in range(count))
     return tuple("".join(c if c.isprintable() else " " for c in str(name)) for name in given)
+
+
+def _published_classes(metrics: Mapping[str, Any]) -> list[str] | None:
+    """The class names of a benchmark whose files have only numbers."""
+    given, source = metrics.get("class_names"), str(metrics.get("source"))
+    names = PUBLISHED.get(str(metrics.get("dataset")), ())
+    numbered = isinstance(given, list) and all(str(name).isdigit() for name in given)
+    known = numbered and len(names) == len(given or ()) and source.startswith(SOURCES)
+    return list(names) if known else None

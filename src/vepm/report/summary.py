@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import normalized_mutual_info_score
+from scipy.stats import binomtest
+from sklearn.metrics import confusion_matrix
 
 from vepm.report.communities import (
     community_table,
@@ -15,12 +16,11 @@ from vepm.report.communities import (
     typical_features,
     typical_nodes,
 )
-from vepm.report.names import images, pixel_grid
-from vepm.report.palette import class_colours, community_colours
+from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.run import Run
-from vepm.report.scores import accuracy_interval, calibration, confusion
 
 Floats = NDArray[np.float64]
+LEVELS = "0123456789abcdef"
 
 
 def edge_density(run: Run) -> float:
@@ -33,9 +33,10 @@ def edge_density(run: Run) -> float:
 def most_confused(run: Run, count: int = 5) -> list[dict[str, Any]]:
     """The pairs of classes that test items were most often confused in."""
     tested = _labelled(run, "test")
-    if tested is None or run.labels is None or run.prediction is None:
+    if tested is None or not tested.any() or run.labels is None or run.prediction is None:
         return []
-    matrix = confusion(run.labels[tested], run.prediction[tested], len(run.class_names))
+    classes = range(len(run.class_names))
+    matrix = confusion_matrix(run.labels[tested], run.prediction[tested], labels=classes)
     np.fill_diagonal(matrix, 0)
     worst = np.argsort(-matrix, axis=None, kind="stable")[:count]
     pairs = (divmod(int(place), len(matrix)) for place in worst)
@@ -44,7 +45,7 @@ def most_confused(run: Run, count: int = 5) -> list[dict[str, Any]]:
     ]
 
 
-def headline(run: Run, interaction: Floats) -> dict[str, Any]:
+def headline(run: Run) -> dict[str, Any]:
     """The numbers a reader looks for first; None where a run has no such number."""
     accuracy = number_in(run.metrics, "test_accuracy")
     tested, validated = _labelled(run, "test"), _labelled(run, "val")
@@ -58,8 +59,8 @@ def headline(run: Run, interaction: Floats) -> dict[str, Any]:
         "val_accuracy": number_in(run.metrics, "val_accuracy"),
         "rule": run.metrics.get("rule"),
         "best_epoch": chosen_epoch(run),
-        "ece": _ece(run, tested),
-        "nmi": _nmi(run, interaction),
+        "ece": number_in(run.metrics, "ece"),
+        "nmi": number_in(run.metrics, "nmi"),
         "baselines": _baselines(run, accuracy),
     }
 
@@ -69,7 +70,9 @@ def test_interval(run: Run) -> tuple[float, float] | None:
     accuracy, tested = number_in(run.metrics, "test_accuracy"), _labelled(run, "test")
     if accuracy is None or tested is None or not tested.any():
         return None
-    return accuracy_interval(accuracy, int(tested.sum()))
+    count = int(tested.sum())
+    found = binomtest(round(accuracy * count), count).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
 
 
 def warnings(run: Run) -> list[str]:
@@ -146,6 +149,24 @@ def _mean_images(run: Run, interaction: Floats) -> list[str]:
     return images(weight.T @ run.features / np.maximum(weight.sum(axis=0), 1e-12)[:, None])
 
 
+def pixel_grid(feature_names: Sequence[str]) -> tuple[int, int] | None:
+    """Rows and columns of an image whose pixels the features are, in reading order."""
+    found = [re.fullmatch(r"pixel_(\d+)_(\d+)", name) for name in feature_names]
+    if not found or not all(found):
+        return None
+    places = [(int(match[1]), int(match[2])) for match in found if match]
+    rows, columns = places[-1][0] + 1, places[-1][1] + 1
+    return (rows, columns) if places == list(np.ndindex(rows, columns)) else None
+
+
+def images(features: NDArray[np.float64]) -> list[str]:
+    """Each row of features as a string of grey levels, one hexadecimal digit a pixel."""
+    finite = np.where(np.isfinite(features), features, 0.0)
+    scale = float(finite.max(initial=0.0)) or 1.0
+    levels = (15 * np.clip(finite / scale, 0, 1)).round().astype(int)
+    return ["".join(LEVELS[level] for level in row) for row in levels.tolist()]
+
+
 def settings_groups(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Settings by section, in the order of the file."""
     plain = [(key, str(v)) for key, v in run.settings.items() if not isinstance(v, dict)]
@@ -192,25 +213,6 @@ def _labelled(run: Run, split: str) -> NDArray[np.bool_] | None:
     if run.labels is None or split not in run.masks:
         return None
     return run.masks[split] & (run.labels >= 0)
-
-
-def _ece(run: Run, tested: NDArray[np.bool_] | None) -> float | None:
-    given = number_in(run.metrics, "ece")
-    if given is not None or run.probabilities is None or tested is None or not tested.any():
-        return given
-    right = run.probabilities.argmax(axis=1) == run.labels
-    return calibration(run.probabilities.max(axis=1)[tested], right[tested]).ece
-
-
-def _nmi(run: Run, interaction: Floats) -> float | None:
-    given = number_in(run.metrics, "nmi")
-    if given is not None or run.labels is None or run.batch is not None:
-        return given
-    known = run.labels >= 0
-    if not known.any():
-        return None
-    main = interaction.argmax(axis=1)
-    return float(normalized_mutual_info_score(run.labels[known], main[known]))
 
 
 def _baselines(run: Run, accuracy: float | None) -> list[dict[str, Any]]:

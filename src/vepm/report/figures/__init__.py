@@ -4,10 +4,9 @@ Every function returns a :class:`matplotlib.figure.Figure` that no global state 
 :func:`render` makes PNG and SVG of it.
 """
 
-from vepm.report.figures.curves import compared_curves, learning_curves
+from vepm.report.figures.curves import compared_curves, learning_curves, reliability
 from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
-from vepm.report.figures.matrices import adjacency
-from vepm.report.figures.quality import confusion_grid, confusion_matrix, reliability
+from vepm.report.figures.matrices import adjacency, confusion_grid, confusion_matrix
 from vepm.report.figures.style import draw_svg, inline_svg, render
 
 __all__ = [

@@ -1,16 +1,25 @@
-"""How training went."""
+"""How training went, and whether predictions know how sure they may be."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from vepm.report.figures.style import new_figure, shorten, styled
-from vepm.report.palette import ACCENT, COMMUNITY_COLOURS, MUTED, WARNING
+from vepm.report.figures.style import (
+    ACCENT,
+    COMMUNITY_COLOURS,
+    MUTED,
+    WARNING,
+    new_figure,
+    shorten,
+    styled,
+)
 
+Floats = NDArray[np.float64]
 History = Mapping[str, NDArray[Any]]
 
 TERMS = {
@@ -20,6 +29,8 @@ TERMS = {
     "kl": "KL: posterior from prior",
     "disagreement": "Disagreement of passes",
 }
+FEW = 10
+"""Bins of fewer predictions than this are drawn pale: their accuracy says little."""
 ACCURACIES = {
     "train_accuracy": ("train", COMMUNITY_COLOURS[0]),
     "val_accuracy": ("validation", COMMUNITY_COLOURS[3]),
@@ -80,6 +91,43 @@ def compared_curves(
         axes.grid(axis="y")
         if axes.lines:
             axes.legend(loc="best")
+    return figure
+
+
+@styled
+def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) -> Figure:
+    """Accuracy against confidence, with the expected calibration error.
+
+    Args:
+        confidence: Probability of the predicted class [n].
+        correct: Whether the prediction was right [n].
+        bins: Number of equal bins of confidence.
+    """
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    size = np.bincount(place, minlength=bins)
+    mean = np.bincount(place, confidence, bins) / np.maximum(size, 1)
+    accuracy = np.bincount(place, correct, bins) / np.maximum(size, 1)
+    gap = mean - accuracy
+    error = float((np.abs(gap) * size).sum() / max(len(place), 1))
+    figure = new_figure(4.6, 4.4)
+    axes, below = figure.subplots(2, 1, height_ratios=[4, 1], sharex=True)
+    width = 1 / bins
+    middle = (np.arange(bins) + 0.5) * width
+    filled, few = size > 0, size < FEW
+    colours = [to_rgba(ACCENT, 0.25 if sparse else 0.85) for sparse in few[filled]]
+    axes.bar(middle[filled], accuracy[filled], width * 0.9, color=colours)
+    axes.bar(
+        middle[~few], gap[~few], width * 0.9, bottom=accuracy[~few],
+        facecolor="none", edgecolor=WARNING, linewidth=0.8, hatch="////",
+    )  # fmt: skip
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (3, 3)))
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("accuracy")
+    axes.set_title(f"Calibration error (ECE) {100 * error:.1f} points")
+    below.bar(middle, size, width * 0.9, color=MUTED, alpha=0.6)
+    below.set_ylabel("count")
+    below.set_xlabel("confidence")
     return figure
 
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from vepm.report.figures.style import category_legend, new_figure, styled
-from vepm.report.palette import UNKNOWN
+from vepm.report.figures.style import UNKNOWN, category_legend, new_figure, styled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -21,8 +21,7 @@ from vepm.report.figures import (
     stack_communities,
     tsne,
 )
-from vepm.report.figures.style import new_figure, styled
-from vepm.report.palette import WARNING, class_colours, community_colours
+from vepm.report.figures.style import WARNING, class_colours, community_colours, new_figure, styled
 
 logger = logging.getLogger("vepm")
 
