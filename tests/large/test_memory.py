@@ -12,7 +12,7 @@ from cli.running import refused, succeed
 from training.toys import SMALL, run, toy
 from vepm.data import as_dataset
 from vepm.errors import InputError
-from vepm.training import memory, preset
+from vepm.training import ModelCard, memory, preset
 from vepm.training.memory import available_bytes, large_bytes, require_memory, step_bytes
 
 CPU = torch.device("cpu")
@@ -115,8 +115,40 @@ def test_a_limit_of_the_container_counts(
     assert available_bytes(CPU) > 2**24
 
 
-def test_what_fits_passes() -> None:
-    require_memory(toy("node"), SMALL["node"], CPU)
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_what_needs_as_much_as_is_free_passes_and_one_byte_more_does_not(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = ModelCard.of(toy(task), SMALL[task])
+    graphs = toy(task).graphs
+    batch = SMALL[task].training.batch_size or len(graphs)
+    largest = sorted(graphs, key=lambda graph: -graph.num_edges)[:batch]
+    nodes, edges = (sum(getattr(g, f"num_{what}") for g in largest) for what in ("nodes", "edges"))
+    need = step_bytes(nodes, edges, toy(task).num_features, SMALL[task])
+    need += memory.COPIES * memory.FLOAT * card.num_weights()
+    monkeypatch.setattr(memory, "available_bytes", lambda device: need)
+    assert run(task).history
+    monkeypatch.setattr(memory, "available_bytes", lambda device: need - 1)
+    with pytest.raises(InputError, match="try anyway with --no-memory-check"):
+        run(task)
+
+
+@pytest.mark.parametrize(
+    "widths",
+    [
+        {"hidden_channels": 2**20},
+        {"encoder_channels": 2**20},
+        {"num_communities": 2**20},
+        dict.fromkeys(("num_communities", "num_metacommunities", "hidden_channels"), 2**20),
+        {"hidden_channels": 2**20, "encoder_channels": 2**20, "num_communities": 2**20},
+    ],
+)
+def test_huge_widths_are_refused_before_anything_is_allocated(
+    widths: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    with pytest.raises(InputError, match="try anyway with --no-memory-check"):
+        run("node", SMALL["node"].replace(**widths))
 
 
 def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +164,7 @@ def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPa
     dataset = as_dataset(Data(x=x, edge_index=ring, y=torch.arange(40) % 2))
     config = preset("tuned", "node")
     monkeypatch.setattr(memory, "available_bytes", lambda device: 4 * 2**30)
-    with pytest.raises(InputError, match="the weights of 1,000,000 feature columns need about"):
-        require_memory(dataset, config, CPU)
-    require_memory(dataset, config.replace(encoder_channels=8, hidden_channels=8), CPU)
+    with pytest.raises(InputError, match="on 1,000,000 feature columns needs about"):
+        require_memory(dataset, ModelCard.of(dataset, config), CPU)
+    small = config.replace(encoder_channels=8, hidden_channels=8)
+    require_memory(dataset, ModelCard.of(dataset, small), CPU)

@@ -192,6 +192,15 @@ class ModelCard:
             graph.x = self.scaling(graph.x)
         return replace(dataset, graphs=graphs, prepared=True)
 
+    def num_weights(self) -> int:
+        """Number of weights of the model, which takes no memory for them.
+
+        Raises:
+            InputError: if no model can be made of the settings.
+        """
+        with torch.device("meta"):
+            return sum(weight.numel() for weight in self.build().parameters())
+
     def build(self) -> VEPM:
         """A model of this description, its weights at their random start."""
         if self.directed and self.config.training.likelihood == "subsampled":

@@ -97,9 +97,9 @@ def fit(
     """
     group = group or ProcessGroup()
     where = pick_device(device if group.alone else own_device(device))
-    if check_memory:
-        require_memory(dataset, config, where)
     card = ModelCard.of(dataset, config, seed)
+    if check_memory:
+        require_memory(dataset, card, where)
     run = Run(train_on, validate_on, watch, card.seed)
     dataset = card.prepare(dataset)
     model = new_model(card, where)

@@ -11,6 +11,7 @@ from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.scale.batches import GRAPHS_AT_ONCE
 from vepm.tasks import TASKS
+from vepm.training.card import ModelCard
 from vepm.training.config import Config
 from vepm.training.sources import pick_device
 
@@ -21,8 +22,8 @@ BASE = 100 * 2**20
 CHUNK = 3 * 2**29
 """Memory of a chunk in inference on a large graph."""
 COPIES = 20
-"""Tables of the size of the first layers' weights at the peak of training on sparse features:
-gradients, moments, the best epoch and what is computed between them."""
+"""Tables of the size of the weights at the peak of training, measured with weights of many sparse
+columns: gradients, moments, the best epoch and what is computed between them."""
 SAFE_SHARE = 0.5
 """Share of the available memory that a suggested batch size, or many runs at once, should need."""
 FEWEST_SUGGESTED = 1000
@@ -92,12 +93,13 @@ def _free_in_system() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def require_memory(dataset: Dataset, config: Config, device: torch.device) -> None:
+def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> None:
     """Refuse a training that will not fit, naming the setting that makes it smaller.
 
     Raises:
         InputError: if it needs more memory than is available.
     """
+    config = card.config
     single, batch_size = TASKS[dataset.task].single_graph, config.training.batch_size
     graphs = dataset.graphs if single else _largest(dataset, batch_size or len(dataset.graphs))
     sizes = _sizes(graphs)
@@ -105,13 +107,12 @@ def require_memory(dataset: Dataset, config: Config, device: torch.device) -> No
     by_clusters = single and 0 < batch_size < nodes
     need = large_bytes(*sizes, config) if by_clusters else step_bytes(*sizes, config)
     available = available_bytes(device)
-    columns, model = graphs[0].x.size(1), config.model
-    weights = COPIES * FLOAT * columns * (model.encoder_channels + model.hidden_channels)
+    weights = COPIES * FLOAT * card.num_weights()
     if weights > available:
         raise InputError(
-            f"{dataset.name}: the weights of {columns:,} feature columns need about "
-            f"{weights / GIB:.1f} GiB in training, and {available / GIB:.1f} GiB are free; take "
-            "fewer columns, such as the leading singular vectors, or try anyway with "
+            f"{dataset.name}: a model of {card.num_weights():,} weights on {card.width:,} feature "
+            f"columns needs about {weights / GIB:.1f} GiB in training, and {available / GIB:.1f} "
+            "GiB are free; choose smaller widths or fewer columns, or try anyway with "
             "--no-memory-check"
         )
     if need + weights <= available:
