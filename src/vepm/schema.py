@@ -132,7 +132,9 @@ def is_of_type(value: Any, kind: Any) -> bool:
     if kind is Any:
         return True
     if origin is not None:
-        return isinstance(value, origin)
+        inside = [part for part in typing.get_args(kind) if part is not ...][-1]
+        values = value.values() if isinstance(value, Mapping) else value
+        return isinstance(value, origin) and all(is_of_type(item, inside) for item in values)
     # A bool is an int to Python, and a whole number will do for a float.
     return type(value) is kind or (kind is float and type(value) is int)
 

@@ -67,7 +67,37 @@ def test_directions_and_weights_of_own_edges(tmp_path: Path) -> None:
     _, card = load_model(run / "model.safetensors")
     assert card.directed
     for options in (("--directed",), ("--directed", "--no-weights")):
-        succeed("predict", run, folder, "-o", output, *options)
+        said = succeed("predict", run, folder, "-o", output, *options).err
         assert len(read_rows(output)) == 24
+        assert ("trained on weighted edges" in said) == ("--no-weights" in options)
     assert "--directed" in refused("predict", run, folder, "-o", output)
     assert "data of your own" in refused("train", "KarateClub", "--directed")
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_model_trained_without_weights_refuses_them(tmp_path: Path) -> None:
+    folder = write_nodes(tmp_path / "people")
+    run, output = tmp_path / "run", tmp_path / "found.csv"
+    succeed("train", folder, "-o", run, *QUICK)
+    lines = (folder / "edges.csv").read_text().split()[1:]
+    write_table(folder / "edges.csv", "source,target,weight", [[*e.split(","), 3] for e in lines])
+    said = refused("predict", run, folder, "-o", output)
+    assert "its edges have weights, and the model was trained without" in said
+    succeed("predict", run, folder, "-o", output, "--no-weights")
+    assert len(read_rows(output)) == 24
+
+
+@pytest.mark.usefixtures("no_page")
+def test_baselines_that_do_not_use_weights_are_named_once(tmp_path: Path) -> None:
+    folder = write_nodes(tmp_path / "people")
+    sentence = "not used by gcn: the weights of edges"
+    words = ("evaluate", folder, "--method", "gcn", "--seeds", "2", "--device", "cpu")
+    assert sentence not in succeed(*words).err
+    lines = (folder / "edges.csv").read_text().split()[1:]
+    write_table(folder / "edges.csv", "source,target,weight", [[*e.split(","), 3] for e in lines])
+    assert succeed(*words).err.count(sentence) == 1
+    assert sentence not in succeed(*words, "--no-weights").err
+    run = ("-o", tmp_path / "run", "--baselines", "gcn", *QUICK)
+    assert succeed("train", folder, *run).err.count(sentence) == 1
+    run = ("-o", tmp_path / "found", "--baselines", "louvain", *QUICK)
+    assert "not used by louvain: the weights" in succeed("communities", folder, *run).err

@@ -69,6 +69,11 @@ def club(label: str) -> Any:
     return graph
 
 
+def test_a_repeated_label_in_gml_is_no_name(tmp_path: Path) -> None:
+    (tmp_path / "g.gml").write_text("graph [ node [ id 0 label 1 label 2 ] node [ id 1 label 3 ] ]")
+    assert read(tmp_path / "g.gml").node_names == (("0", "1"),)
+
+
 @pytest.mark.parametrize(
     ("suffix", "write"), [(".gml", nx.write_gml), (".gexf", nx.write_gexf)], ids=["gml", "gexf"]
 )

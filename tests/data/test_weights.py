@@ -241,6 +241,18 @@ def test_one_way_edges_are_what_strict_expects_of_a_directed_graph() -> None:
     assert as_dataset(graph, strict=True, directed=True).graphs[0].edge_index.tolist() == [[0], [1]]
 
 
+def test_a_weight_without_a_header_is_announced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "g.txt").write_text("a b 3\nb c 2\n")
+    assert read(tmp_path / "g.txt").graphs[0].edge_weight.tolist() == [3, 3, 2, 2]
+    assert "the number after the ids of an edge is taken for its weight" in caplog.text
+    caplog.clear()
+    (tmp_path / "g.txt").write_text("source,target,weight\na,b,3\nb,c,2\n")
+    read(tmp_path / "g.txt")
+    assert not caplog.text
+
+
 def test_what_follows_the_ids_may_be_no_weight(tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_text("a b friend\nb c 2\n")
     assert "edge_weight" not in read(tmp_path / "g.txt").graphs[0]

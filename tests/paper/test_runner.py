@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ from vepm.paper import (
     select,
     squares,
 )
-from vepm.paper.cells import read_cell
-from vepm.paper.runner import Ending, perform_batch
+from vepm.paper.cells import _checksum, read_cell
+from vepm.paper.runner import Ended, Ending, perform_batch
 
 ONE = Compute("cpu", jobs=1)
 
@@ -84,6 +85,45 @@ def test_damaged_cells_are_rerun(toys: Path, nowhere: Path, finished: Path, dama
     assert changed != text
     path.write_text(changed)
     ended = run(planned(toys, "table-1"), finished, nowhere, ONE)
+    assert (ended.ran, ended.found) == (1, 5)
+    assert json.loads(path.read_text())["result"]["curve"] == json.loads(text)["result"]["curve"]
+
+
+FORGERIES: dict[str, dict[str, Any]] = {
+    "numbers": {"numbers": []},
+    "text for a number": {"numbers": {"accuracy": "high"}},
+    "result": {"result": [1]},
+    "other task": {"task": {"seed": 1}},
+    "commit": {"commit": ["a"]},
+    "arrays": {"arrays": 3},
+}
+RESULTS: dict[str, dict[str, Any]] = {
+    "missing curve": {"curve": {}},
+    "text in a curve": {"curve": {"test_accuracy": ["x"] * 3}},
+    "curves of two lengths": {"curve": {"test_accuracy": [0.5], "val_accuracy": [0.5, 0.5]}},
+    "epoch": {"best_epoch": 99},
+    "accuracy": {"test_accuracy": None},
+    "measures": {"measures": {"sampled_accuracy": "x"}},
+    "unknown field": {"extra": 1},
+}
+
+
+@pytest.mark.parametrize("forgery", [*FORGERIES, *RESULTS])
+def test_forged_cells_with_a_checksum_are_rerun(
+    toys: Path, nowhere: Path, finished: Path, forgery: str
+) -> None:
+    path = finished / "table-1/cells/gcn/planted/public-0-seed-1.json"
+    text = path.read_text()
+    body = json.loads(text)
+    body.pop("checksum")
+    if forgery in RESULTS:
+        body["result"] |= RESULTS[forgery]
+    else:
+        body |= FORGERIES[forgery]
+    path.write_text(json.dumps(body | {"checksum": _checksum(body)}))
+    plan = planned(toys, "table-1")
+    assert gather(catalogue(toys)["table-1"], plan, finished, Ended(), False).values[0].seeds == 2
+    ended = run(plan, finished, nowhere, ONE)
     assert (ended.ran, ended.found) == (1, 5)
     assert json.loads(path.read_text())["result"]["curve"] == json.loads(text)["result"]["curve"]
 

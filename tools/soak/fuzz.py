@@ -10,6 +10,7 @@ import shutil
 import signal
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,10 +57,10 @@ class Found:
 
 
 def fuzz(inputs: int, kind: str = "bytes", seed: int = 0, only: str | None = None) -> Found:
-    """Read so many damaged inputs of a kind, its targets in turn."""
+    """Read so many damaged inputs of a kind, its targets in turn; a warning counts as wrong."""
     found = Found()
     chosen = {name: t for name, t in targets(kind).items() if only in (None, name)}
-    with TemporaryDirectory() as place, _limits():
+    with TemporaryDirectory() as place, _limits(), warnings.catch_warnings(action="error"):
         folders = {name: Path(place) / str(i) for i, name in enumerate(chosen)}
         for name, target in chosen.items():
             target.lay_out(folders[name])

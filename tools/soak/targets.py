@@ -36,13 +36,19 @@ from training.toys import SMALL, run, started, toy
 from vepm.cli.folders import only_writer
 from vepm.cli.inputs import check_model, settings
 from vepm.data import read
+from vepm.errors import InputError
+from vepm.evaluation import RunResult
 from vepm.files import refuse_special, write_bytes
-from vepm.paper import read_experiment, squares
+from vepm.paper import Experiment, Square, gather, read_experiment, squares
+from vepm.paper.cells import _checksum, write_cell
+from vepm.paper.findings import Finding
+from vepm.paper.runner import Ended
 from vepm.report import payload, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import plan_drawings
 from vepm.report.excerpt import take_excerpt
 from vepm.report.payload import build_payload, embed_json, layout
+from vepm.report.reproduction.tables import latex, markdown
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
@@ -71,8 +77,8 @@ class Target:
 
     def lay_out(self, folder: Path) -> None:
         """Write the files, undamaged."""
-        folder.mkdir(exist_ok=True)
         for name, content in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
     @contextmanager
@@ -82,7 +88,7 @@ class Target:
         (folder / name).write_bytes(content)
         yield
         (folder / name).write_bytes(self.files[name])
-        extra = {path.name for path in folder.iterdir()} - set(self.files)
+        extra = {path.name for path in folder.iterdir()} - {Path(n).parts[0] for n in self.files}
         assert not extra, f"left behind {sorted(extra)}"
 
 
@@ -172,7 +178,11 @@ def _by_link() -> dict[str, Links]:
 
 
 def _by_run() -> dict[str, Target]:
-    return {"run": _run_folder((_damage_run_file,), _show), "model": _model_target(_FORGED)}
+    return {
+        "run": _run_folder((_damage_run_file,), _show),
+        "model": _model_target(_FORGED),
+        "cell of an experiment": _cell_target((_forge_cell,)),
+    }
 
 
 _KINDS: dict[str, Callable[[], Mapping[str, Target | Links]]] = {
@@ -202,6 +212,7 @@ def _texts(ways: tuple[Mutation, ...]) -> dict[str, Target]:
         "sweep": _single("sweep.toml", SWEEP, ways, Sweep.read),
         "log of a sweep": _single("sweep.jsonl", _log(), ways, _continue_sweep),
         "experiment": _single("table-1.toml", NODES.encode(), ways, _experiment),
+        "cell of an experiment": _cell_target(ways),
     }
 
 
@@ -313,6 +324,47 @@ def _experiment(path: Path) -> None:
     squares(read_experiment(path))
 
 
+@functools.cache
+def _plan() -> tuple[Experiment, list[Square]]:
+    with TemporaryDirectory() as name:
+        path = Path(name) / "table-1.toml"
+        path.write_text(NODES)
+        experiment = read_experiment(path)
+    return experiment, squares(experiment)[:1]
+
+
+def _cell_target(ways: tuple[Mutation, ...]) -> Target:
+    cell = _plan()[1][0].cells[0]
+    curve = {name: [0.5, 0.7, 0.6] for name in ("val_accuracy", "val_loss", "test_accuracy")}
+    result = RunResult.from_curve("gcn", "planted", "public", 0, curve, 1.0, {"epochs": 3})
+
+    def write(path: Path) -> None:
+        write_cell(path.parent, cell, Finding({"nodes": 3.0}, result=result), 1.0)
+        (path.parent / cell.path).rename(path)
+
+    return Target(
+        {str(cell.path): _written("cell.json", write)}, (str(cell.path),), ways, _tabulate
+    )
+
+
+def _tabulate(folder: Path) -> None:
+    experiment, plan = _plan()
+    results = gather(experiment, plan, folder, Ended(), quick=False)
+    markdown(results)
+    latex(results)
+    if not results.values[0].seeds:
+        raise InputError("the cell is not finished, and is run again")
+
+
+def _forge_cell(content: bytes, draw: Random) -> bytes:
+    body = json.loads(content)
+    body.pop("checksum")
+    for _ in range(draw.randint(1, 2)):
+        body = damage_json(body, draw)
+    sums = {"checksum": _checksum(body)} if isinstance(body, dict) else {}
+    return json.dumps(body | sums if sums else body).encode()
+
+
 def _model() -> bytes:
     fitted = run("node")
     return _written("model.safetensors", lambda path: save_model(path, fitted.model, fitted.card))
@@ -373,7 +425,7 @@ def _show(folder: Path) -> None:
     interaction = interactions(found.memberships, found.activation, found.grouping, found.batch)
     list(plan_drawings(found, interaction))
     summary.size_line(found)
-    summary.headline(found)
+    summary.headline(found, interaction)
     summary.warnings(found)
     summary.community_rows(found, interaction)
     summary.settings_groups(found)

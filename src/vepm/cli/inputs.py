@@ -1,5 +1,6 @@
 """What commands are given, checked before any work is done: data, settings, splits, baselines."""
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +18,8 @@ from vepm.evaluation import Split, splits_for
 from vepm.files import parse_toml, read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
+
+logger = logging.getLogger("vepm")
 
 SPLIT_SEED = 0
 """Own graphs are split once and for all, whatever the seed of the run."""
@@ -132,4 +135,13 @@ def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
             f"baseline '{name}' labels {method.task}s, and {dataset.name} has labelled "
             f"{dataset.task}s"
         )
+    say_unweighted(dataset, [name])
     return method
+
+
+def say_unweighted(dataset: Dataset, baselines: list[str]) -> None:
+    """Say that baselines see the edges alone, where these have weights."""
+    if dataset.weighted and baselines:
+        logger.warning(
+            "%s: not used by %s: the weights of edges", dataset.name, ", ".join(baselines)
+        )

@@ -30,6 +30,7 @@ from vepm.cli.inputs import (
     open_data,
     own_split,
     roles,
+    say_unweighted,
 )
 from vepm.cli.inputs import settings as settings_from
 from vepm.cli.options import Machine, Reading, TrainingChoice, TrainingMachine, listed
@@ -243,6 +244,7 @@ def find_communities(
 
 
 def _peer_communities(job: Job, count: int, peers: list[str]) -> dict[str, Bools]:
+    say_unweighted(job.data, peers)
     graph, seed = job.data.graphs[0], job.seed
     edges = graph.edge_index.numpy()
     return {name: DETECTORS[name](edges, graph.num_nodes, count, seed) for name in peers}

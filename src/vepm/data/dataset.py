@@ -94,6 +94,11 @@ class Dataset:
         return bool(self.graphs[0].get("directed", False))
 
     @property
+    def weighted(self) -> bool:
+        """Whether edges have weights that are used."""
+        return "edge_weight" in self.graphs[0]
+
+    @property
     def labels(self) -> Tensor:
         """The class index of every node (node tasks) or graph (graph tasks), -1 if unlabelled."""
         return TASKS[self.task].labels(self.graphs)

@@ -123,7 +123,8 @@ def read_gml(path: Path, options: ReadOptions) -> Parts:
 
 def _named(graph: Any) -> Any:
     names = dict(graph.nodes(data="label"))
-    if None in names.values() or len(set(names.values())) < len(names):
+    plain = all(isinstance(name, str | int | float) for name in names.values())
+    if not plain or len(set(names.values())) < len(names):
         return graph
     for _, data in graph.nodes(data=True):
         del data["label"]

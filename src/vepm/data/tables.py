@@ -131,7 +131,8 @@ def read_edge_list(path: Path) -> Table:
         weights = [_weight_text(words) for words in rest]
         known = None not in weights
         if known:
-            logger.info("%s: the number after the ids of an edge is its weight", path)
+            said = "%s: the number after the ids of an edge is taken for its weight"
+            logger.warning(f"{said}; weights=False (--no-weights) ignores it", path)
         columns[WEIGHT if known else "what follows the ids"] = [word or "" for word in weights]
     return Table(str(path), columns, [i for i, _ in numbered])
 

@@ -1,10 +1,11 @@
 """What one training run leaves behind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from vepm.errors import InputError
+from vepm.schema import is_of_type, read
 
 Curve = dict[str, list[float]]
 
@@ -87,14 +88,16 @@ class RunResult:
         """The result that :meth:`to_dict` wrote.
 
         Raises:
-            InputError: if a field is missing or unknown.
+            InputError: if a field is missing, unknown, or of another type.
         """
-        known = {item.name for item in fields(cls)}
         # Results of earlier versions have no measures.
-        if set(values) | {"measures"} != known:
-            wrong = ", ".join(sorted(known ^ {*values, "measures"}))
-            raise InputError(f"not the result of a run: missing or unknown fields {wrong}")
-        return cls(**values)
+        found = read(cls, {"measures": {}, **values}, "result of a run")
+        lengths = {len(values) for values in found.curve.values() if values}
+        if len(lengths) > 1 or not 0 <= found.best_epoch < max(lengths, default=0):
+            raise InputError("result of a run: the curves do not have the same epochs")
+        if not is_of_type(found.measures.get("sampled_accuracy", 0.0), float):
+            raise InputError("result of a run: sampled_accuracy is no number")
+        return found
 
 
 def choose_epoch(accuracy: Sequence[float], loss: Sequence[float] | None = None) -> int:

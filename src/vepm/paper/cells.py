@@ -12,8 +12,9 @@ from torch import Tensor
 from vepm.evaluation import RunResult
 from vepm.files import parse_json, write_bytes, write_text
 from vepm.paper.findings import Finding
-from vepm.paper.plan import Cell
+from vepm.paper.plan import Cell, Task
 from vepm.runs.machine import commit, describe_machine
+from vepm.schema import is_of_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +85,28 @@ def read_cell(path: Path, fingerprint: str) -> Record | None:
         return None
     try:
         body = parse_json(path.read_bytes())
-        checksum = body.pop("checksum")
-        whole = checksum == _checksum(body) and body["fingerprint"] == fingerprint
+        whole = body.pop("checksum") == _checksum(body)
+        known = body["fingerprint"] == Task(**body["task"]).fingerprint == fingerprint
         arrays = path.with_suffix(".safetensors")
-        if not whole or (body["arrays"] and _digest(arrays.read_bytes()) != body["arrays"]):
+        if not whole or not known or not _has_numbers(body):
+            return None
+        if body["arrays"] and _digest(arrays.read_bytes()) != body["arrays"]:
             return None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
     return Record(body, arrays)
+
+
+def _has_numbers(body: dict[str, Any]) -> bool:
+    """Whether what tables are made of is of the right type.
+
+    Raises:
+        InputError: if the cell holds what is not the result of a run.
+    """
+    if body["result"] is not None:
+        RunResult.from_dict(body["result"])
+    numbers = is_of_type(body["numbers"], dict[str, float])
+    return numbers and is_of_type(body.get("commit"), str | None)
 
 
 def _identity(cell: Cell) -> dict[str, Any]:

@@ -38,6 +38,14 @@ OF_ITEMS: Shapes = {
     **{f"{split}_mask": ("biu", ("items",)) for split in SPLITS},
 }
 """The same for arrays over items: nodes in a node task, graphs in a graph task."""
+# Beyond single precision, sums and products would overflow.
+LARGEST = float(np.finfo(np.float32).max)
+# A share may exceed one by a rounding error.
+SHARE = (0, 1.001)
+RANGES = {
+    **dict.fromkeys(("edge_weight", "assignment", "probabilities"), SHARE),
+    **dict.fromkeys(("memberships", "activation"), (0, LARGEST)),
+}
 
 
 def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
@@ -74,7 +82,7 @@ def _problems(outputs: Arrays, *, single_graph: bool) -> Iterator[str]:
 
 
 def _misfits(outputs: Arrays, shapes: Shapes, sizes: dict[str, int]) -> Iterator[str]:
-    """Wrong types, sizes at odds with those of earlier arrays, and values that are not finite."""
+    """Wrong types, sizes at odds with those of earlier arrays, and values out of range."""
     for name, (kinds, shape) in shapes.items():
         if name not in outputs:
             continue
@@ -87,8 +95,9 @@ def _misfits(outputs: Arrays, shapes: Shapes, sizes: dict[str, int]) -> Iterator
             wanted = sizes.setdefault(str(dimension), 2 if dimension == 2 else size)
             if size != wanted:
                 yield f"{name} is {array.shape}, with {size} instead of {wanted} {dimension}"
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            yield f"{name} holds values that are not finite numbers"
+        low, high = RANGES.get(name, (-LARGEST, LARGEST))
+        if array.dtype.kind == "f" and not ((low <= array) & (array <= high)).all():
+            yield f"{name} holds values that are not between {low:g} and {high:g}"
 
 
 def _outside(outputs: Arrays, name: str, low: int, count: int) -> Iterator[str]:

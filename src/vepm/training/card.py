@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -17,6 +18,8 @@ from vepm.data.scaling import Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training.config import SCALED, Config
+
+logger = logging.getLogger("vepm")
 
 TENSORS = ("anchors", "scaling", "used")
 """What a card holds in tensors, which stand beside the weights in a model file."""
@@ -92,6 +95,8 @@ class ModelCard:
     """Columns of spectral coordinates that stand beside those of the data."""
     directed: bool = False
     """Whether edges have directions."""
+    weighted: bool | None = None
+    """Whether edges have weights; None in files of earlier versions, which do not say."""
     anchors: Anchors | None = field(default=None, compare=False)
     """The nodes of the training graph, where features are their coordinates in it."""
     scaling: Scaling | None = field(default=None, compare=False)
@@ -117,6 +122,7 @@ class ModelCard:
             dataset.feature_names,
             whole.num_features - dataset.num_features,
             dataset.directed,
+            dataset.weighted,
             Anchors.of(whole),
             scaling,
         )
@@ -144,6 +150,7 @@ class ModelCard:
             feature_names=_feature_names(description.get("feature_names"), width),
             added_positions=_added(description.get("added_positions", 0)),
             directed=description.get("directed") is True,
+            weighted=_flag(description.get("weighted")),
         )
 
     def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
@@ -180,6 +187,7 @@ class ModelCard:
                 f"{dataset.name}: the model was trained on a graph read {how} directed=True "
                 "(--directed); read this one so, too"
             )
+        self._check_weights(dataset)
         dataset = with_columns(dataset, self.feature_names, self.in_channels)
         if self.added_positions:
             dataset = with_coordinates(dataset)
@@ -191,6 +199,18 @@ class ModelCard:
         for graph in graphs:
             graph.x = self.scaling(graph.x)
         return replace(dataset, graphs=graphs, prepared=True)
+
+    def _check_weights(self, dataset: Dataset) -> None:
+        if self.weighted is False and dataset.weighted:
+            raise InputError(
+                f"{dataset.name}: its edges have weights, and the model was trained without; read "
+                "it with weights=False (--no-weights)"
+            )
+        if self.weighted and not dataset.weighted:
+            # Edges that all have weight 1 are a legitimate input.
+            logger.warning(
+                "%s: the model was trained on weighted edges; here all have weight 1", dataset.name
+            )
 
     def num_weights(self) -> int:
         """Number of weights of the model, which takes no memory for them.
@@ -237,6 +257,12 @@ def _for_kinds(config: Config, dataset: Dataset) -> Config:
     count = len(dataset.kind_names)
     communities = max(count, config.model.num_communities)
     return config.replace(num_metacommunities=count, num_communities=communities)
+
+
+def _flag(value: Any) -> bool | None:
+    if value not in (None, True, False):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value if value is None else bool(value)
 
 
 def _count(value: Any) -> int:
