@@ -47,8 +47,8 @@ from vepm.report import payload, summary
 from vepm.report.communities import interactions
 from vepm.report.drawings import plan_drawings
 from vepm.report.excerpt import take_excerpt
+from vepm.report.paper_tables import latex, markdown
 from vepm.report.payload import build_payload, embed_json, layout
-from vepm.report.reproduction.tables import latex, markdown
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
