@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from training.forging import Bomb
 from vepm.data import load, read
-from vepm.data.node_sets import PLANETOID
+from vepm.data.node_sets import planetoid_checksums
 from vepm.errors import InputError
 
 TRIANGLE = sp.csr_matrix(np.ones((3, 3)) - np.eye(3))
@@ -133,7 +133,7 @@ def forged_cora(tmp_path: Path) -> Path:
     """A root whose Cora is none: every file a pickle that runs code."""
     raw = tmp_path / "Cora" / "raw"
     raw.mkdir(parents=True)
-    for name in PLANETOID:
+    for name in planetoid_checksums():
         if name.startswith("ind.cora."):
             (raw / name).write_bytes(pickle.dumps(Bomb()))
     return tmp_path
