@@ -94,9 +94,9 @@ def dense_relevance(relevance: Relevance, graph: Graph, shares: Tensor) -> Tenso
     for k in range(shares.size(1)):
         part = torch.zeros(size, size, dtype=shares.dtype)
         part.index_put_((graph.edge_index[1], graph.edge_index[0]), shares[:, k], accumulate=True)
-        scale = (part.sum(1) + 1).rsqrt()
+        scale = (part.sum(1) + 1 / weight.numel()).rsqrt()
         total = total + weight[k] * scale[:, None] * part * scale
-    return total / (1 + weight.sum())
+    return total / (1 + weight.numel())
 
 
 def test_relevance_equals_its_matrix() -> None:
@@ -121,14 +121,25 @@ def test_relevance_starts_at_one_and_can_be_reset() -> None:
     assert relevance.weight.tolist() == [1, 1, 1]
 
 
-def test_without_relevance_a_node_keeps_to_itself() -> None:
-    graph = random_graph(5)
-    relevance = Relevance(2)
+def test_relevance_is_one_on_average_and_a_part_fades_for_another() -> None:
+    relevance = Relevance(3)
     with torch.no_grad():
-        relevance.log_weight.fill_(-60)
+        relevance.log_weight.copy_(torch.tensor([-2.0, -4.0, -1.0]))
+    weight = relevance.weight
+    torch.testing.assert_close(weight.mean(), torch.tensor(1.0))
+    torch.testing.assert_close(weight[0] / weight[2], torch.tensor(-5.0).exp())
+
+
+def test_the_same_graph_in_all_parts_is_weighed_alike_whatever_the_weights() -> None:
+    graph = random_graph(5)
+    relevance, start = Relevance(2), Relevance(2)
+    with torch.no_grad():
+        relevance.log_weight.copy_(torch.tensor([1.0, -1.0]))
     shares = torch.full((graph.edge_index.size(1), 2), 0.5)
-    h, edges = torch.rand(5, 3), Adjacency(*graph)
-    torch.testing.assert_close(relevance(edges, shares).spread(h[:, None], edges)[:, 0], h)
+    h, edges = torch.rand(5, 1, 3), Adjacency(*graph)
+    torch.testing.assert_close(
+        relevance(edges, shares).spread(h, edges), start(edges, shares).spread(h, edges)
+    )
 
 
 def test_a_part_of_the_graph_with_known_degrees_gives_the_same_messages() -> None:

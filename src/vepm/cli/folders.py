@@ -73,6 +73,7 @@ RUN = Kind(
     (
         METRICS,
         CHECKPOINT,
+        "checkpoint-*.safetensors",
         "config.toml",
         "edges.csv",
         "history.csv",
@@ -287,7 +288,9 @@ def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterato
             clear(folder, RUN)
         with how_to_continue(lambda: continuation(folder)):
             yield checkpoint
-        checkpoint.unlink(missing_ok=True)
+        # That of the whole run goes last.
+        for path in (*folder.glob("checkpoint-*.safetensors"), checkpoint):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -29,12 +29,13 @@ magnitude while weights move by fractions of one."""
 class Relevance(nn.Module):
     r"""Message passing over the parts of the graph, each weighed by what it is worth.
 
-    .. math:: P = \frac{1}{1 + \sum_k w_k} \Big( I + \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2}
-              \Big)
+    .. math:: P = \frac{1}{1 + K} \Big( I + \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2} \Big)
 
-    with :math:`D_k` the degrees of :math:`A^{(k)}` plus one. Weights are positive and start at
-    one. A part that says nothing about the labels fades out; where none does, a node keeps to
-    itself.
+    with :math:`D_k` the degrees of :math:`A^{(k)}` plus :math:`1 / K`. Each part is normalised by
+    itself, so that one of few edges is heard beside one of many. Weights are positive, start at
+    one and are one on average: a part that says nothing about the labels fades in favour of the
+    others. Were their sum free, few labels would teach every node to keep to itself, which is the
+    easiest way to learn them by heart.
 
     Args:
         num_metacommunities: Number of parts K.
@@ -51,8 +52,9 @@ class Relevance(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Weight of each part beside the node itself, which has one [K]."""
-        return (RELEVANCE_SCALE * self.log_weight).exp()
+        """Weight of each part, one on average [K]."""
+        relative = torch.softmax(RELEVANCE_SCALE * self.log_weight, dim=0)
+        return self.log_weight.numel() * relative
 
     def forward(
         self, edges: Adjacency, shares: Tensor, degree: Tensor | None = None
@@ -65,9 +67,9 @@ class Relevance(nn.Module):
             degree: Degree of each node in each part [N, K], if edges are missing here.
         """
         degree = edges.sum_at_target(shares) if degree is None else degree
-        scale = (degree + 1).rsqrt()
         weight = self.weight.to(shares.dtype)
-        own = 1 / (1 + weight.sum())
+        scale = (degree + 1 / weight.numel()).rsqrt()
+        own = 1 / (1 + weight.numel())
         ends = (scale.index_select(0, end) for end in edges.edge_index)
         return Propagation(math.prod(ends, start=shares) @ (own * weight)[:, None], own)
 

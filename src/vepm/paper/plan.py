@@ -255,7 +255,7 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
     if method != "vepm" and method not in STUDIES:
         known = ["vepm", *BASELINES, *STUDIES]
         raise InputError(f"no method '{method}'; there are {', '.join(known)}")
-    partition = choice.settings.get("partition", "learned")
+    partition = choice.settings.get("partition")
     config = preset(
         choice.preset or PRESET, task_of(choice.dataset or ""), choice.dataset, partition
     )

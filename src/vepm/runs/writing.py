@@ -118,6 +118,8 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "versions": describe_machine(),
         "warnings": list(fitted.warnings),
     }
+    if fitted.tried:
+        metrics["tried"] = fitted.tried
     if "peak_gpu_memory_mib" in peak:
         metrics["peak_gpu_memory_mib"] = peak["peak_gpu_memory_mib"]
     if "probabilities" in outputs:

@@ -32,14 +32,17 @@ PRESETS["links"] = {
 """Settings to predict links."""
 
 
-def preset(name: str, task: str, dataset: str | None = None, partition: str = "learned") -> Config:
+def preset(
+    name: str, task: str, dataset: str | None = None, partition: str | None = None
+) -> Config:
     """Settings by name for a ``"node"`` or ``"graph"`` task.
 
     Args:
         name: ``"default"``, ``"communities"``, ``"tuned"``, ``"paper"`` or ``"released"``.
         task: What is labelled.
         dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
-        partition: How edges are split, for which it may know better ones still.
+        partition: How edges are split, for which it may know better ones still; by default the
+            preset's.
 
     Example:
         >>> preset("released", "node").training.sampling
@@ -48,8 +51,10 @@ def preset(name: str, task: str, dataset: str | None = None, partition: str = "l
     if name not in PRESETS:
         raise InputError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
     known = tuned_for() if name == "tuned" else {}
-    changes = known.get((dataset or "", partition), known.get((dataset or "", "learned"), {}))
-    return PRESETS[name][task].replace(**{**changes, "partition": partition})
+    own = known.get((dataset or "", "learned"), {})
+    if partition is not None:
+        own = known.get((dataset or "", partition), own) | {"partition": partition}
+    return PRESETS[name][task].replace(**own)
 
 
 @cache
