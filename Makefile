@@ -40,7 +40,7 @@ soak: $(VENV)/.installed  ## Damaged files, killed runs and two hours of trainin
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.soak.repeat --seconds $(SOAK_SECONDS) --output results/soak/repeat.json
 
 mutants: $(VENV)/.installed  ## Change the code a little and see whether tests notice
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 300 --output results/soak/mutants.json
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 10 --output results/soak/mutants.json
 
 wheel: $(VENV)/.installed  ## Build sdist and wheel, and try the wheel in an empty environment
 	$(BIN)/python -m tools.wheel

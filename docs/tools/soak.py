@@ -51,14 +51,13 @@ def repeated(found: Record) -> str:
 
 def noticed(found: Record) -> str:
     """How many mutants the tests noticed."""
+    packages = found["packages"]
+    killed, total = (sum(part[key] for part in packages.values()) for key in ("killed", "mutants"))
     scores = ", ".join(
-        f"{name.removeprefix('vepm.')} {package['killed']}/{package['mutants']}"
-        for name, package in found["packages"].items()
+        f"{name.removeprefix('vepm.')} {part['killed']}/{part['mutants']}"
+        for name, part in packages.items()
     )
-    return (
-        f"{found['killed']} of {found['mutants']} mutants were noticed by the tests "
-        f"({found['share_killed']:.0%}: {scores})"
-    )
+    return f"{killed} of {total} mutants were noticed by the tests ({killed / total:.0%}: {scores})"
 
 
 LINES = {"fuzz": fuzzed, "kills": killed, "repeat": repeated, "mutants": noticed}

@@ -7,7 +7,14 @@ from pathlib import Path
 from random import Random
 
 from tools.mutants.closeness import HERE, SOURCE, closest_tests
-from tools.mutants.sample import LEAST, allot, modules, mutants_of, package_of, statements
+from tools.mutants.sample import (
+    allot,
+    modules,
+    mutants_of,
+    package_of,
+    packages,
+    statements,
+)
 
 SCRIPT = """
 from pathlib import Path
@@ -23,20 +30,20 @@ for other, limit in ((code, 60), (code.replace("return ", "return not "), 60), (
 """
 
 
-def test_every_package_is_sampled_in_proportion_to_its_code() -> None:
-    counts = allot(400)
-    by_package: dict[str, int] = {}
-    for module, count in counts.items():
-        by_package[package_of(module)] = by_package.get(package_of(module), 0) + count
+def test_every_package_is_sampled_in_proportion_to_the_code_of_its_modules() -> None:
     tops = {path.stem for path in (SOURCE / "vepm").iterdir() if path.suffix in ("", ".py")}
-    with_code = {package_of(name).removeprefix("vepm.") for name in modules()} - {"vepm"}
-    assert with_code <= tops
-    assert set(by_package) == {package_of(name) for name in modules()}
-    assert min(by_package.values()) >= LEAST
-    whole = sum(map(statements, modules()))
-    training = sum(statements(name) for name in modules() if package_of(name) == "vepm.training")
-    assert abs(by_package["vepm.training"] - 400 * training / whole) <= 1
-    assert set(allot(10, only="vepm.nn")) <= {name for name in modules() if ".nn." in name}
+    with_code = {name.removeprefix("vepm.") for name in packages()}
+    assert with_code <= tops | {"vepm"}
+    assert {"nn", "data", "cli", "escaping", "files"} <= with_code
+    for package in packages():
+        counts = allot(package, 10)
+        assert sum(counts.values()) == 10
+        assert {package_of(name) for name in counts} == {package}
+        assert counts == allot(package, 10)
+    inside = {name: statements(name) for name in modules() if package_of(name) == "vepm.training"}
+    drawn = allot("vepm.training", 4000)
+    largest = max(inside, key=lambda name: inside[name])
+    assert abs(drawn[largest] / 4000 - inside[largest] / sum(inside.values())) < 0.03
 
 
 def test_the_closest_tests_are_those_of_the_module() -> None:

@@ -1,7 +1,6 @@
 """Which mutants to try.
 
-Cosmic Ray makes the mutants. A sample covers every package of ``src/vepm`` in proportion to its
-code.
+Cosmic Ray makes the mutants, as many of every package of ``src/vepm``.
 """
 
 import ast
@@ -14,8 +13,6 @@ from typing import NamedTuple
 
 from tools.mutants.closeness import files, tree_of
 
-LEAST = 4
-"""Mutants of the smallest package."""
 # They swap variables that their user names; Cosmic Ray leaves them out as well unless told.
 NEED_ARGUMENTS = {"core/VariableReplacer", "core/VariableInserter"}
 
@@ -52,21 +49,16 @@ def statements(module: str) -> int:
     return sum(not ast.unparse(node).startswith("__all__") for node in active)
 
 
-def allot(sample: int, seed: int = 0, only: str | None = None) -> dict[str, int]:
-    """How many mutants of each module to draw: in proportion to its size, some of each package.
+def packages() -> list[str]:
+    """Every package, and every module that stands alone."""
+    return sorted({package_of(name) for name in modules()})
 
-    The packages alternate, so that the first modules are of many packages.
-    """
-    sizes = {name: statements(name) for name in modules() if only in (None, package_of(name))}
-    drawn: list[tuple[int, str, int]] = []
-    for package in sorted({package_of(name) for name in sizes}):
-        inside = {name: size for name, size in sizes.items() if package_of(name) == package}
-        share = sum(inside.values()) / sum(sizes.values())
-        count = max(LEAST, round(sample * share))
-        draw = Random(f"{seed}/{package}")
-        counts = Counter(draw.choices([*inside], [*inside.values()], k=count))
-        drawn += [(place, name, counts[name]) for place, name in enumerate(counts)]
-    return {name: count for _, name, count in sorted(drawn)}
+
+def allot(package: str, sample: int, seed: int = 0) -> dict[str, int]:
+    """How many mutants of each module of a package to draw, in proportion to its size."""
+    sizes = {name: statements(name) for name in modules() if package_of(name) == package}
+    draw = Random(f"{seed}/{package}")
+    return dict(Counter(draw.choices([*sizes], [*sizes.values()], k=sample)))
 
 
 def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
