@@ -4,7 +4,9 @@ A step of a small model is hundreds of small kernels, each of which takes longer
 run.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -97,7 +99,7 @@ class CUDAGraphs:
     def _capture(self, step: _Captured) -> Callable[[], Any]:
         graph = torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with _no_garbage_collection(), torch.cuda.graph(graph, pool=self._pool):
             out = step.run()
 
         def replay() -> Any:
@@ -106,6 +108,19 @@ class CUDAGraphs:
             return _copied(out)
 
         return replay
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect garbage now: a CUDA graph of an earlier training, freed in a capture, fails it."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
