@@ -23,12 +23,14 @@ OWN = [
     "calibration",
     "communities",
     "hidden-relations",
+    "interactions",
     "link-prediction",
     "nmi",
     "panel",
     "partition-nodes",
     "partition-use",
     "peers",
+    "weights",
 ]
 EVERYTHING = [*TABLES, *(f"figure-{k}" for k in range(2, 7)), *OWN]
 

@@ -224,4 +224,19 @@ def test_known_communities_are_found(name: str) -> None:
     setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu")
     # BigCLAM leaves nodes of few links in no community.
     least = 0.3 if name == "bigclam" else 0.5
-    assert STUDIES[name](setting).numbers["overlapping_nmi"] > least
+    found = STUDIES[name](setting).numbers
+    assert found["overlapping_nmi"] > least
+    assert ("nmi" in found) == (name == "found_communities")
+
+
+def test_the_number_of_communities_may_be_found() -> None:
+    """Far more than are known to start from; what is left of them is about as good."""
+    data = planted_graph(150, 3, overlap=0.02, average_degree=20, num_features=8, seed=1)
+    config = preset("communities", "node").replace(
+        num_communities="auto", num_metacommunities=32, pretrain_epochs=150
+    )
+    setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu", quick=True)
+    found = STUDIES["found_communities"](setting).numbers
+    given = replace(setting, config=config.replace(shrinkage=0.0))
+    assert found["nmi"] > 0.5
+    assert found != STUDIES["found_communities"](given).numbers

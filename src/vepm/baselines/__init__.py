@@ -5,7 +5,7 @@ from vepm.baselines.disengcn import DisenConv, DisenGCN
 from vepm.baselines.factorgcn import FactorConv, FactorGCN
 from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
-from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, LabelProp
+from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.registry import BASELINES, PUBLISHED, baseline
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 
@@ -25,6 +25,7 @@ __all__ = [
     "FactorGCN",
     "GraphBaseline",
     "GraphMLP",
+    "GraphSAGE",
     "LabelProp",
     "NeuralBaseline",
     "NodeBaseline",

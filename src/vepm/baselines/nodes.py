@@ -1,4 +1,4 @@
-"""Baselines on nodes made of PyG's layers: MLP, GCN, ChebNet, GAT and label propagation."""
+"""Baselines on nodes made of PyG's layers: MLP, GCN, GraphSAGE, ChebNet, GAT, label propagation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
-from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation
+from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation, SAGEConv
 
 from vepm.baselines.base import Baseline, NodeBaseline
 from vepm.baselines.fitting import Classifier, with_values
@@ -122,8 +122,8 @@ class GCN(NodeBaseline):
         return list(model.get_submodule("first").parameters())
 
 
-class _Filter(_OnEdges):
-    """A Chebyshev filter, which PyG applies to dense features alone."""
+class _OnDense(_OnEdges):
+    """One of PyG's convolutions that takes dense features alone."""
 
     def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
         return super().forward(x.to_dense(), graph)
@@ -142,8 +142,23 @@ class ChebNet(GCN):
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = _Filter(ChebConv(in_channels, self.hidden_channels, self.order + 1))
-        second = _Filter(ChebConv(self.hidden_channels, out_channels, self.order + 1))
+        first = _OnDense(ChebConv(in_channels, self.hidden_channels, self.order + 1))
+        second = _OnDense(ChebConv(self.hidden_channels, out_channels, self.order + 1))
+        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSAGE(NodeBaseline):
+    """Hamilton et al. (2017), without sampling: a node is kept apart from its neighbours' mean."""
+
+    name: str = "sage"
+    patience: int | None = 100
+    hidden_channels: int = 64
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        first = _OnDense(SAGEConv(in_channels, self.hidden_channels))
+        second = _OnDense(SAGEConv(self.hidden_channels, out_channels))
         return TwoLayers(first, second, nn.ReLU(), self.dropout)
 
 

@@ -9,7 +9,7 @@ from vepm.baselines.disengcn import DisenGCN
 from vepm.baselines.factorgcn import FactorGCN
 from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
-from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, LabelProp
+from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.wl import WLKernel
 from vepm.errors import InputError
 from vepm.schema import check_value
@@ -23,6 +23,7 @@ BASELINES: dict[str, Baseline] = {
         GCN(),
         GCN(name="gcn-64", hidden_channels=64),
         ChebNet(),
+        GraphSAGE(),
         GAT(),
         DisenGCN(),
         GRAND(),

@@ -7,20 +7,29 @@ from vepm.baselines.nocd import nocd
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import compare, known_communities
 from vepm.paper.findings import Finding, Setting
+from vepm.runs.metrics import agreement
 
 QUICK_EPOCHS = 2
 
 
 def found_communities(setting: Setting) -> Finding:
-    """VEPM's, as many as are known unless the settings have another number."""
+    """VEPM's, as many as are known unless the settings ask to find the number.
+
+    For graphs with labels, also the NMI of each node's main community with its label.
+    """
     model = CommunityDetector(
         config=setting.config,
-        num_communities=_number(setting),
+        num_communities=None if setting.config.training.shrinkage else _number(setting),
         random_state=setting.seed,
         device=setting.device,
         n_init=1 if setting.quick else 4,
     ).fit(setting.dataset)
-    return _judge(setting, model.communities(setting.dataset).overlapping)
+    found = model.communities(setting.dataset)
+    judged = _judge(setting, found.overlapping)
+    if setting.dataset.num_classes:
+        y = setting.dataset.labels
+        judged.numbers["nmi"] = agreement(torch.from_numpy(found.hard)[y >= 0], y[y >= 0])
+    return judged
 
 
 def nocd_communities(setting: Setting) -> Finding:

@@ -61,6 +61,7 @@ METRICS: dict[str, Metric] = {
     "rate_auc": _PERCENT,
     "surroundings_auc": _PERCENT,
     "overlapping_nmi": _PERCENT,
+    "nmi": _PERCENT,
     "nmi_pretrained": Metric(decimals=3),
     "nmi_finetuned": Metric(decimals=3),
     "graphs": _COUNT,
