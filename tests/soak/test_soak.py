@@ -13,6 +13,7 @@ from tools.soak.fuzz import fuzz
 from tools.soak.kills import SCENARIOS, kill
 from tools.soak.repeat import Sample, judge, repeat
 from tools.soak.targets import KINDS, Target, targets
+from vepm.errors import InputError
 
 INPUTS = 400
 KILLS = 1
@@ -66,10 +67,19 @@ def test_a_damaged_graph_given_to_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", targets())
-def test_whole_files_are_taken(name: str, tmp_path: Path) -> None:
+def test_whole_files_are_taken_and_others_refused(name: str, tmp_path: Path) -> None:
     target = targets()[name]
+    assert isinstance(target, Target)
     target.lay_out(tmp_path)
     target.read(tmp_path)
+    found = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*.*")}
+    assert found == target.files
+    for damaged in target.damaged:
+        (tmp_path / damaged).write_bytes(b"\xff\n\xff\n")
+        with pytest.raises(InputError) as caught:
+            target.read(tmp_path)
+        assert "\n" not in str(caught.value)
+        (tmp_path / damaged).write_bytes(target.files[damaged])
 
 
 def test_killed_commands_end_with_the_files_of_whole_ones() -> None:

@@ -425,7 +425,7 @@ def _show(folder: Path) -> None:
     interaction = interactions(found.memberships, found.activation, found.grouping, found.batch)
     list(plan_drawings(found, interaction))
     summary.size_line(found)
-    summary.headline(found, interaction)
+    summary.headline(found)
     summary.warnings(found)
     summary.community_rows(found, interaction)
     summary.settings_groups(found)
