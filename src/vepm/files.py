@@ -1,5 +1,6 @@
 """Files appear whole or not at all."""
 
+import contextlib
 import csv
 import errno
 import io
@@ -37,26 +38,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         OSError: naming the file, if it cannot be written.
     """
     refuse_special(path)
-    try:
-        _write_whole(path, content)
-    except OSError as error:
-        # Errors of an open file do not say which one it was.
-        error.filename = error.filename or str(path)
-        raise
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     # The name is known before there is a file: an interrupt may come at any moment after.
     half = path.with_name(f".{path.name}.{secrets.token_hex(4)}{HALF}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with half.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
-    except BaseException:
-        half.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            half.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            # Errors of an open file do not say which one it was.
+            error.filename = error.filename or str(path)
         raise
 
 

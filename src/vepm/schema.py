@@ -14,6 +14,7 @@ Settings, experiment files and search spaces are all read through here::
 import dataclasses
 import difflib
 import math
+import operator
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,12 @@ from typing import Any, TypeVar
 from vepm.errors import InputError
 
 T = TypeVar("T")
+_BOUNDS = {
+    "low": (operator.ge, "at least"),
+    "high": (operator.le, "at most"),
+    "above": (operator.gt, "above"),
+    "below": (operator.lt, "below"),
+}
 FEW = 12
 """The most names that an error lists."""
 LARGEST_SEED = 2**32 - 1
@@ -108,8 +115,8 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
         bounds = field.metadata.get("bounds", {})
         # An integer can be too large to be compared as a float.
         finite = isinstance(value, int) or math.isfinite(value)
-        if not (finite and _within(value, **bounds)):
-            raise InputError(f"{where}: {field.name} must be {_in_words(**bounds)}, got {value}")
+        if not (finite and _within(value, bounds)):
+            raise InputError(f"{where}: {field.name} must be {_in_words(bounds)}, got {value}")
 
 
 def unknown(name: str, known: Iterable[str], where: str) -> InputError:
@@ -139,29 +146,14 @@ def is_of_type(value: Any, kind: Any) -> bool:
     return type(value) is kind or (kind is float and type(value) is int)
 
 
-def _within(
-    value: float,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-) -> bool:
-    return (
-        (low is None or value >= low)
-        and (high is None or value <= high)
-        and (above is None or value > above)
-        and (below is None or value < below)
-    )
+def _within(value: float, bounds: Mapping[str, float | None]) -> bool:
+    limits = ((_BOUNDS[name][0], limit) for name, limit in bounds.items() if limit is not None)
+    return all(fits(value, limit) for fits, limit in limits)
 
 
-def _in_words(
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-) -> str:
+def _in_words(bounds: Mapping[str, float | None]) -> str:
+    low, high = bounds.get("low"), bounds.get("high")
     if low is not None and high is not None:
         return f"between {low} and {high}"
-    bounds = {"at least": low, "at most": high, "above": above, "below": below}
-    words = [f"{word} {bound}" for word, bound in bounds.items() if bound is not None]
+    words = [f"{_BOUNDS[n][1]} {limit}" for n, limit in bounds.items() if limit is not None]
     return "a number " + (" and ".join(words) or "that is finite")

@@ -132,7 +132,7 @@ def test_published_settings_are_real_settings() -> None:
 
 def test_the_wrong_kind_of_task_is_refused() -> None:
     dataset, split = toy_for("gin")
-    with pytest.raises(InputError, match="is for node tasks"):
+    with pytest.raises(InputError, match="labels nodes"):
         baseline("gcn")(dataset, split, seed=0)
 
 

@@ -104,7 +104,7 @@ def test_baselines_too() -> None:
 def test_errors_of_a_run_are_passed_on(jobs: int) -> None:
     dataset = toy("graph")
     splits = gin_folds(dataset, num_folds=3)
-    with pytest.raises(InputError, match="for node tasks"):
+    with pytest.raises(InputError, match="labels nodes"):
         evaluate(baseline("gcn"), dataset, splits, compute=Compute("cpu", jobs))
 
 

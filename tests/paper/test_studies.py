@@ -20,7 +20,7 @@ from vepm.paper.blocks import (
 )
 from vepm.paper.communities import density_ratio, size_imbalance
 from vepm.paper.findings import Setting
-from vepm.paper.partition_use import entropy
+from vepm.paper.studies import entropy
 from vepm.runs.metrics import agreement
 from vepm.training import preset
 

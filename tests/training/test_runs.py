@@ -156,7 +156,7 @@ def test_without_labels_nothing_is_predicted(tmp_path: Path) -> None:
 
 
 def test_large_features_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.runs.outputs.LARGEST_FEATURES", 10)
+    monkeypatch.setattr("vepm.runs.writing.LARGEST_FEATURES", 10)
     _, outputs = written(tmp_path, "node")
     assert "features" not in outputs
 

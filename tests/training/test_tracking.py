@@ -3,13 +3,12 @@
 import csv
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.running import QUICK, succeed, vepm
 from vepm.errors import InputError
-from vepm.runs.tracking import TensorBoardLog, both, check_log, logging_to
+from vepm.runs.tracking import TensorBoardLog, check_log
 
 from .toys import run as run_toy
 
@@ -54,9 +53,10 @@ def test_a_run_is_logged_with_every_term_and_figure(tmp_path: Path) -> None:
 
 
 def test_validation_terms_are_logged(tmp_path: Path) -> None:
-    with logging_to("tensorboard", tmp_path) as log:
-        run_toy("node", progress=log)
-    assert {"val_accuracy", "val_loss"} <= set(scalars(tmp_path / "tensorboard" / "finetune"))
+    log = TensorBoardLog(tmp_path)
+    run_toy("node", progress=log)
+    log.close()
+    assert {"val_accuracy", "val_loss"} <= set(scalars(tmp_path / "finetune"))
 
 
 def test_resumed_run_replaces_the_epochs_it_repeats(tmp_path: Path) -> None:
@@ -67,22 +67,6 @@ def test_resumed_run_replaces_the_epochs_it_repeats(tmp_path: Path) -> None:
         log.close()
     found = scalars(tmp_path / "pretrain")["loss"]
     assert found == {epoch: 1.0 if epoch < 3 else 2.0 for epoch in range(8)}
-
-
-def test_listeners_are_told_in_turn() -> None:
-    told: list[tuple[str, int]] = []
-
-    def listener(name: str) -> Any:
-        return lambda phase, epoch, epochs, row: told.append((name, epoch))
-
-    one, two = listener("one"), listener("two")
-    pair = both(one, two)
-    assert pair is not None
-    pair("finetune", 3, 5, {})
-    assert told == [("one", 3), ("two", 3)]
-    assert both(one, None) is one
-    assert both(None, two) is two
-    assert both(None, None) is None
 
 
 def test_unknown_log_is_refused() -> None:

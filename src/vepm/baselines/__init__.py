@@ -1,4 +1,8 @@
-"""What VEPM is compared with, rerun on the same splits behind the same call."""
+"""What VEPM is compared with: baselines by name, rerun on the same splits behind the same call."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
 from vepm.baselines.disengcn import DisenConv, DisenGCN
@@ -6,8 +10,10 @@ from vepm.baselines.factorgcn import FactorConv, FactorGCN
 from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
-from vepm.baselines.registry import BASELINES, PUBLISHED, baseline
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
+from vepm.errors import InputError
+from vepm.schema import check_value
+from vepm.training import pick_device
 
 __all__ = [
     "BASELINES",
@@ -35,3 +41,96 @@ __all__ = [
     "wl_features",
     "wl_kernels",
 ]
+
+BASELINES: dict[str, Baseline] = {
+    method.name: method
+    for method in (
+        MLP(),
+        LabelProp(),
+        GCN(),
+        GCN(name="gcn-64", hidden_channels=64),
+        ChebNet(),
+        GraphSAGE(),
+        GAT(),
+        DisenGCN(),
+        GRAND(),
+        SizeOnly(),
+        GraphMLP(),
+        GIN(),
+        FactorGCN(),
+        WLKernel(),
+    )
+}
+"""Every baseline by name, with the settings it has unless told otherwise."""
+
+_SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
+
+PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
+    "chebnet": {"Cora": {"order": 2}},
+    "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
+    "grand": {
+        "CiteSeer": {
+            "order": 2,
+            "passes": 2,
+            "consistency_weight": 0.7,
+            "temperature": 0.3,
+            "input_dropout": 0.0,
+            "dropout": 0.2,
+        },
+        "PubMed": {
+            "order": 5,
+            "temperature": 0.2,
+            "input_dropout": 0.6,
+            "dropout": 0.8,
+            "learning_rate": 0.2,
+            "batch_norm": True,
+            "patience": 100,
+        },
+    },
+    "gin": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
+    "factorgcn": {name: {"pooling": "mean"} for name in _SOCIAL},
+    "graph-mlp": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
+}
+"""Settings that differ for a dataset, by baseline and dataset."""
+
+
+def baseline(
+    name: str,
+    dataset: str | None = None,
+    *,
+    device: str | None = None,
+    epochs: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Baseline:
+    """A baseline ready to be called with a dataset, a split and a seed.
+
+    Args:
+        name: a key of :data:`BASELINES`.
+        dataset: name of the dataset whose :data:`PUBLISHED` settings apply, if any.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; ignored by methods that do not train.
+        epochs: how many to train; likewise.
+        settings: fields of the baseline to set, over all of the above.
+
+    Raises:
+        InputError: if there is no such baseline or setting, or a value is not allowed.
+
+    Example:
+        >>> from vepm.baselines import baseline
+        >>> baseline("gat", "PubMed").settings()["output_heads"]
+        8
+    """
+    if name not in BASELINES:
+        raise InputError(f"no baseline '{name}'; there are {', '.join(BASELINES)}")
+    method, where = BASELINES[name], f"baseline '{name}'"
+    known = {item.name: item for item in fields(method) if item.name != "name"}
+    given = {"device": device and str(pick_device(device)), "epochs": epochs}
+    chosen: dict[str, Any] = {
+        key: value for key, value in given.items() if value is not None and key in known
+    }
+    for key, value in (settings or {}).items():
+        if key not in known:
+            raise InputError(f"{where} has no setting '{key}'; it has {', '.join(sorted(known))}")
+        # JSON and TOML have lists alone.
+        chosen[key] = tuple(value) if isinstance(value, list) else value
+        check_value(known[key], chosen[key], where)
+    return replace(method, **{**PUBLISHED.get(name, {}).get(dataset or "", {}), **chosen})

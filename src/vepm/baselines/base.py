@@ -38,14 +38,18 @@ class Baseline(ABC):
     task: ClassVar[TaskName]
     name: str
 
-    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
-        """One run; torch's global random state is left as it was."""
+    def check(self, dataset: Dataset) -> None:
+        """Refuse a dataset of another task, or without labels."""
         if dataset.task != self.task:
             raise InputError(
-                f"baseline '{self.name}' is for {self.task} tasks, "
-                f"and {dataset.name} is a {dataset.task} task"
+                f"baseline '{self.name}' labels {self.task}s, and {dataset.name} has labelled "
+                f"{dataset.task}s"
             )
         require_labels(dataset)
+
+    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
+        """One run; torch's global random state is left as it was."""
+        self.check(dataset)
         start = perf_counter()
         with torch.random.fork_rng():
             torch.manual_seed(seed)

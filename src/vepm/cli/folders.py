@@ -193,9 +193,19 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
         InputError: if the folder holds an input, or holds anything and is not of this kind; if
             another process is writing to it, or it cannot be written to.
     """
-    if not _is_utf8(folder):
-        raise InputError(f"{folder}: the name is not UTF-8; choose another with --output")
-    _check_apart(folder, inputs)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        # Neither safetensors nor TensorBoard could open files in it.
+        raise InputError(f"{folder}: the name is not UTF-8; choose another with --output") from None
+    place = folder.resolve()
+    for path in _files(inputs):
+        real = path.resolve()
+        if place in (real, *real.parents):
+            raise InputError(
+                f"{folder}: holds the input {path}, which would be lost; choose another "
+                "folder with --output"
+            )
     foreign = _contents(folder)
     if foreign and not kind.wrote(folder):
         raise InputError(
@@ -218,32 +228,12 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
                 place.rmdir()
 
 
-def _is_utf8(path: Path) -> bool:
-    """Whether safetensors and TensorBoard can open files of this name."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _contents(folder: Path) -> list[str]:
     """What a folder holds beside marker, lock and unfinished files."""
     if not folder.is_dir():
         return []
     unfinished = {path.name for path in folder.glob(HALVES)}
     return sorted({path.name for path in folder.iterdir()} - unfinished - {MARKER, LOCK})
-
-
-def _check_apart(folder: Path, inputs: Iterable[Path]) -> None:
-    place = folder.resolve()
-    for path in _files(inputs):
-        real = path.resolve()
-        if place in (real, *real.parents):
-            raise InputError(
-                f"{folder}: holds the input {path}, which would be lost; choose another "
-                "folder with --output"
-            )
 
 
 def check_output(path: Path, inputs: Iterable[Path]) -> None:

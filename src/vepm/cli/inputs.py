@@ -14,7 +14,7 @@ from vepm.baselines import Baseline, baseline
 from vepm.cli.options import Reading
 from vepm.data import Dataset, datasets, is_recipe, load, read
 from vepm.errors import InputError
-from vepm.evaluation import Split, splits_for
+from vepm.evaluation import Split, protocol_for
 from vepm.files import parse_toml, read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
@@ -77,7 +77,7 @@ def check_model(dataset: Dataset, config: Config, device: str) -> None:
 
 
 def roles(dataset: Dataset) -> dict[str, Tensor]:
-    """Numbers of the nodes or graphs that train, validate and test.
+    """Indices of the nodes or graphs that train, validate and test.
 
     The dataset's own split is used where it has one; what is missing is drawn from the
     training labels: a fifth to validate and, if there is no test part at all, a fifth to test.
@@ -115,26 +115,24 @@ def protocol_splits(
     A graph without a published test part is split as for training. Where nothing validates,
     nothing is selected and the last epoch counts.
     """
-    public = dataset.single_graph and protocol in ("", "public")
-    if public and not (dataset.splits or dataset.graphs[0].test_mask.any()):
-        return _selectable([own_split(dataset, roles(dataset))], ("validation",))
-    return _selectable(*splits_for(dataset, protocol, folds))
-
-
-def _selectable(splits: list[Split], rules: tuple[str, ...]) -> tuple[list[Split], tuple[str, ...]]:
-    if "validation" in rules and not all(split.val.numel() for split in splits):
+    chosen = protocol_for(dataset.task, protocol)
+    if (
+        chosen.name == "public"
+        and dataset.single_graph
+        and not (dataset.splits or dataset.graphs[0].test_mask.any())
+    ):
+        splits = [own_split(dataset, roles(dataset))]
+    else:
+        splits = chosen(dataset, num_folds=folds)
+    if "validation" in chosen.rules and not all(split.val.numel() for split in splits):
         return splits, ("last",)
-    return splits, rules
+    return splits, chosen.rules
 
 
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
     """A baseline by name, fit for the dataset's task."""
     method = baseline(name, dataset.name, device=str(pick_device(device)))
-    if method.task != dataset.task:
-        raise InputError(
-            f"baseline '{name}' labels {method.task}s, and {dataset.name} has labelled "
-            f"{dataset.task}s"
-        )
+    method.check(dataset)
     say_unweighted(dataset, [name])
     return method
 

@@ -104,7 +104,7 @@ def evaluate(
     require_labels(data)
     protocol, count = _protocol(protocol, labels_per_class, splits, folds)
     parts, rules = protocol_splits(data, protocol, count)
-    chosen = settings_from(data, choice.preset, choice.config, choice.pairs)
+    chosen = settings_from(data, choice.preset, choice.config, choice.settings)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)

@@ -127,11 +127,6 @@ class Choice:
         ),
     ] = None
 
-    @property
-    def pairs(self) -> list[str]:
-        """Settings as ``name=value``."""
-        return self.settings or []
-
 
 @dataclass(frozen=True)
 class SeededChoice(Choice):
@@ -165,7 +160,7 @@ class TrainingChoice(SeededChoice):
     def pairs(self) -> list[str]:
         """Settings as ``name=value``, the nodes of a batch among them."""
         batches = [] if self.batch_nodes is None else [f"batch_size={self.batch_nodes}"]
-        return super().pairs + batches
+        return [*(self.settings or []), *batches]
 
 
 @dataclass(frozen=True)

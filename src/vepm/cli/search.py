@@ -87,7 +87,7 @@ def tune(
     require_optuna()
     data = open_data(dataset, machine.data_dir, reading)
     require_labels(data)
-    base = chosen_settings(data, choice.preset, choice.config, choice.pairs)
+    base = chosen_settings(data, choice.preset, choice.config, choice.settings)
     check_model(data, base, machine.device)
     parts = roles(data)
     where = read_space(space) if space is not None else default_space(data.task)

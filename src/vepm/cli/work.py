@@ -1,5 +1,6 @@
 """What the commands that train a model or use one do, once their options are read."""
 
+import contextlib
 import json
 import warnings
 from collections import Counter
@@ -52,7 +53,7 @@ from vepm.report import write_report
 from vepm.runs import write_run
 from vepm.runs.machine import describe_machine, peak_memory
 from vepm.runs.schema import read_json
-from vepm.runs.tracking import both, check_log, logging_to
+from vepm.runs.tracking import EVENTS, TensorBoardLog, check_log
 from vepm.scale.ddp import ProcessGroup, process_group
 from vepm.training import Fitted, Progress
 from vepm.training.fitting import NONE
@@ -81,10 +82,16 @@ class Job:
         self, checkpoint: Path, board: Progress | None = None, group: ProcessGroup | None = None
     ) -> Fitted:
         """Train, or continue from the checkpoint, alone or with other processes."""
-        with console.epoch_bar() as progress, warnings.catch_warnings():
+        with console.epoch_bar() as bar, warnings.catch_warnings():
             # The console shows them.
             warnings.simplefilter("ignore", TrainingWarning)
-            return self.estimator.set_params(progress=both(progress, board)).fit_split(
+            listeners = [listener for listener in (bar, board) if listener is not None]
+
+            def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
+                for listener in listeners:
+                    listener(phase, epoch, epochs, row)
+
+            return self.estimator.set_params(progress=tell).fit_split(
                 self.data,
                 self.parts["train"],
                 self.parts["val"],
@@ -156,31 +163,23 @@ def train(
 
     Under torchrun all processes train one model; the first writes, and the others give None.
     """
-    check_log(log)
+    if log is not None:
+        check_log(log)
+    board = None if log is None else TensorBoardLog(folder / EVENTS)
     with process_group(job.estimator.device) as group:
-        if group.leads:
-            return _train_and_write(job, folder, overwrite, peers, log, group)
-        with how_to_continue(lambda: continuation(folder)):
-            job.fit(folder / CHECKPOINT, group=group)
-    return None
-
-
-def _train_and_write(
-    job: Job,
-    folder: Path,
-    overwrite: bool,
-    peers: list[Baseline],
-    log: str | None,
-    group: ProcessGroup,
-) -> dict[str, Any]:
-    with run_folder(folder, overwrite, job.inputs) as checkpoint, logging_to(log, folder) as board:
-        fitted = job.fit(checkpoint, board, group)
-        known = read_json(folder / METRICS, required=False).get("baselines", {})
-        extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
-        metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
-        write_report(folder)
-        if board is not None:
-            board.add_figures(folder / "figures")
+        if not group.leads:
+            with how_to_continue(lambda: continuation(folder)):
+                job.fit(folder / CHECKPOINT, group=group)
+            return None
+        logging = contextlib.nullcontext() if board is None else contextlib.closing(board)
+        with run_folder(folder, overwrite, job.inputs) as checkpoint, logging:
+            fitted = job.fit(checkpoint, board, group)
+            known = read_json(folder / METRICS, required=False).get("baselines", {})
+            extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
+            metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
+            write_report(folder)
+            if board is not None:
+                board.add_figures(folder / "figures")
     return metrics
 
 

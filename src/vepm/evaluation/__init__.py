@@ -15,7 +15,6 @@ from vepm.evaluation.protocols import (
     Protocol,
     protocol_for,
     protocol_named,
-    splits_for,
 )
 from vepm.evaluation.results import Curve, RunResult, choose_epoch
 from vepm.evaluation.rules import RULES, Rule, Summary, mean_measures, summarise
@@ -57,7 +56,6 @@ __all__ = [
     "public_split",
     "result_of",
     "run_jobs",
-    "splits_for",
     "summarise",
     "wikics_splits",
 ]

@@ -102,17 +102,3 @@ def protocol_for(task: TaskName, name: str = "") -> Protocol:
     if name not in fitting and not _FEW_LABELS.fullmatch(name):
         raise InputError(f"no protocol '{name}' for {task} tasks; there are {', '.join(fitting)}")
     return protocol_named(name)
-
-
-def splits_for(
-    dataset: Dataset, protocol: str = "", num_folds: int = NUM_FOLDS
-) -> tuple[list[Split], tuple[str, ...]]:
-    """The splits of a protocol and its selection rules, the main one first.
-
-    Args:
-        dataset: what is split.
-        protocol: a key of :data:`PROTOCOLS`; by default that of the dataset's task.
-        num_folds: number of folds, for protocols that fold, or of random splits.
-    """
-    chosen = protocol_for(dataset.task, protocol)
-    return chosen(dataset, num_folds=num_folds), chosen.rules

@@ -8,33 +8,29 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import torch
+
+from vepm import __version__
 
 
 def describe_machine() -> dict[str, Any]:
     """Versions and hardware behind a number."""
-    packages = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
+    packages = ("torch", "torch_geometric", "numpy", "scikit-learn")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
-        **{name: _version(name) for name in packages},
+        "vepm": __version__,
+        **{name: importlib.metadata.version(name) for name in packages},
         "commit": commit(),
     }
 
 
-class Peak(TypedDict):
-    """Memory in MiB."""
-
-    peak_memory_mib: float
-    peak_gpu_memory_mib: NotRequired[float]
-
-
-def peak_memory() -> Peak:
+def peak_memory() -> dict[str, float]:
     """The most memory this process has held at once so far, in MiB, and the GPU's if there is one.
 
     The first is all of the process: packages take a few hundred MiB before any data do.
@@ -42,12 +38,10 @@ def peak_memory() -> Peak:
     # Linux counts in KiB, macOS in bytes.
     unit = 2**20 if sys.platform == "darwin" else 2**10
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    if not torch.cuda.is_available():
-        return {"peak_memory_mib": held}
-    return {
-        "peak_memory_mib": held,
-        "peak_gpu_memory_mib": torch.cuda.max_memory_allocated() / 2**20,
-    }
+    found = {"peak_memory_mib": held}
+    if torch.cuda.is_available():
+        found["peak_gpu_memory_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    return found
 
 
 def commit() -> str | None:
@@ -75,11 +69,3 @@ def _git(folder: Path, *words: str) -> str:
     command = ["git", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout.strip()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        # Run from a source tree that is not installed.
-        return None

@@ -1,28 +1,23 @@
 """Follow a run in TensorBoard: every term of every epoch, and the figures at the end."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.image import imread
 
 from vepm.errors import InputError
-from vepm.training.state import Progress
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 LOGS = ("tensorboard",)
-FOLDER = "tensorboard"
+EVENTS = "tensorboard"
 """Folder of the events inside a run folder, with a folder each for the phases and the figures."""
 SECONDS_BETWEEN_FLUSHES = 5
 
 
-def check_log(name: str | None) -> None:
+def check_log(name: str) -> None:
     """Refuse a log that is unknown or whose package is missing."""
-    if name is None:
-        return
     if name not in LOGS:
         raise InputError(f"there is no log {name!r}; choose from {', '.join(LOGS)}")
     try:
@@ -45,7 +40,7 @@ class TensorBoardLog:
         self._writers: dict[str, SummaryWriter] = {}
 
     def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-        """Write an epoch's history row; the signature is that of :data:`Progress`."""
+        """Write an epoch's history row; the signature is that of :data:`vepm.training.Progress`."""
         step = int(row["epoch"])
         for name, value in row.items():
             if name not in ("phase", "epoch"):
@@ -73,29 +68,3 @@ class TensorBoardLog:
                 str(self.folder / part), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
             )
         return self._writers[part]
-
-
-@contextmanager
-def logging_to(name: str | None, run: Path) -> Iterator[TensorBoardLog | None]:
-    """The log of a run folder by name, closed whatever happens; None without a name."""
-    if name is None:
-        yield None
-        return
-    check_log(name)
-    log = TensorBoardLog(run / FOLDER)
-    try:
-        yield log
-    finally:
-        log.close()
-
-
-def both(first: Progress | None, second: Progress | None) -> Progress | None:
-    """Tell two listeners of every epoch, either of which may be missing."""
-    if first is None or second is None:
-        return first or second
-
-    def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-        first(phase, epoch, epochs, row)
-        second(phase, epoch, epochs, row)
-
-    return tell

@@ -1,28 +1,35 @@
-"""What a finished run leaves in its folder, for people and for the report."""
+"""What a finished run leaves in its folder: model, settings, metrics, history, arrays."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
-from vepm.nn import interactions
+from vepm.nn import VEPM, Adjacency, interactions
 from vepm.runs import schema
 from vepm.runs.machine import describe_machine, peak_memory
 from vepm.runs.metrics import accuracy, agreement, calibration_error, summarise_parts
-from vepm.runs.outputs import LARGEST, Tensors, assignment, large_outputs_of, outputs_of
-from vepm.runs.schema import HISTORY_COLUMNS, Metrics
-from vepm.scale.batches import single_graph
+from vepm.runs.schema import HISTORY_COLUMNS
+from vepm.scale.batches import GraphBatch, GraphStore, single_graph
+from vepm.scale.chunks import affiliations, classify, posterior_table
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
 from vepm.training.fitting import Fitted
 from vepm.training.model_file import save_model
-from vepm.training.prediction import Explanation
+from vepm.training.prediction import Explanation, attribute, explain, probabilities, seeded
 
+Tensors = dict[str, Tensor]
+
+LARGEST = 20_000
+"""Nodes of a graph that is looked at as a whole, and of the excerpt of a larger one."""
+LARGEST_FEATURES = 10_000_000
+"""Entries of the feature matrix above which outputs leave it out."""
 RULE = (
     "the epoch of best validation accuracy, then lowest validation loss; test labels chose nothing"
 )
@@ -55,14 +62,14 @@ def write_run(
         prepared = fitted.card.prepare(dataset).graphs[0]
         source = single_graph(prepared, fitted.model.activation.device)
     if isinstance(source, LargeGraph):
-        whole, outputs, nodes = large_outputs_of(dataset, fitted, source, roles)
+        whole, outputs, nodes = _large_outputs_of(dataset, fitted, source, roles)
         metrics = _metrics(dataset, fitted, roles, whole)
         metrics["excerpt_of"] = {"nodes": source.num_nodes, "edges": source.num_edges // 2}
         if "node_names" in names:
             names["node_names"] = [names["node_names"][i] for i in nodes.tolist()]
         write_bytes(folder / schema.PREDICTIONS, save(whole))
     else:
-        outputs = outputs_of(dataset, fitted, source, roles, explained)
+        outputs = _outputs_of(dataset, fitted, source, roles, explained)
         metrics = _metrics(dataset, fitted, roles, outputs)
         if roles["train"].numel():
             metrics["parts"] = _parts(dataset, fitted, roles["train"], outputs)
@@ -95,10 +102,9 @@ def _parts(
     return [part._asdict() for part in found]
 
 
-def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors) -> Metrics:
+def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors) -> dict[str, Any]:
     card, model, y = fitted.card, fitted.model, fitted.source.y.cpu()
-    peak = peak_memory()
-    metrics: Metrics = {
+    metrics: dict[str, Any] = {
         "dataset": dataset.name,
         "source": dataset.source,
         "task": dataset.task,
@@ -110,39 +116,30 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
         "seconds": sum(row["seconds"] for row in fitted.history),
-        "peak_memory_mib": peak["peak_memory_mib"],
-        "num_train": roles["train"].numel(),
-        "num_val": roles["val"].numel(),
-        "num_test": roles["test"].numel(),
+        **peak_memory(),
+        **{f"num_{role}": rows.numel() for role, rows in roles.items()},
         "device": str(model.activation.device),
         "versions": describe_machine(),
         "warnings": list(fitted.warnings),
     }
     if fitted.tried:
         metrics["tried"] = fitted.tried
-    if "peak_gpu_memory_mib" in peak:
-        metrics["peak_gpu_memory_mib"] = peak["peak_gpu_memory_mib"]
     if "probabilities" in outputs:
-        proba, val, test = outputs["probabilities"], roles["val"], roles["test"]
-        metrics["rule"] = RULE if val.numel() else LAST
+        metrics["rule"] = RULE if roles["val"].numel() else LAST
         metrics["num_samples"] = card.config.training.num_samples
-        if val.numel():
-            metrics["val_accuracy"] = accuracy(proba[val], y[val])
-            measures = TASKS[dataset.task].measures(proba[val], y[val])
-            metrics["val_macro_f1"] = measures["macro_f1"]
-            metrics["val_roc_auc"] = measures["roc_auc"]
-            metrics["val_per_class"] = measures["per_class"]
-        if test.numel():
-            metrics["test_accuracy"] = accuracy(proba[test], y[test])
-            metrics["ece"] = calibration_error(proba[test], y[test])
-            measures = TASKS[dataset.task].measures(proba[test], y[test])
-            metrics["test_macro_f1"] = measures["macro_f1"]
-            metrics["test_roc_auc"] = measures["roc_auc"]
-            metrics["test_per_class"] = measures["per_class"]
+        for role in ("val", "test"):
+            rows = roles[role]
+            if rows.numel():
+                found, truth = outputs["probabilities"][rows], y[rows]
+                metrics[f"{role}_accuracy"] = accuracy(found, truth)
+                measures = TASKS[dataset.task].measures(found, truth)
+                metrics |= {f"{role}_{name}": value for name, value in measures.items()}
+        if roles["test"].numel():
+            metrics["ece"] = calibration_error(found, truth)
     known = y >= 0
-    if dataset.task == "node" and known.any():
+    if dataset.single_graph and known.any():
         heads = model.partitioner.num_metacommunities
-        grouping = assignment(model).get("assignment", heads)
+        grouping = _assignment(model).get("assignment", heads)
         between = model.interactions.detach().cpu()
         hard = interactions(outputs["memberships"], between, grouping).argmax(1)
         metrics["nmi"] = agreement(hard[known], y[known])
@@ -158,3 +155,112 @@ def _names(dataset: Dataset) -> dict[str, Any]:
     if dataset.feature_names is not None:
         names["feature_names"] = list(dataset.feature_names)
     return names
+
+
+def _outputs_of(
+    dataset: Dataset,
+    fitted: Fitted,
+    source: GraphBatch | GraphStore,
+    roles: Tensors,
+    explained: Explanation | None = None,
+) -> Tensors:
+    """All arrays of a run on graphs that are looked at as a whole."""
+    model = fitted.model
+    found = explained or explain(model, source)
+    outputs = {
+        "edge_index": found.edge_index,
+        "edge_weight": found.edge_weight,
+        "memberships": found.memberships,
+        "activation": model.activation.detach(),
+        **_assignment(model),
+        "y": source.y,
+        **_masks(roles, source.y.numel()),
+        **_features(dataset),
+    }
+    if roles["train"].numel():
+        samples = fitted.card.config.training.num_samples
+        proba = probabilities(model, source, samples, seed=fitted.card.seed)
+        outputs |= {
+            "community_embeddings": found.community_embeddings,
+            "embeddings": found.embeddings,
+            "probabilities": proba,
+            "prediction": proba.argmax(1),
+            **attribute(model, source, proba.argmax(1))._asdict(),
+        }
+    if not isinstance(source, GraphBatch):
+        outputs["batch"] = torch.arange(len(source)).repeat_interleave(source.nodes.cpu())
+    return _on_cpu(outputs)
+
+
+@torch.no_grad()
+def _large_outputs_of(
+    dataset: Dataset, fitted: Fitted, graph: LargeGraph, roles: Tensors
+) -> tuple[Tensors, Tensors, Tensor]:
+    """What is known of every node of a large graph, the arrays of an excerpt, and its nodes.
+
+    The excerpt is the neighbourhood of a training node.
+    """
+    model, train = fitted.model.eval(), roles["train"]
+    with seeded(model):
+        z = affiliations(model, posterior_table(model, graph), sample=False)
+        found = classify(model, graph, z) if train.numel() else None
+    nodes = neighbourhood(graph, int(train[0]) if train.numel() else 0, LARGEST)
+    edges = Adjacency(graph.inside(nodes).to(graph.device), nodes.numel())
+    whole = {"memberships": z}
+    excerpt = {
+        "edge_index": edges.edge_index,
+        "edge_weight": model.split_edges(z[nodes].to(graph.device), edges),
+        "activation": model.activation,
+        **_assignment(model),
+        "y": graph.y[nodes],
+        **{name: mask[nodes] for name, mask in _masks(roles, graph.num_nodes).items()},
+        **_features(dataset, nodes),
+    }
+    if found is not None:
+        samples, proba = fitted.card.config.training.num_samples, model.probabilities(found.logits)
+        if samples:
+            proba = probabilities(model, graph, samples, fitted.card.seed)
+        whole |= {"probabilities": proba, "prediction": proba.argmax(1)}
+        excerpt["community_embeddings"] = found.community_embeddings[nodes]
+        excerpt["embeddings"] = found.logits[nodes]
+    excerpt |= {name: table[nodes] for name, table in whole.items()}
+    return _on_cpu(whole), _on_cpu(excerpt), nodes
+
+
+def neighbourhood(graph: LargeGraph, start: int, count: int) -> Tensor:
+    """So many nodes, ascending: those nearest to one, and on from the first not reached."""
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    frontier = torch.tensor([start])
+    found = 0
+    while found < min(count, graph.num_nodes):
+        if frontier.numel() == 0:
+            frontier = (~reached).nonzero()[:1, 0]
+        frontier = frontier[: count - found]
+        reached[frontier] = True
+        found += frontier.numel()
+        around = graph.edges_into(frontier)[1].long().unique()
+        frontier = around[~reached[around]]
+    return reached.nonzero().flatten()
+
+
+def _assignment(model: VEPM) -> Tensors:
+    """Which metacommunity each community belongs to [C, K], where that was learned."""
+    grouping = model.partitioner.grouping()
+    return {"assignment": grouping.detach().cpu()} if isinstance(grouping, Tensor) else {}
+
+
+def _masks(roles: Tensors, count: int) -> Tensors:
+    masks = {f"{role}_mask": torch.zeros(count, dtype=torch.bool) for role in roles}
+    for role, rows in roles.items():
+        masks[f"{role}_mask"][rows] = True
+    return masks
+
+
+def _features(dataset: Dataset, nodes: Tensor | None = None) -> Tensors:
+    """The features of all nodes or some, as they were given, unless they are too many."""
+    x = dataset.features if nodes is None else dataset.features.index_select(0, nodes)
+    return {"features": x.to_dense()} if x.numel() <= LARGEST_FEATURES else {}
+
+
+def _on_cpu(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -16,6 +16,7 @@ from typing import Any
 from vepm.errors import InputError
 from vepm.files import parse_json, refuse_special
 from vepm.runs.machine import commit, describe_machine
+from vepm.schema import is_of_type
 
 Row = dict[str, Any]
 """One run: its setting's number and changes, where it ran, and how validation went."""
@@ -25,10 +26,10 @@ FIELDS: dict[str, Any] = {
     "dataset": str,
     "split": int,
     "seed": int,
-    "val_accuracy": (int, float),
-    "val_loss": (int, float, type(None)),
+    "val_accuracy": float,
+    "val_loss": float | None,
     "best_epoch": int,
-    "seconds": (int, float),
+    "seconds": float,
 }
 EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
 """What searches meant before these could be chosen."""
@@ -131,13 +132,9 @@ def read_lines(path: Path, content: bytes) -> list[Row]:
 
 
 def _is_run(row: Row) -> bool:
-    for name, kind in FIELDS.items():
-        value = row.get(name, ())
-        if isinstance(value, bool) or not isinstance(value, kind):
-            return False
-        if isinstance(value, float) and not math.isfinite(value):
-            return False
-    return True
+    values = [row.get(name, ()) for name in FIELDS]
+    typed = all(is_of_type(v, kind) for v, kind in zip(values, FIELDS.values(), strict=True))
+    return typed and all(math.isfinite(v) for v in values if isinstance(v, float))
 
 
 def key_of(row: Row) -> tuple[int, str, int, int, float]:

@@ -88,10 +88,12 @@ class TPE:
         with _quiet():
             study = optuna.create_study(sampler=sampler, pruner=pruner, direction="maximize")
         study.add_trials([self._known(trial) for trial in trials])
-        self._trial = study.ask()
+        dimensions = self.space.dimensions if trials else ()
+        self._trial = study.ask({d.name: _distribution(d) for d in dimensions})
         changes: dict[str, Any] = {}
-        for dimension in self.space.dimensions if trials else ():
-            changes |= dimension.sets(_suggest(self._trial, dimension))
+        for d in dimensions:
+            value = self._trial.params[d.name]
+            changes |= d.sets(d.choices[value] if d.choices else value)
         return changes
 
     def is_hopeless(self, reached: float, run: int, epoch: int) -> bool:
@@ -145,16 +147,6 @@ def _distribution(dimension: Dimension) -> "optuna.distributions.BaseDistributio
     if dimension.whole:
         return distributions.IntDistribution(int(low), int(high), log=log)
     return distributions.FloatDistribution(low, high, log=log)
-
-
-def _suggest(trial: "optuna.Trial", dimension: Dimension) -> Any:
-    name = dimension.name
-    if dimension.choices:
-        return dimension.choices[trial.suggest_categorical(name, range(len(dimension.choices)))]
-    if dimension.whole:
-        low, high = int(dimension.low), int(dimension.high)
-        return trial.suggest_int(name, low, high, log=dimension.log)
-    return trial.suggest_float(name, dimension.low, dimension.high, log=dimension.log)
 
 
 @contextlib.contextmanager
