@@ -12,20 +12,17 @@ from typing import Any
 
 import torch
 
-from vepm import __version__
-
 
 def describe_machine() -> dict[str, Any]:
     """Versions and hardware behind a number."""
-    packages = ("torch", "torch_geometric", "numpy", "scikit-learn")
+    packages = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
-        "vepm": __version__,
-        **{name: importlib.metadata.version(name) for name in packages},
+        **{name: _version(name) for name in packages},
         "commit": commit(),
     }
 
@@ -69,3 +66,11 @@ def _git(folder: Path, *words: str) -> str:
     command = ["git", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        # Run from a source tree that is not installed.
+        return None
