@@ -5,7 +5,7 @@ import torch
 
 from vepm.data import load, planted_graph
 from vepm.data.generate import DRAWN_AT_ONCE, sample_graph
-from vepm.data.recipe import RECIPES
+from vepm.data.registry import RECIPES
 from vepm.errors import InputError
 
 

@@ -1,6 +1,7 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
@@ -10,7 +11,7 @@ from matplotlib.image import imread
 from vepm.report import figures
 from vepm.report.communities import bucket_order
 from vepm.report.figures.curves import chosen_row
-from vepm.report.figures.style import class_colours, community_colours
+from vepm.report.figures.style import INK, MUTED, class_colours, community_colours, look
 
 from .writing import Array
 
@@ -223,3 +224,9 @@ def test_calibration_of_a_known_gap() -> None:
     assert title == "Calibration error (ECE) 20.0 points"
     heights = [bar.get_height() for bar in figure.axes[1].patches]  # type: ignore[attr-defined]
     assert heights == [1, 0, 0, 0, 0, 0, 2, 0, 0, 3]
+
+
+def test_the_style_sheet_has_the_ink_and_the_grey_that_pages_replace() -> None:
+    with look():
+        assert mpl.rcParams["text.color"] == mpl.rcParams["axes.titlecolor"] == INK
+        assert mpl.rcParams["axes.edgecolor"] == mpl.rcParams["xtick.color"] == MUTED

@@ -44,7 +44,6 @@ from vepm.paper.cells import _checksum, write_cell
 from vepm.paper.findings import Finding
 from vepm.paper.runner import Ended
 from vepm.report import payload, summary
-from vepm.report.communities import interactions
 from vepm.report.drawings import plan_drawings
 from vepm.report.excerpt import take_excerpt
 from vepm.report.paper_tables import latex, markdown
@@ -422,15 +421,14 @@ def _layout_once(edges: Any, count: int, start: Any) -> Any:
 def _show(folder: Path) -> None:
     """All that a page says of a run, without drawing it."""
     found = read_run(folder)
-    interaction = interactions(found.memberships, found.activation, found.grouping, found.batch)
-    list(plan_drawings(found, interaction))
+    list(plan_drawings(found))
     summary.size_line(found)
     summary.headline(found)
     summary.warnings(found)
-    summary.community_rows(found, interaction)
+    summary.community_rows(found)
     summary.settings_groups(found)
     summary.provenance(found)
-    embed_json(build_payload(found, take_excerpt(found, interaction), interaction))
+    embed_json(build_payload(found, take_excerpt(found)))
 
 
 def _damage_run_file(content: bytes, draw: Random) -> bytes:

@@ -184,7 +184,7 @@ def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         vepm datasets --data-dir data
     """
     from vepm.data import datasets
-    from vepm.data.recipe import RECIPES
+    from vepm.data.registry import RECIPES
 
     found = datasets(data_dir)
     if as_json:

@@ -3,7 +3,8 @@
 import io
 import math
 import zipfile
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +35,33 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     ``train_masks`` [R, N]. ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way
     to store the same. Object arrays are not read: they are pickles.
     """
-    arrays = _Archive(path)
-    listed = "edges" in arrays.names and "node_labels" in arrays.names
-    adjacency = arrays.adjacency(listed)
-    if adjacency is None:
-        raise InputError(
-            f"{path}: array 'adj_data' is missing (found: {', '.join(arrays.names)[:200]}); "
-            "give the adjacency as adj_data, adj_indices, adj_indptr and adj_shape"
-        )
-    label = options.label or ("node_labels" if listed else "labels")
-    if options.label and label not in arrays.names:
-        raise InputError(f"{path}: there is no array '{label}' with labels")
-    x = arrays.get("node_features") if listed else arrays.matrix("attr")
-    kinds = arrays.get("edge_kind")
-    overlapping = None if label in arrays.names else arrays.matrix("labels")
-    fields: dict[str, Any] = {
-        "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
-        "memberships": None if overlapping is None else _memberships(overlapping, adjacency, path),
-        "kinds": None if kinds is None else _kinds(arrays, kinds, adjacency, path),
-        "directed": _flag(arrays, "directed"),
-    }
+    with _guarded(path):
+        arrays = _Archive(path)
+        listed = {"edges", "node_labels"} <= set(arrays.names)
+        adjacency = arrays.adjacency(listed)
+        if adjacency is None:
+            raise InputError(
+                f"{path}: array 'adj_data' is missing (found: {', '.join(arrays.names)[:200]}); "
+                "give the adjacency as adj_data, adj_indices, adj_indptr and adj_shape"
+            )
+        label = options.label or ("node_labels" if listed else "labels")
+        if options.label and label not in arrays.names:
+            raise InputError(f"{path}: there is no array '{label}' with labels")
+        x = arrays.get("node_features") if listed else arrays.matrix("attr")
+        overlapping = None if label in arrays.names else arrays.matrix("labels")
+        fields: dict[str, Any] = {
+            "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
+            "memberships": None
+            if overlapping is None
+            else _memberships(overlapping, arrays, adjacency.shape[0]),
+            "kinds": _kinds(arrays, adjacency),
+            "directed": _flag(arrays, "directed"),
+        }
+        y = arrays.get(label)
     return matrix_parts(
         x,
         adjacency,
-        arrays.get(label),
+        y,
         name=path.stem,
         source=str(path),
         options=options,
@@ -83,34 +87,52 @@ def _flag(arrays: "_Archive", name: str) -> bool | None:
     return None if flag is None else bool(flag.item())
 
 
-def _memberships(matrix: Any, adjacency: Any, path: Path) -> torch.Tensor:
-    if matrix.shape[0] != adjacency.shape[0]:
-        raise InputError(f"{path}: sparse labels have {matrix.shape[0]} rows; {_REMEDY}")
+def _memberships(matrix: Any, arrays: "_Archive", count: int) -> torch.Tensor:
+    if matrix.shape[0] != count:
+        raise InputError(f"{arrays.path}: sparse labels have {matrix.shape[0]} rows; {_REMEDY}")
     if math.prod(matrix.shape) > _MOST_MEMBERSHIPS:
         raise InputError(
-            f"{path}: sparse labels are {list(matrix.shape)}; at most {_MOST_MEMBERSHIPS} entries, "
-            "zeros included, can be kept"
+            f"{arrays.path}: sparse labels are {list(matrix.shape)}; at most {_MOST_MEMBERSHIPS} "
+            "entries, zeros included, can be kept"
         )
     found = torch.from_numpy(np.asarray(matrix.todense())).float()
     if not bool((found.isfinite() & (found >= 0)).all()):
-        raise InputError(f"{path}: sparse labels hold negative or infinite entries; give 0 and 1")
+        raise InputError(
+            f"{arrays.path}: sparse labels hold negative or infinite entries; give 0 and 1"
+        )
     return found
 
 
-def _kinds(
-    arrays: "_Archive", kinds: Any, adjacency: Any, path: Path
-) -> tuple[torch.Tensor, tuple[str, ...]]:
-    names = arrays.get("kind_names")
+def _kinds(arrays: "_Archive", adjacency: Any) -> tuple[torch.Tensor, tuple[str, ...]] | None:
+    kinds, names = arrays.get("edge_kind"), arrays.get("kind_names")
+    if kinds is None:
+        return None
     sparse: bool = sp.issparse(adjacency)
     if kinds.dtype.kind not in "biu" or not sparse:
-        raise InputError(f"{path}: edge_kind holds {kinds.dtype}; give a bit mask per adj_indices")
+        raise InputError(
+            f"{arrays.path}: edge_kind holds {kinds.dtype}; give a bit mask per adj_indices"
+        )
     table = torch.from_numpy(kinds.astype(np.int64) if kinds.ndim == 1 else kinds.astype(bool))
     words = None if names is None else [str(name) for name in np.ravel(names)]
-    return decode_kinds(table, adjacency.nnz, words, str(path))
+    return decode_kinds(table, adjacency.nnz, words, str(arrays.path))
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Name every failure to read arrays."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # a broken header can fail in any part of Python's parser
+        line = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(
+            f"{path}: truncated, corrupt or cannot be used ({line}); {_REMEDY}"
+        ) from None
 
 
 class _Archive:
-    """The arrays of an .npz file, with every failure to read one named."""
+    """The arrays of an .npz file."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -118,27 +140,27 @@ class _Archive:
         self.path = path
         self.taken: set[str] = set()
         # In memory, because arrays are read one by one and no file should stay open.
-        content = io.BytesIO(self._guard(path.read_bytes))
-        self._guard(lambda: _check_size(content))
-        self._arrays = self._guard(lambda: np.load(content, allow_pickle=False))
+        content = io.BytesIO(path.read_bytes())
+        _check_size(content)
+        self._arrays = np.load(content, allow_pickle=False)
         self.names = list(self._arrays.files)
 
     def get(self, name: str) -> Any:
         """An array by name; None if there is none."""
         self.taken.add(name)
-        return self._guard(lambda: self._arrays[name]) if name in self.names else None
+        return self._arrays[name] if name in self.names else None
 
     def adjacency(self, listed: bool) -> Any:
         """The adjacency matrix, perhaps stored as a list of edges; None if there is none."""
         if "format" in self.names:
-            return self.scipy()
+            return self._scipy()
         if not listed:
             return self.matrix("adj")
-        edges, count = self.get("edges"), self._guard(lambda: len(self.get("node_labels")))
+        edges, count = self.get("edges"), len(self.get("node_labels"))
         if edges.dtype.kind not in "iu" or edges.ndim != 2 or edges.shape[1] != 2:
             raise InputError(f"{self.path}: edges are {edges.dtype} {list(edges.shape)}; {_REMEDY}")
         ones = np.ones(len(edges), dtype=np.float32)
-        return self._guard(lambda: sp.coo_array((ones, edges.T), shape=(count, count)))
+        return sp.coo_array((ones, edges.T), shape=(count, count))
 
     def matrix(self, name: str) -> Any:
         """A matrix stored in CSR parts or, as ``name_matrix``, dense; None if there is none."""
@@ -147,52 +169,30 @@ class _Archive:
                 return self._sparse(prefix)
         return self.get(f"{name}_matrix")
 
-    def scipy(self) -> Any:
+    def _scipy(self) -> Any:
         """A matrix that ``scipy.sparse.save_npz`` wrote."""
-        kind = self._guard(lambda: self.get("format").item())
+        kind = self.get("format").item()
         kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
         if kind not in ("csr", "csc", "coo"):
             raise InputError(f"{self.path}: holds a {kind[:20]} matrix; save it after .tocsr()")
         self.get("_is_array")
-        if kind == "csr":
-            return self._sparse("")
-        if kind == "csc":
-            return self._sparse("").T.tocsr()
-        parts = {part: self.get(part) for part in ("row", "col", "data", "shape")}
-        return self._guard(
-            lambda: sp.coo_array(
-                (_numbers(parts["data"]), (parts["row"], parts["col"])),
-                shape=tuple(int(size) for size in parts["shape"]),
-            )
-        )
+        if kind != "coo":
+            return self._sparse("") if kind == "csr" else self._sparse("").T.tocsr()
+        row, col, data, shape = (self.get(part) for part in ("row", "col", "data", "shape"))
+        return sp.coo_array((_numbers(data), (row, col)), shape=tuple(map(int, shape)))
 
     def _sparse(self, prefix: str) -> Any:
         missing = [prefix + part for part in _PARTS if prefix + part not in self.names]
         if missing:
             raise InputError(f"{self.path}: array '{missing[0]}' is missing; {_REMEDY}")
         data, indices, indptr, shape = (self.get(prefix + part) for part in _PARTS)
-
-        def build() -> Any:
-            if shape.dtype.kind not in "iu":
-                raise ValueError(f"{prefix}shape is {shape.dtype}, not integers")
-            rows, columns = (int(size) for size in shape)
-            _check_positions(indices, indptr, rows, columns)
-            matrix = sp.csr_matrix((_numbers(data), indices, indptr), shape=(rows, columns))
-            matrix.check_format(full_check=True)
-            return matrix
-
-        return self._guard(build)
-
-    def _guard(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except InputError:
-            raise
-        except Exception as error:  # a broken header can fail in any part of Python's parser
-            line = " ".join(str(error).split())[:200] or type(error).__name__
-            raise InputError(
-                f"{self.path}: truncated, corrupt or cannot be used ({line}); {_REMEDY}"
-            ) from None
+        if shape.dtype.kind not in "iu":
+            raise ValueError(f"{prefix}shape is {shape.dtype}, not integers")
+        rows, columns = map(int, shape)
+        _check_positions(indices, indptr, rows, columns)
+        matrix = sp.csr_matrix((_numbers(data), indices, indptr), shape=(rows, columns))
+        matrix.check_format(full_check=True)
+        return matrix
 
 
 def _numbers(data: Any) -> Any:

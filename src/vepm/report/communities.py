@@ -29,27 +29,23 @@ def interactions(
     batch: Ints | None = None,
 ) -> Floats:
     """:func:`vepm.nn.interactions` of arrays: each node's links by metacommunity [N, K]."""
-    z, gamma = _tensors(memberships, activation)
-    found: Floats = nn.interactions(z, gamma, _grouping(grouping), _graphs(batch)).numpy()
+    z, gamma, graphs = _tensor(memberships), _tensor(activation), _tensor(batch)
+    found: Floats = nn.interactions(z, gamma, _tensor(grouping), graphs).numpy()
     return found
 
 
 def members(interaction: Floats) -> Bools:
     """:func:`vepm.nn.members` of an array: who is a member of what [N, K]."""
-    found: Bools = nn.members(torch.from_numpy(interaction)).numpy()
+    found: Bools = nn.members(_tensor(interaction)).numpy()
     return found
 
 
-def _grouping(grouping: Floats | int) -> torch.Tensor | int:
-    return grouping if isinstance(grouping, int) else _tensors(grouping)[0]
-
-
-def _tensors(*arrays: Floats) -> list[torch.Tensor]:
-    return [torch.from_numpy(np.array(array, dtype=np.float64)) for array in arrays]
-
-
-def _graphs(batch: Ints | None) -> torch.Tensor | None:
-    return None if batch is None else torch.from_numpy(np.array(batch, dtype=np.int64))
+def _tensor(array: Any) -> Any:
+    """A tensor of an array's numbers; a number, or None, as it is."""
+    if not isinstance(array, np.ndarray):
+        return array
+    dtype = np.float64 if array.dtype.kind == "f" else np.int64
+    return torch.from_numpy(np.array(array, dtype=dtype))
 
 
 def adjacency_matrix(edge_index: Ints, num_nodes: int) -> Any:

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from vepm.errors import InputError
 from vepm.files import write_text
 from vepm.report import figures, summary
+from vepm.report.communities import Bools, Ints
 from vepm.report.figures.style import community_colours
 from vepm.report.page import fill
 from vepm.report.run import Run, read_run
@@ -52,23 +52,23 @@ def _compose(runs: list[Run], names: list[str]) -> str:
     colours = community_colours(len(runs))
     histories = [run.history for run in runs]
     curves = figures.draw_svg(figures.compared_curves(histories, names, colours), "curves")
-    reason = _incomparable(runs)
+    shared = _shared(runs)
     return fill(
         "compare.html",
         SCRIPTS,
-        {} if reason else _disagreements(runs, names),
+        {} if isinstance(shared, str) else _disagreements(shared, names),
         title=" · ".join(dict.fromkeys(run.title for run in runs)),
         eyebrow="VEPM comparison",
         lede=f"{len(runs)} runs: {', '.join(names)}",
-        conclusion=_conclusion(runs, names, reason),
+        conclusion=[shared] if isinstance(shared, str) else _conclusion(shared, names),
         runs=[
             {"name": name, "colour": colour, "cells": _cells(run)}
             for run, name, colour in zip(runs, names, colours, strict=True)
         ],
         settings=_differences(runs),
         curves=Markup(figures.inline_svg(curves, "curves")),  # noqa: S704 # nosec B704
-        agreement=[] if reason else _agreement(runs, names),
-        reason=reason,
+        agreement=[] if isinstance(shared, str) else _agreement(shared, names),
+        reason=shared if isinstance(shared, str) else "",
     )
 
 
@@ -105,92 +105,89 @@ def _differences(runs: list[Run]) -> list[tuple[str, list[str]]]:
     return [(name, values) for name, values in found if len(set(values)) > 1]
 
 
-def _incomparable(runs: list[Run]) -> str:
-    """Why predictions cannot be compared item by item; empty if they can."""
-    if any(run.prediction is None for run in runs):
+class _Shared(NamedTuple):
+    """Predictions of several runs for the items that all of them were tested on."""
+
+    runs: list[Run]
+    items: Ints
+    guesses: Ints
+    """The class that each run predicts for each item [runs, items]."""
+    labels: Ints
+
+    @property
+    def right(self) -> Bools:
+        """Which predictions are right [runs, items]."""
+        found: Bools = self.guesses == self.labels
+        return found
+
+
+def _shared(runs: list[Run]) -> _Shared | str:
+    """What can be compared item by item, or why nothing can."""
+    predictions = [run.prediction for run in runs if run.prediction is not None]
+    if len(predictions) < len(runs):
         return "Not every run has predictions."
-    first = runs[0]
-    same = {(run.title, run.task, len(_predicted(run)), run.class_names) for run in runs}
+    same = {
+        (run.title, run.task, len(prediction), run.class_names)
+        for run, prediction in zip(runs, predictions, strict=True)
+    }
     if len(same) > 1:
         return "The runs are of different data, so their predictions cannot be compared."
-    if not _tested(runs).any():
-        return f"The runs have no test {first.items} in common."
-    return ""
-
-
-def _predicted(run: Run) -> NDArray[np.int64]:
-    assert run.prediction is not None
-    return run.prediction
-
-
-def _tested(runs: list[Run]) -> NDArray[np.bool_]:
-    """Items that every run was tested on."""
-    everywhere = np.ones(len(_predicted(runs[0])), dtype=bool)
+    tested = np.ones(len(predictions[0]), dtype=bool)
     for run in runs:
-        everywhere &= run.masks.get("test", np.zeros_like(everywhere))
-        everywhere &= np.asarray(run.labels is not None and run.labels >= 0)
-    return everywhere
+        tested &= run.masks.get("test", np.zeros_like(tested))
+        tested &= np.asarray(run.labels is not None and run.labels >= 0)
+    labels = runs[0].labels
+    if labels is None or not tested.any():
+        return f"The runs have no test {runs[0].items} in common."
+    items = np.flatnonzero(tested)
+    return _Shared(runs, items, np.stack(predictions)[:, items], labels[items])
 
 
-def _right(run: Run, tested: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    assert run.labels is not None
-    right: NDArray[np.bool_] = (_predicted(run) == run.labels)[tested]
-    return right
-
-
-def _conclusion(runs: list[Run], names: list[str], reason: str) -> list[str]:
+def _conclusion(shared: _Shared, names: list[str]) -> list[str]:
     """Which of the two best runs is better, and whether that may be chance."""
-    if reason:
-        return [reason]
-    tested = _tested(runs)
-    right = [_right(run, tested) for run in runs]
-    best, second = sorted(range(len(runs)), key=lambda r: -right[r].mean())[:2]
+    right, items = shared.right, shared.runs[0].items
+    best, second = np.argsort(-right.mean(axis=1), kind="stable")[:2]
     won = int((right[best] & ~right[second]).sum())
     lost = int((right[second] & ~right[best]).sum())
     chance = binomtest(won, won + lost).pvalue if won + lost else 1.0
-    points = 100 * float(right[best].mean() - right[second].mean())
-    verdict = (
-        "no more than chance would"
-        if chance > 0.05
-        else f"more than chance would (p = {chance:.2g})"
-    )
+    high, low = (100 * float(right[run].mean()) for run in (best, second))
+    more = f"more than chance would (p = {chance:.2g})"
+    verdict = "no more than chance would" if chance > 0.05 else more
     return [
-        f"Of {tested.sum():,} test {runs[0].items}, {names[best]} gets "
-        f"{100 * right[best].mean():.1f} % right and {names[second]} "
-        f"{100 * right[second].mean():.1f} %.",
-        f"They differ by {points:.1f} points, {verdict} (sign test on the "
-        f"{won + lost} {runs[0].items} that only one of them gets right).",
+        f"Of {len(shared.items):,} test {items}, {names[best]} gets {high:.1f} % right and "
+        f"{names[second]} {low:.1f} %.",
+        f"They differ by {high - low:.1f} points, {verdict} (sign test on the {won + lost} {items} "
+        "that only one of them gets right).",
     ]
 
 
-def _agreement(runs: list[Run], names: list[str]) -> list[str]:
-    tested = _tested(runs)
-    lines = []
-    for one, other in combinations(range(len(runs)), 2):
-        same = _predicted(runs[one])[tested] == _predicted(runs[other])[tested]
-        lines.append(f"{names[one]} and {names[other]} agree on {100 * same.mean():.1f} %.")
-    return lines
+def _agreement(shared: _Shared, names: list[str]) -> list[str]:
+    pairs = combinations(zip(names, shared.guesses, strict=True), 2)
+    return [
+        f"{one} and {other} agree on {100 * (guess == another).mean():.1f} %."
+        for (one, guess), (other, another) in pairs
+    ]
 
 
-def _disagreements(runs: list[Run], names: list[str]) -> dict[str, Any]:
+def _disagreements(shared: _Shared, names: list[str]) -> dict[str, Any]:
     """The test items on which runs differ: what each said, and how surely."""
-    tested = _tested(runs)
-    guesses = np.stack([_predicted(run) for run in runs])
-    differ = np.flatnonzero(tested & (guesses != guesses[0]).any(axis=0))[:MOST_ROWS]
-    first = runs[0]
+    differ = np.flatnonzero((shared.guesses != shared.guesses[0]).any(axis=0))[:MOST_ROWS]
+    first = shared.runs[0]
     item_names = first.node_names if first.batch is None else first.graph_names
-    assert first.labels is not None
     rows = [
         [
-            item_names[item],
-            first.class_names[first.labels[item]],
-            *(_said(run, int(item)) for run in runs),
+            item_names[shared.items[place]],
+            first.class_names[shared.labels[place]],
+            *(
+                _said(run, guess[place], shared.items[place])
+                for run, guess in zip(shared.runs, shared.guesses, strict=True)
+            ),
         ]
-        for item in differ
+        for place in differ
     ]
     return {"columns": [first.task, "label", *names], "rows": rows}
 
 
-def _said(run: Run, item: int) -> str:
+def _said(run: Run, guess: int, item: int) -> str:
     sure = "" if run.probabilities is None else f" ({100 * run.confidence[item]:.0f} %)"
-    return f"{run.class_names[_predicted(run)[item]]}{sure}"
+    return f"{run.class_names[guess]}{sure}"

@@ -3,14 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vepm.report.figures.style import community_colours
 from vepm.report.run import Run
 from vepm.report.summary import number_in
 from vepm.runs.metrics import alternatives_in_words
-
-Floats = NDArray[np.float64]
 
 UNSURE = 0.6
 """An item whose likeliest class has a lower probability is called uncertain."""
@@ -18,10 +15,10 @@ MOST = 0.6
 """Communities that together have this part of the evidence carry most of it."""
 
 
-def conclusion(run: Run, headline: dict[str, Any], interaction: Floats) -> list[str]:
+def conclusion(run: Run, headline: dict[str, Any]) -> list[str]:
     """What the page shows, in one or two sentences."""
     if headline["accuracy"] is None:
-        return _groups(run, interaction)
+        return _groups(run)
     first = f"{100 * headline['accuracy']:.1f} % of the test {run.items} are right"
     rivals = [row for row in headline["baselines"] if not row["ours"]]
     if rivals:
@@ -41,8 +38,8 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _groups(run: Run, interaction: Floats) -> list[str]:
-    found = np.unique(interaction.argmax(axis=1))
+def _groups(run: Run) -> list[str]:
+    found = np.unique(run.interaction.argmax(axis=1))
     several = int((run.member.sum(axis=1) > 1).sum())
     words = f"{len(found)} of {run.num_metacommunities} communities are some node's main one"
     return [f"{words}; {several:,} of {run.num_nodes:,} nodes are members of several."]

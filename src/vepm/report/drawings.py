@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from vepm.report import figures
-from vepm.report.communities import bucket_order
+from vepm.report.communities import Ints, bucket_order
 from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.run import Run
 from vepm.report.summary import chosen_epoch
 
-Floats = NDArray[np.float64]
 LARGEST_PICTURED_GRAPH = 400
 
 
@@ -28,7 +26,7 @@ class Drawing:
     description: str
 
 
-def plan_drawings(run: Run, interaction: Floats) -> Iterator[Drawing]:
+def plan_drawings(run: Run) -> Iterator[Drawing]:
     """Every figure for which the run has data."""
     if len(run.history["epoch"]):
         yield Drawing(
@@ -38,10 +36,10 @@ def plan_drawings(run: Run, interaction: Floats) -> Iterator[Drawing]:
         )
     yield Drawing(
         "adjacency",
-        lambda: _adjacency(run, interaction),
+        lambda: _adjacency(run),
         "Adjacency matrix, and its parts by community, nodes sorted by community.",
     )
-    yield _memberships_map(run, interaction)
+    yield _memberships_map(run)
     if run.community_embeddings is not None:
         yield Drawing(
             "tsne_communities",
@@ -51,9 +49,9 @@ def plan_drawings(run: Run, interaction: Floats) -> Iterator[Drawing]:
     yield from _quality(run)
 
 
-def _adjacency(run: Run, interaction: Floats) -> Figure:
+def _adjacency(run: Run) -> Figure:
     nodes = np.arange(run.num_nodes) if run.batch is None else pictured_graph(run)
-    order, bucket = bucket_order(interaction[nodes])
+    order, bucket = bucket_order(run.interaction[nodes])
     place = np.full(run.num_nodes, -1)
     place[nodes] = np.arange(len(nodes))
     inside = (place[run.edge_index] >= 0).all(axis=0)
@@ -61,7 +59,7 @@ def _adjacency(run: Run, interaction: Floats) -> Figure:
     return figures.adjacency(edges, shares, order, bucket)
 
 
-def pictured_graph(run: Run) -> NDArray[np.int64]:
+def pictured_graph(run: Run) -> Ints:
     """Nodes of the largest graph that a picture can hold."""
     assert run.batch is not None
     sizes = np.bincount(run.batch)
@@ -70,14 +68,14 @@ def pictured_graph(run: Run) -> NDArray[np.int64]:
     return np.flatnonzero(run.batch == chosen)
 
 
-def _memberships_map(run: Run, interaction: Floats) -> Drawing:
+def _memberships_map(run: Run) -> Drawing:
     labels = run.labels if run.batch is None or run.labels is None else run.labels[run.batch]
     if labels is not None and (labels >= 0).any():
         category, names = labels, list(run.class_names)
         colours = class_colours(len(names))
         by = "label" if run.batch is None else "label of the graph"
     else:
-        category, names = interaction.argmax(axis=1), run.community_names
+        category, names = run.interaction.argmax(axis=1), run.community_names
         colours, by = community_colours(len(names)), "main community"
 
     def draw() -> Figure:

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 
-from vepm.report.communities import adjacency_matrix, bucket_order, shares, typical_nodes
+from vepm.report.communities import (
+    Floats,
+    Ints,
+    adjacency_matrix,
+    bucket_order,
+    shares,
+    typical_nodes,
+)
 from vepm.report.run import Run
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_NODES = 5000
 FEWEST_NODES = 200
@@ -35,20 +38,20 @@ class Excerpt:
     """Share of each edge in each metacommunity."""
 
 
-def take_excerpt(run: Run, interaction: Floats) -> Excerpt:
+def take_excerpt(run: Run) -> Excerpt:
     """All of a small run; neighbourhoods, or some graphs, of a large one."""
     budget = min(MOST_NODES, max(FEWEST_NODES, MOST_MEMBERSHIPS // run.memberships.shape[1]))
     pairs = undirected(run.edge_index, run.edge_weight)
-    excerpt = _take(run, interaction, pairs, budget)
+    excerpt = _take(run, pairs, budget)
     while len(excerpt.source) > MOST_EDGES and budget > FEWEST_NODES:
         budget = max(FEWEST_NODES, int(0.8 * min(budget, len(excerpt.nodes))))
-        excerpt = _take(run, interaction, pairs, budget)
+        excerpt = _take(run, pairs, budget)
     return excerpt
 
 
-def _take(run: Run, interaction: Floats, pairs: tuple[Ints, Ints, Floats], budget: int) -> Excerpt:
+def _take(run: Run, pairs: tuple[Ints, Ints, Floats], budget: int) -> Excerpt:
     if run.batch is None:
-        nodes = _neighbourhoods(run, interaction, budget)
+        nodes = _neighbourhoods(run, budget)
         items, graph = nodes, np.zeros(len(nodes), dtype=np.int64)
     else:
         items = _some_graphs(run, budget)
@@ -72,28 +75,28 @@ def undirected(edge_index: Ints, edge_weight: Floats) -> tuple[Ints, Ints, Float
     return low[kept], high[kept], edge_weight[kept]
 
 
-def starting_node(run: Run, excerpt: Excerpt, interaction: Floats) -> int:
+def starting_node(run: Run, excerpt: Excerpt) -> int:
     """A well-connected node between communities, as a place in the excerpt."""
-    part = np.clip(shares(interaction[excerpt.nodes]), 1e-12, 1)
+    part = np.clip(shares(run.interaction[excerpt.nodes]), 1e-12, 1)
     mixture = -(part * np.log(part)).sum(axis=1)
     degree = np.bincount(excerpt.source, minlength=len(part))
     degree += np.bincount(excerpt.target, minlength=len(part))
     return int((mixture * np.log1p(degree)).argmax())
 
 
-def _neighbourhoods(run: Run, interaction: Floats, budget: int) -> Ints:
+def _neighbourhoods(run: Run, budget: int) -> Ints:
     """Balls of equal size around the most typical nodes of every metacommunity."""
     if run.num_nodes <= budget:
         return np.arange(run.num_nodes)
     graph = adjacency_matrix(run.edge_index, run.num_nodes)
-    seeds = [int(nodes[0]) for nodes in typical_nodes(interaction, 1) if len(nodes)]
+    seeds = [int(nodes[0]) for nodes in typical_nodes(run.interaction, 1) if len(nodes)]
     kept: dict[int, None] = {}
     for index, seed in enumerate(seeds, 1):
         around = breadth_first_order(graph, seed, return_predecessors=False).tolist()
         fresh = [node for node in around if node not in kept]
         kept |= dict.fromkeys(fresh[: budget * index // len(seeds) - len(kept)])
     # Small components leave room for other nodes.
-    kept |= dict.fromkeys(bucket_order(interaction)[0].tolist())
+    kept |= dict.fromkeys(bucket_order(run.interaction)[0].tolist())
     return np.array(sorted(list(kept)[:budget]))
 
 

@@ -5,15 +5,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from vepm.files import refuse_special, write_text
 from vepm.report import conclusion, figures, summary
-from vepm.report.communities import interactions
 from vepm.report.drawings import Drawing, plan_drawings
 from vepm.report.excerpt import take_excerpt
 from vepm.report.payload import build_payload, embed_json
@@ -58,12 +55,11 @@ def write_report(folder: str | Path) -> Path:
 
 
 def _compose(run: Run) -> str:
-    interaction = interactions(run.memberships, run.activation, run.grouping, run.batch)
     drawings = {
         drawing.name: {"description": drawing.description, **_draw(drawing, run.folder / "figures")}
-        for drawing in plan_drawings(run, interaction)
+        for drawing in plan_drawings(run)
     }
-    return _render(run, interaction, drawings)
+    return _render(run, drawings)
 
 
 def _draw(drawing: Drawing, folder: Path) -> dict[str, str]:
@@ -79,25 +75,24 @@ def _draw(drawing: Drawing, folder: Path) -> dict[str, str]:
 
 def _render(
     run: Run,
-    interaction: NDArray[np.float64],
     drawings: dict[str, dict[str, str]],
 ) -> str:
-    excerpt = take_excerpt(run, interaction)
+    excerpt = take_excerpt(run)
     headline = summary.headline(run)
     parts = conclusion.part_rows(run)
     found = "communities" if run.prediction is None else f"{run.task} classification"
     return fill(
         "report.html",
         SCRIPTS,
-        build_payload(run, excerpt, interaction),
+        build_payload(run, excerpt),
         title=run.title,
         eyebrow=f"VEPM {found}",
         lede=summary.size_line(run),
         run=run,
-        conclusion=conclusion.conclusion(run, headline, interaction),
+        conclusion=conclusion.conclusion(run, headline),
         headline=headline,
         warnings=summary.warnings(run),
-        communities=summary.community_rows(run, interaction),
+        communities=summary.community_rows(run),
         parts=parts,
         verdict=conclusion.part_verdict(parts),
         confused=summary.most_confused(run),

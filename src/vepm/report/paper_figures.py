@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from vepm.paper import Results, Square, Value, records, slug
-from vepm.report.communities import adjacency_matrix, bucket_order, interactions
+from vepm.report.communities import Floats, Ints, adjacency_matrix, bucket_order, interactions
 from vepm.report.figures import (
     adjacency,
     confusion_grid,
@@ -83,7 +83,7 @@ def _subgraph(arrays: Arrays, results: Results) -> Drawn:
     return {"": _partitioned(place[edges[:, inside]], arrays["edge_weight"][inside], part)}
 
 
-def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> NDArray[np.int64]:
+def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> Ints:
     """The first nodes of a breadth-first search from the first node that reaches so many.
 
     Where no node reaches that many, it is the search that comes furthest.
@@ -96,7 +96,7 @@ def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> NDArr
     return order[:count].astype(np.int64)
 
 
-def _partitioned(edges: NDArray[np.int64], shares: NDArray[np.float64], arrays: Arrays) -> Figure:
+def _partitioned(edges: Ints, shares: Floats, arrays: Arrays) -> Figure:
     """A and its parts, from the largest metacommunity to the smallest."""
     links = interactions(arrays["z"], arrays["activation"], shares.shape[1])
     sizes = np.bincount(links.argmax(axis=1), minlength=shares.shape[1])

@@ -143,13 +143,9 @@ def _lines(value: Value | None) -> list[str]:
     if value is None:
         return []
     if value.quoted:
-        said = theirs(value.printed, value.metric.exact)
+        said = _paper(value)
         return [said] if said == "-" else [said, "quoted"]
-    paper = (
-        [f"paper {theirs(value.printed, value.metric.exact)}"]
-        if value.printed.value is not None
-        else []
-    )
+    paper = [] if value.printed.value is None else [f"paper {_paper(value)}"]
     return [line for line in (ours(value), spread(value), *paper) if line]
 
 

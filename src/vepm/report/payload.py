@@ -5,21 +5,17 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 from scipy.special import expit
 
 from vepm.report.checks import SPLITS
-from vepm.report.communities import adjacency_matrix, part_of_each, shares
+from vepm.report.communities import Floats, Ints, adjacency_matrix, part_of_each, shares
 from vepm.report.conclusion import UNSURE
 from vepm.report.excerpt import Excerpt, starting_node
 from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.run import Run
 from vepm.report.summary import edge_density, images, pixel_grid
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_CLASSES = 6
 MOST_PIXELS = 400_000
@@ -29,7 +25,7 @@ STEPS = 300
 NEAR, FAR = 8, 6
 
 
-def build_payload(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
+def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     """Nodes, edges and items of the excerpt, rounded to what a reader can see."""
     count = run.num_metacommunities
     return {
@@ -43,8 +39,8 @@ def build_payload(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, 
         "activation": [_short(value) for value in run.activation.tolist()],
         "density": edge_density(run),
         "unsure": 100 * UNSURE,
-        "start": starting_node(run, excerpt, interaction),
-        "nodes": _nodes(run, excerpt, interaction),
+        "start": starting_node(run, excerpt),
+        "nodes": _nodes(run, excerpt),
         "edges": {
             "source": excerpt.source.tolist(),
             "target": excerpt.target.tolist(),
@@ -62,16 +58,16 @@ def embed_json(payload: dict[str, Any]) -> str:
     return text
 
 
-def _nodes(run: Run, excerpt: Excerpt, interaction: Floats) -> dict[str, Any]:
+def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     start = run.memberships[excerpt.nodes]
     positions = _positions(excerpt, start)
-    part = shares(interaction[excerpt.nodes])
+    part = shares(run.interaction[excerpt.nodes])
     return {
         "name": [run.node_names[n] for n in excerpt.nodes],
         "x": positions[:, 0].round(2).tolist(),
         "y": positions[:, 1].round(2).tolist(),
         "graph": excerpt.graph.tolist() if run.batch is not None else None,
-        "main": interaction[excerpt.nodes].argmax(axis=1).tolist(),
+        "main": run.interaction[excerpt.nodes].argmax(axis=1).tolist(),
         "part": _percent(part),
         "z": [[_short(v) for v in row] for row in start.tolist()],
         **_images(run, excerpt),
@@ -113,7 +109,7 @@ def _items(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     return content
 
 
-def _split(run: Run) -> NDArray[np.int64]:
+def _split(run: Run) -> Ints:
     """0 for none, 1 for train, 2 for val, 3 for test."""
     length = run.num_nodes if run.batch is None else run.num_graphs
     split = np.zeros(length, dtype=np.int64)
@@ -132,7 +128,7 @@ def _likeliest(probabilities: Floats) -> list[list[list[float]]]:
     ]
 
 
-def _support(run: Run, items: NDArray[np.int64]) -> list[list[list[float]]]:
+def _support(run: Run, items: Ints) -> list[list[list[float]]]:
     """Per item and metacommunity: its support in log-odds; probability and class without it."""
     assert run.log_odds is not None
     assert run.log_odds_without is not None

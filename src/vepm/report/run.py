@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,11 @@ from numpy.typing import NDArray
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.report.checks import OF_ITEMS, OF_NODES, SPLITS, check_outputs
-from vepm.report.communities import interactions, members
+from vepm.report.communities import Bools, Floats, Ints, interactions, members
 from vepm.runs import schema
 from vepm.tasks import TASKS
 
 Array = NDArray[Any]
-Floats = NDArray[np.float64]
 PUBLISHED = {
     "Cora": (
         "Theory",
@@ -57,7 +57,7 @@ class Run:
     """The contents of ``metrics.json``."""
     history: Mapping[str, Array]
     """Columns of ``history.csv``; ``phase`` is text, the others numbers, NaN where empty."""
-    edge_index: NDArray[np.int64]
+    edge_index: Ints
     """Edges in both directions [2, E]."""
     edge_weight: Floats
     """Share of each edge in each metacommunity [E, K]."""
@@ -65,9 +65,9 @@ class Run:
     """Posterior mean of Z [N, C]."""
     activation: Floats
     """Activation of each community [C]."""
-    labels: NDArray[np.int64] | None
+    labels: Ints | None
     """True class of each item, -1 where unknown."""
-    prediction: NDArray[np.int64] | None
+    prediction: Ints | None
     probabilities: Floats | None
     """Probability of each class [items, classes]."""
     community_embeddings: Floats | None
@@ -76,15 +76,15 @@ class Run:
     """Log-odds of each item's prediction at the posterior mean."""
     log_odds_without: Floats | None
     """The same when one metacommunity at a time has no say [items, K]."""
-    label_without: NDArray[np.int64] | None
+    label_without: Ints | None
     """The class each item would get then [items, K]."""
-    batch: NDArray[np.int64] | None
+    batch: Ints | None
     """Graph of each node [N], for graph tasks."""
     assignment: Floats | None
     """Share of each community in each metacommunity [C, K], where that was learned."""
     features: Floats | None
     """Node features [N, F]."""
-    masks: Mapping[str, NDArray[np.bool_]]
+    masks: Mapping[str, Bools]
     """Which items were in ``train``, ``val`` and ``test``."""
     class_names: tuple[str, ...]
     node_names: tuple[str, ...]
@@ -102,9 +102,14 @@ class Run:
         return str(self.metrics["dataset"])
 
     @property
-    def member(self) -> NDArray[np.bool_]:
+    def member(self) -> Bools:
         """Who is a member of which metacommunity [N, K]."""
-        return members(interactions(self.memberships, self.activation, self.grouping, self.batch))
+        return members(self.interaction)
+
+    @cached_property
+    def interaction(self) -> Floats:
+        """Each node's links by metacommunity [N, K], see :func:`vepm.nn.interactions`."""
+        return interactions(self.memberships, self.activation, self.grouping, self.batch)
 
     @property
     def grouping(self) -> Floats | int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 
 from vepm.report.communities import (
+    Bools,
+    Floats,
     community_table,
     shares,
     typical_features,
@@ -19,7 +20,6 @@ from vepm.report.communities import (
 from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.run import Run
 
-Floats = NDArray[np.float64]
 LEVELS = "0123456789abcdef"
 
 
@@ -104,14 +104,14 @@ def size_line(run: Run) -> str:
     return " · ".join(parts)
 
 
-def community_rows(run: Run, interaction: Floats) -> list[dict[str, Any]]:
+def community_rows(run: Run) -> list[dict[str, Any]]:
     """One row per metacommunity for the table and the cards."""
-    table = community_table(interaction, run.member, run.edge_index, run.edge_weight, run.batch)
-    nodes = typical_nodes(interaction)
-    features = _features(run, interaction)
-    bucket = interaction.argmax(axis=1)
+    table = community_table(run.interaction, run.member, run.edge_index, run.edge_weight, run.batch)
+    nodes = typical_nodes(run.interaction)
+    features = _features(run)
+    bucket = run.interaction.argmax(axis=1)
     mixes = [_label_mix(run, bucket == k) for k in range(run.num_metacommunities)]
-    pictures = _mean_images(run, interaction)
+    pictures = _mean_images(run)
     colours = community_colours(run.num_metacommunities)
     return [
         {
@@ -141,11 +141,11 @@ def _nickname(labels: list[dict[str, Any]], features: list[tuple[str, float]]) -
     return ", ".join(named)
 
 
-def _mean_images(run: Run, interaction: Floats) -> list[str]:
+def _mean_images(run: Run) -> list[str]:
     """The mean picture of each community, where features are pixels."""
     if run.features is None or pixel_grid(run.feature_names) is None:
         return []
-    weight = shares(interaction)
+    weight = shares(run.interaction)
     return images(weight.T @ run.features / np.maximum(weight.sum(axis=0), 1e-12)[:, None])
 
 
@@ -159,7 +159,7 @@ def pixel_grid(feature_names: Sequence[str]) -> tuple[int, int] | None:
     return (rows, columns) if places == list(np.ndindex(rows, columns)) else None
 
 
-def images(features: NDArray[np.float64]) -> list[str]:
+def images(features: Floats) -> list[str]:
     """Each row of features as a string of grey levels, one hexadecimal digit a pixel."""
     finite = np.where(np.isfinite(features), features, 0.0)
     scale = float(finite.max(initial=0.0)) or 1.0
@@ -209,7 +209,7 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _labelled(run: Run, split: str) -> NDArray[np.bool_] | None:
+def _labelled(run: Run, split: str) -> Bools | None:
     if run.labels is None or split not in run.masks:
         return None
     return run.masks[split] & (run.labels >= 0)
@@ -234,14 +234,14 @@ def _closest(jaccard: Floats, k: int) -> tuple[str, float] | None:
     return (f"Community {nearest}", float(others[nearest])) if others[nearest] > 0 else None
 
 
-def _features(run: Run, interaction: Floats) -> list[list[tuple[str, float]]]:
+def _features(run: Run) -> list[list[tuple[str, float]]]:
     if run.features is None or not run.features.shape[1]:
-        return [[] for _ in range(interaction.shape[1])]
-    ranked = typical_features(run.features, interaction)
+        return [[] for _ in range(run.interaction.shape[1])]
+    ranked = typical_features(run.features, run.interaction)
     return [[(run.feature_names[f], lift) for f, lift in row] for row in ranked]
 
 
-def _label_mix(run: Run, inside: NDArray[np.bool_]) -> list[dict[str, Any]]:
+def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:
     """Labels of the nodes whose main community this is, the commonest first."""
     if run.labels is None or run.batch is not None:
         return []

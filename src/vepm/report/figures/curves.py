@@ -9,6 +9,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from vepm.report.communities import Floats
 from vepm.report.figures.style import (
     ACCENT,
     COMMUNITY_COLOURS,
@@ -19,7 +20,6 @@ from vepm.report.figures.style import (
     styled,
 )
 
-Floats = NDArray[np.float64]
 History = Mapping[str, NDArray[Any]]
 
 TERMS = {

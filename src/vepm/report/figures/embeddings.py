@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from vepm.report.communities import Floats, Ints
 from vepm.report.figures.style import UNKNOWN, category_legend, new_figure, styled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_POINTS = 1500
 FEWEST_POINTS = 4

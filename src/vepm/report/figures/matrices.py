@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from vepm.report.communities import Floats, Ints
 from vepm.report.figures.style import (
     ACCENT,
     INK,
@@ -18,9 +18,6 @@ from vepm.report.figures.style import (
     shorten,
     styled,
 )
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOST_DOTS = 200_000
 MOST_NUMBERED = 12

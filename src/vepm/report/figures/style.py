@@ -39,49 +39,12 @@ MUTED = "#8A94A1"
 ACCENT = "#0B7A75"
 WARNING = "#C2410C"
 
-FONTS = ["Inter", "Helvetica Neue", "Helvetica", "Arial", "DejaVu Sans"]
 RASTER_DPI = 170
+LOOK = Path(__file__).parents[1] / "assets" / "figures.mplstyle"
 
 WHITE_PAPER = '<rect width="100%" height="100%" fill="white"/>'
 
 P = ParamSpec("P")
-
-SETTINGS: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": FONTS,
-    "font.size": 9.0,
-    "text.color": INK,
-    # Names come from users' data: a dollar sign is a dollar sign.
-    "text.parse_math": False,
-    "axes.edgecolor": MUTED,
-    "axes.facecolor": "none",
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9.0,
-    "axes.linewidth": 0.7,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.unicode_minus": True,
-    "figure.facecolor": "none",
-    "grid.color": MUTED,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "legend.labelcolor": INK,
-    "lines.linewidth": 1.6,
-    "lines.solid_capstyle": "round",
-    "svg.fonttype": "none",
-    "xtick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "xtick.labelsize": 8.0,
-    "ytick.color": MUTED,
-    "ytick.labelcolor": INK,
-    "ytick.labelsize": 8.0,
-}
 
 
 def community_colours(count: int) -> list[str]:
@@ -94,10 +57,15 @@ def class_colours(count: int) -> list[str]:
     return [CLASS_COLOURS[c % len(CLASS_COLOURS)] for c in range(count)]
 
 
+@functools.cache
+def _settings() -> dict[Any, Any]:
+    return dict(mpl.rc_params_from_file(LOOK, use_default_template=False))
+
+
 @contextmanager
 def look(hashsalt: str | None = None) -> Iterator[None]:
     """Draw or save with the shared look."""
-    with mpl.rc_context({**SETTINGS, "svg.hashsalt": hashsalt}), warnings.catch_warnings():
+    with mpl.rc_context({**_settings(), "svg.hashsalt": hashsalt}), warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes in the PNG only.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
