@@ -26,10 +26,13 @@ def is_sparse(x: Any) -> bool:
 
 def from_scipy(matrix: Any) -> Tensor:
     """A SciPy matrix as a sparse tensor; repeated entries are added up."""
-    coo = matrix.tocoo()
+    rows = matrix.tocsr().astype(np.float64)
+    rows.sum_duplicates()
+    coo = rows.tocoo()
     where = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    values = torch.from_numpy(coo.data.astype(np.float64))
-    return torch.sparse_coo_tensor(where, values, coo.shape, check_invariants=True).coalesce()
+    return torch.sparse_coo_tensor(
+        where, torch.from_numpy(coo.data), coo.shape, is_coalesced=True, check_invariants=True
+    )
 
 
 def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
