@@ -135,7 +135,7 @@ def retype(array: Any, draw: Random) -> Any:
     try:
         with warnings.catch_warnings(action="ignore"):
             return array.astype(kind)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         return np.zeros(array.shape, kind)
 
 
