@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from strategies import quick
 from vepm.cli.folders import only_writer
 from vepm.errors import InputError
-from vepm.files import write_bytes, write_csv, write_text
+from vepm.files import parse_json, parse_toml, read_toml, write_bytes, write_csv, write_text
 
 
 def test_content_is_written_and_folders_are_made(tmp_path: Path) -> None:
@@ -244,3 +244,25 @@ def test_a_writer_that_fails_lets_the_next_one_in(tmp_path: Path) -> None:
         raise KeyError
     with only_writer(tmp_path):
         assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("number", "taken"),
+    [(2**64 - 1, True), (2**64, False), (-(2**63), True), (-(2**63) - 1, False), (0, True)],
+)
+def test_integers_have_64_bits(number: int, taken: bool) -> None:
+    for parse, text in ((parse_json, f'{{"a": [{number}]}}'), (parse_toml, f"a = [{number}]")):
+        if taken:
+            assert parse(text) == {"a": [number]}
+        else:
+            with pytest.raises(ValueError, match="an integer of more than 64 bits"):
+                parse(text)
+
+
+def test_settings_have_a_megabyte_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("a = 1\n" + "#" * (2**20 - 6))
+    assert read_toml(path) == {"a": 1}
+    path.write_text("a = 1\n" + "#" * (2**20 - 5))
+    with pytest.raises(InputError, match="more than 1048576 bytes"):
+        read_toml(path)

@@ -49,7 +49,10 @@ def test_long_lines_keep_both_ends() -> None:
     line = on_one_line("start " + "x" * 10_000 + " end")
     assert line.startswith("start x")
     assert line.endswith("x end")
+    assert line.count("x") == 1000 - len("start ") - len(" end")
     assert " ... " in line
+    assert on_one_line("x" * 1000) == "x" * 1000
+    assert on_one_line("x" * 1001) == f"{'x' * 500} ... {'x' * 500}"
 
 
 @pytest.mark.parametrize(

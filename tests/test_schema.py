@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from vepm.errors import InputError
-from vepm.schema import checked, read
+from vepm.schema import LARGEST_SEED, checked, is_of_type, read, unknown
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,41 @@ class Table:
     kind: str = checked("a", choices=("a", "b"))
     note: str | None = None
     rows: tuple[Any, ...] | list[Any] = ()
+
+
+@pytest.mark.parametrize(("count", "listed"), [(1, True), (12, True), (13, False)])
+def test_few_names_are_listed(count: int, listed: bool) -> None:
+    names = [f"{chr(97 + i) * 3}" for i in range(count)]
+    assert str(unknown("1", names, "t")).endswith(names[-1]) == listed
+
+
+def test_bounds_are_named() -> None:
+    with pytest.raises(TypeError):
+        checked(1, 2)  # type: ignore[call-arg]
+
+
+def test_seeds_have_32_bits() -> None:
+    assert LARGEST_SEED == 4_294_967_295
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fits"),
+    [
+        ([1, 2], list[int], True),
+        ([1, "2"], list[int], False),
+        ((1,), list[int], False),
+        ({"a": 1.5}, dict[str, float], True),
+        ({"a": [1.5]}, dict[str, float], False),
+        ({"a": [1.5]}, dict[str, list[float]], True),
+        ({"a": ["1.5"]}, dict[str, list[float]], False),
+        ((1, 2), tuple[int, ...], True),
+        ((1, None), tuple[int, ...], False),
+        (None, str | None, True),
+        (3, Any, True),
+    ],
+)
+def test_types_hold_inside_of_lists_and_tables(value: Any, kind: Any, fits: bool) -> None:
+    assert is_of_type(value, kind) == fits
 
 
 def test_a_table_becomes_a_dataclass() -> None:

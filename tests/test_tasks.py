@@ -54,6 +54,15 @@ def test_measures_of_several_classes_by_hand() -> None:
     assert found["roc_auc"] == 1.0
 
 
+def test_the_area_of_three_classes_is_the_mean_over_all_of_them() -> None:
+    # Items of class 0 rank half right among the others, those of 1 and 2 without a fault.
+    probabilities = torch.tensor(
+        [[0.2, 0.1, 0.1], [0.6, 0.0, 0.0], [0.1, 0.9, 0.1], [0.4, 0.1, 0.8]]
+    )
+    found = TASKS["node"].measures(probabilities, torch.tensor([0, 0, 1, 2]))
+    assert found["roc_auc"] == pytest.approx((0.75 + 1 + 1) / 3)
+
+
 def test_classes_without_test_items_count_for_nothing() -> None:
     probabilities = torch.tensor([[0.6, 0.4, 0.0], [0.7, 0.3, 0.0], [0.65, 0.35, 0.0]])
     found = TASKS["node"].measures(probabilities, torch.tensor([1, 0, 0]))

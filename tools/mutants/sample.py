@@ -62,7 +62,7 @@ def allot(package: str, sample: int, seed: int = 0) -> dict[str, int]:
 
 
 def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
-    """Some mutants of a module whose code differs in what it does.
+    """Some mutants of a module, each of another line, whose code differs in what it does.
 
     Those that only touch annotations or docstrings are left out: nothing runs them.
     """
@@ -80,13 +80,16 @@ def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
         )
     ]
     draw.shuffle(places)
-    plain = _running_code(original)
+    plain, lines = _running_code(original), set[int]()
     for name, occurrence in places:
         changed = mutate_code(original, get_operator(name)(), occurrence)
-        if count and changed is not None and _running_code(changed) != plain:
-            count -= 1
-            yield Mutant(module, name, occurrence, _first_difference(original, changed), changed)
-        if not count:
+        if changed is None or _running_code(changed) == plain:
+            continue
+        line = _first_difference(original, changed)
+        if line not in lines:
+            lines.add(line)
+            yield Mutant(module, name, occurrence, line, changed)
+        if len(lines) == count:
             return
 
 
