@@ -28,25 +28,52 @@ def test_interactions_sum_over_all_nodes_of_the_graph(joined: GraphBatch) -> Non
 
 @quick
 @given(batches())
-def test_a_node_is_a_member_where_a_fifth_of_its_links_run_and_where_most_do(
+def test_a_node_is_a_member_where_it_links_like_one_and_where_most_of_its_links_run(
     joined: GraphBatch,
 ) -> None:
-    links = interactions(uniform(1, joined.batch.numel(), 6).float(), torch.ones(6), 6)
-    found = members(links)
-    for row, member in zip(links.tolist(), found.tolist(), strict=True):
-        main = row.index(max(row))
-        for k, rate in enumerate(row):
-            clear = abs(rate - sum(row) / 5) > 1e-5 * sum(row)
-            assert not clear or member[k] == (rate > sum(row) / 5 or k == main)
-        assert member[main]
+    z = uniform(1, joined.batch.numel(), 6).float()
+    links = interactions(z, torch.ones(6), 6, joined.batch)
+    found = members(links, joined.batch)
+    for graph in joined.batch.unique():
+        nodes = (joined.batch == graph).nonzero().squeeze(1).tolist()
+        typical = []
+        for k in range(6):
+            rates = [float(links[u, k]) for u in nodes]
+            squares = sum(rate**2 for rate in rates)
+            typical.append((sum(rate**4 for rate in rates) / squares) ** 0.5 if squares else 0.0)
+        for u in nodes:
+            for k, rate in enumerate(links[u].tolist()):
+                least, used = 0.3 * typical[k], typical[k] - 0.01 * max(typical)
+                clear = abs(rate - least) > 1e-5 * typical[k] and abs(used) > 1e-5 * max(typical)
+                expected = (rate > least and used > 0) or k == int(links[u].argmax())
+                assert not clear or found[u, k] == expected
 
 
-def test_links_spread_evenly_over_many_communities_make_one_member() -> None:
-    found = members(torch.ones(3, 9))
-    assert found.sum(1).tolist() == [1, 1, 1]
+def test_one_graph_is_a_batch_of_one() -> None:
+    links = torch.tensor([[6.0, 3.0, 1.0], [1.0, 1.0, 9.0], [8.0, 0.1, 0.2]])
+    expected = [[True, True, False], [False, True, True], [True, False, False]]
+    assert members(links).tolist() == expected
+    assert members(links, torch.zeros(3, dtype=torch.long)).tolist() == expected
+    # Beside a much larger graph, the small one keeps its members.
+    beside = members(torch.cat([links, 1000 * links]), torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert beside.tolist() == [*expected, *expected]
+
+
+def test_a_node_without_links_has_its_main_community_alone() -> None:
     assert members(torch.zeros(2, 4)).sum(1).tolist() == [1, 1]
+    found = members(torch.tensor([[5.0, 5.0], [0.2, 0.1]]))
+    assert found.tolist() == [[True, True], [True, False]]
 
 
-def test_four_equal_shares_are_four_memberships() -> None:
-    assert members(torch.ones(1, 4)).all()
-    assert members(torch.tensor([[4.1, 4.1, 1.8]])).tolist() == [[True, True, False]]
+def test_an_unused_community_has_no_members() -> None:
+    """Everyone links alike in it, but hardly at all."""
+    links = torch.tensor([[5.0, 1.0, 0.001], [4.0, 6.0, 0.001]])
+    assert members(links)[:, 2].tolist() == [False, False]
+    assert members(100 * links.log1p())[:, :2].all()
+
+
+def test_large_rates_do_not_overflow() -> None:
+    assert members(torch.tensor([[1e15, 1e15], [1e15, 1.0]])).tolist() == [
+        [True, True],
+        [True, False],
+    ]

@@ -132,8 +132,9 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     def communities(self, X: Any) -> Memberships:
         """Hard, soft and overlapping memberships in the metacommunities.
 
-        All go by a node's expected links through each metacommunity. A node is a member wherever
-        more than a fifth of them run, and always where most do (:func:`vepm.nn.members`).
+        All go by a node's expected links through each metacommunity. A node is a member where it
+        has more than 0.3 times those of a typical member, and always where most of its own run
+        (:func:`vepm.nn.members`).
         """
         items = self._items(X)
         return self.communities_behind(self._explain(items.dataset), items.rows)
@@ -169,11 +170,13 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         """Memberships that follow from what :meth:`explain` gives, of all nodes or some."""
         model = self._model()
         links = interactions(found.memberships, model.interactions, model.partitioner.grouping())
-        links = links if rows is None else links[rows.to(links.device)]
+        member = members(links)
+        if rows is not None:
+            links, member = (values[rows.to(links.device)] for values in (links, member))
         return Memberships(
             hard=links.argmax(1).cpu().numpy(),
             soft=(links / links.sum(1, keepdim=True)).cpu().numpy(),
-            overlapping=members(links).cpu().numpy(),
+            overlapping=member.cpu().numpy(),
         )
 
 

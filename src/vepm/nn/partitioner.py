@@ -17,8 +17,10 @@ from vepm.kernels.shares import Shares
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
-MEMBER_SHARE = 0.2
-"""Share of a node's expected links that makes it a member of a metacommunity."""
+MEMBER_SHARE = 0.3
+"""A node with more than this share of the links of a typical member is a member."""
+UNUSED_SHARE = 0.01
+"""Metacommunities whose members have less than this share of the links elsewhere have none."""
 ASSIGNMENT_SCALE = 3.0
 """Logits of a learned assignment per unit of its parameters, so that it learns as fast as weights
 do. A community starts with a logit of this size for its own segment and zero for the others."""
@@ -97,23 +99,34 @@ def interactions(
     return gather(z * activation * total, grouping)
 
 
-def members(interaction: Tensor) -> Tensor:
-    """Which nodes are members of which metacommunities [N, K]; at least one each.
+def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
+    r"""Which nodes are members of which metacommunities [N, K]; at least one each.
 
-    A node is a member wherever more than a fifth of its expected links run, and always of the
-    metacommunity through which most of them run.
+    A node is a member where it has more than 0.3 times the links of a typical member, and always
+    of the metacommunity through which most of its links run. Links are expected ones,
+    :math:`\mu_{uk}`; those of a typical member are
+    :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}` over the nodes of the graph. This mean
+    hardly counts nodes of few links, who are no members. A metacommunity where it is below a
+    hundredth of the largest is unused, and has only members whose links mostly run there.
 
     Args:
         interaction: What :func:`interactions` gives [N, K].
+        batch: Graph of each node [N]; None for a single graph.
 
     Example:
-        >>> members(torch.tensor([[6.0, 3.0, 1.0], [1.0, 1.0, 9.0]]))
+        >>> members(torch.tensor([[6.0, 3.0, 1.0], [5.0, 1.0, 9.0]]))
         tensor([[ True,  True, False],
-                [False, False,  True]])
+                [ True,  True,  True]])
     """
     main = nn.functional.one_hot(interaction.argmax(1), interaction.size(1)).bool()
-    enough = interaction > MEMBER_SHARE * interaction.sum(1, keepdim=True)
-    return main | enough
+    # Fourth powers of large rates would overflow single precision.
+    square = interaction.double().square()
+    of_graph = square.new_zeros(square.size(0), dtype=torch.long) if batch is None else batch
+    sums = square.new_zeros(int(of_graph.max()) + 1 if of_graph.numel() else 0, square.size(1))
+    total, fourth = (sums.index_add(0, of_graph, values) for values in (square, square.square()))
+    typical = fourth / total.clamp_min(torch.finfo(torch.double).tiny)
+    used = typical > UNUSED_SHARE**2 * typical.amax(1, keepdim=True)
+    return main | ((square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph])
 
 
 class EdgePartitioner(nn.Module):

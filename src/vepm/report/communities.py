@@ -34,9 +34,9 @@ def interactions(
     return found
 
 
-def members(interaction: Floats) -> Bools:
+def members(interaction: Floats, batch: Ints | None = None) -> Bools:
     """:func:`vepm.nn.members` of an array: who is a member of what [N, K]."""
-    found: Bools = nn.members(_tensor(interaction)).numpy()
+    found: Bools = nn.members(_tensor(interaction), _tensor(batch)).numpy()
     return found
 
 

@@ -104,7 +104,7 @@ class Run:
     @property
     def member(self) -> Bools:
         """Who is a member of which metacommunity [N, K]."""
-        return members(self.interaction)
+        return members(self.interaction, self.batch)
 
     @cached_property
     def interaction(self) -> Floats:
