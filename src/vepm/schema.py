@@ -105,7 +105,8 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
         InputError: naming the field and what it allows.
     """
     if not is_of_type(value, field.type):
-        kind = getattr(field.type, "__name__", str(field.type))
+        plain = typing.get_origin(field.type) is None
+        kind = getattr(field.type, "__name__", "") if plain else str(field.type)
         raise InputError(f"{where}: {field.name} must be of type {kind}, got {value!r}")
     choices = field.metadata.get("choices", ())
     if choices and value not in choices:

@@ -14,7 +14,7 @@ from cli.writing import write_nodes, write_table
 from paper.toys import NODES
 from training.forging import Bomb
 from vepm.errors import InputError
-from vepm.paper.catalogue import read_experiment
+from vepm.paper.experiments import read_experiment
 
 SCRIPT = "<script>alert(1)</script>"
 FORMULA = '=HYPERLINK("http://x";"y")'

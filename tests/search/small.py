@@ -21,11 +21,11 @@ SPACE = Space.from_dict(
 
 
 def small_problem(task: str = "node", **changes: Any) -> Problem:
-    """A toy task, its small settings and a small space; changes go to :meth:`Problem.of`."""
+    """A toy task, its small settings and a small space; changes go to it."""
     train, val, _ = roles(task)
     given: dict[str, Any] = {"dataset": toy(task), "train": train, "val": val}
     given |= {"base": SMALL[task], "space": SPACE}
-    return Problem.of(**(given | changes))
+    return Problem(**(given | changes))
 
 
 def search(problem: Problem, folder: Path, trials: int = 4, **options: Any) -> Findings:

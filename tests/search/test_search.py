@@ -149,13 +149,6 @@ def test_damaged_record_is_refused(tmp_path: Path) -> None:
         search(small_problem(), tmp_path)
 
 
-def test_search_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "trials.db").write_bytes(b"SQLite format 3")
-    with pytest.raises(InputError, match="an earlier version"):
-        search(small_problem(), tmp_path)
-    assert not (tmp_path / "best.toml").exists()
-
-
 @pytest.mark.parametrize("name", ["a b", "a?b=c", "a%20b", "ü#1"])
 def test_odd_folder_names(name: str, tmp_path: Path) -> None:
     search(small_problem(), tmp_path / name, trials=1)

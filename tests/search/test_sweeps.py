@@ -185,7 +185,7 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
         ("datasets = []\n[space]\n", "datasets must not be empty"),
         ("datasets = ['Cora']\nspace = 3\n", "space must be of type dict"),
         ("datasets = ['Cora']\nseeds = [1, 2, 1]\n[space]\n", "seeds holds 1 twice"),
-        ("datasets = ['Cora']\nseeds = ['one']\n[space]\n", "seeds cannot hold 'one'"),
+        ("datasets = ['Cora']\nseeds = ['one']\n[space]\n", "seeds must be of type"),
         ("datasets = ['Cora']\nseeds = [-1]\n[space]\n", "seeds cannot hold -1"),
         ("datasets = ['Cora']\nsettings = 1000000000\n[space]\n", "between 1 and 10000"),
         ("datasets = ['Cora']\nsampler = 'grid'\n[space]\n", "one of random, tpe"),

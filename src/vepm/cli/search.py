@@ -91,9 +91,7 @@ def tune(
     check_model(data, base, machine.device)
     parts = roles(data)
     where = read_space(space) if space is not None else default_space(data.task)
-    problem = Problem.of(
-        data, parts["train"], parts["val"], base, where, seeds=seeds, sampler_seed=choice.seed
-    )
+    problem = Problem(data, parts["train"], parts["val"], base, where, seeds, choice.seed)
     folder = output or Path("runs") / f"tune-{data.name}"
     inputs = given_paths(dataset, machine.data_dir, choice.config, space)
     advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
@@ -119,11 +117,10 @@ def tune(
 
 
 def _kind() -> Kind:
-    from vepm.search import BEST_FILE, FORMER_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
+    from vepm.search import BEST_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
 
-    logs = (TRIALS_FILE, FORMER_FILE, f"{FORMER_FILE}-journal")
     results = {BEST_FILE: "[model]", TABLE_FILE: "trial,state", SUMMARY_FILE: '"rule"'}
-    return Kind("search", (*logs, *results), ({TRIALS_FILE: '{"sweep"'}, results))
+    return Kind("search", (TRIALS_FILE, *results), ({TRIALS_FILE: '{"sweep"'}, results))
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:

@@ -63,12 +63,10 @@ class VEPMMethod:
     Args:
         config: the settings.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        name: what results are called.
     """
 
     config: Config
     device: str = "auto"
-    name: str = "vepm"
 
     def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
         """Train on ``split.train``, choose on ``split.val``, watch ``split.test``."""
@@ -86,16 +84,14 @@ class VEPMMethod:
         fitted = fit_many(dataset, self.config, runs, self.device, calibrated=False)
         seconds = (time.perf_counter() - started) / len(cells)
         pairs = zip(cells, fitted, strict=True)
-        return [result_of(one, dataset, split, seconds, self.name) for (split, _), one in pairs]
+        return [result_of(one, dataset, split, seconds) for (split, _), one in pairs]
 
 
-def result_of(
-    fitted: Fitted, dataset: Dataset, split: Split, seconds: float, name: str = "vepm"
-) -> RunResult:
+def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) -> RunResult:
     """The result of a training of VEPM on a split."""
     rows = [row for row in fitted.history if row["phase"] == "finetune"]
     return RunResult.from_curve(
-        name,
+        "vepm",
         dataset.name,
         split.name,
         fitted.card.seed,

@@ -6,8 +6,18 @@
 - :func:`gather` turns finished cells into numbers, ours beside the paper's.
 """
 
-from vepm.paper.catalogue import FOLDER, catalogue, read_experiment
-from vepm.paper.experiments import METRICS, Choice, Experiment, Line, Metric, Printed, slug
+from vepm.paper.experiments import (
+    FOLDER,
+    METRICS,
+    Choice,
+    Experiment,
+    Line,
+    Metric,
+    Printed,
+    catalogue,
+    read_experiment,
+    slug,
+)
 from vepm.paper.plan import (
     EVERY_PRESET,
     EVERYTHING,

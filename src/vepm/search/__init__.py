@@ -5,11 +5,10 @@ from vepm.search.log import Row, Trial, standings
 from vepm.search.samplers import require_optuna
 from vepm.search.space import Dimension, Space, default_space, read_space
 from vepm.search.sweeps import Sweep, run_sweep
-from vepm.search.tuning import FORMER_FILE, TRIALS_FILE, Problem, tune
+from vepm.search.tuning import TRIALS_FILE, Problem, tune
 
 __all__ = [
     "BEST_FILE",
-    "FORMER_FILE",
     "SUMMARY_FILE",
     "TABLE_FILE",
     "TRIALS_FILE",

@@ -227,7 +227,7 @@ def run_sweep(
         InputError: if the file holds another sweep, or another process writes to it.
     """
     end = time.time() + 60 * minutes
-    measure = functools.partial(_measure_before, end, sweep, root, compute)
+    work = functools.partial(_measure, end, sweep, root, compute)
     with open_log(path, sweep.about, sweep.rule) as log:
 
         def keep(_: int, rows: list[Row]) -> None:
@@ -238,14 +238,8 @@ def run_sweep(
 
         while time.time() < end and (left := sweep.left(log.rows)):
             parts = groupby(left, key=lambda run: (run.number, run.dataset, run.keep))
-            run_jobs(measure, [list(runs) for _, runs in parts], compute, keep)
+            run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
         return log.rows
-
-
-def _measure_before(
-    end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: list[Run]
-) -> list[Row]:
-    return [] if time.time() >= end else measure(sweep, root, compute, runs)
 
 
 def search_splits(dataset: Dataset) -> list[Split]:
@@ -253,18 +247,23 @@ def search_splits(dataset: Dataset) -> list[Split]:
     return PROTOCOLS[TASKS[dataset.task].search_protocol](dataset, seed=SEARCH_FOLDS)
 
 
-def measure(sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Run]) -> list[Row]:
+def _measure(
+    end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Run]
+) -> list[Row]:
     """Train one setting on splits of one dataset; gives how validation went.
 
     Methods score the test part of a split as well; nothing of that is kept. If a run diverges, or
     its loss is no number, all of its setting count as wrong on every label.
 
     Args:
+        end: when it is too late to begin; then there are no rows.
         sweep: what they are part of.
         root: PyG root of the data.
         compute: device, and how many runs to train as one batch.
         runs: runs that differ in their splits and seeds alone, and so keep as many labels.
     """
+    if time.time() >= end:
+        return []
     first = runs[0]
     dataset = open_dataset(first.dataset, root)
     splits = search_splits(dataset)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,8 +24,6 @@ from vepm.tasks import UNLABELLED
 from vepm.training import Config, Progress, fit
 
 TRIALS_FILE = "trials.jsonl"
-FORMER_FILE = "trials.db"
-"""What an earlier version kept its trials in."""
 
 Told = Callable[[int, int, str], None]
 """Told how many trials are done, how many were asked for, and the best accuracy."""
@@ -35,11 +33,12 @@ Told = Callable[[int, int, str], None]
 class Problem:
     """Settings to improve on, and what decides which are better.
 
-    Make it with :meth:`of`, which leaves only the labels that may be looked at.
+    Raises:
+        InputError: if there are no labels to train or to validate on.
     """
 
     dataset: Dataset
-    """The graphs; only what trains or validates still has labels."""
+    """The graphs; all labels but those that train or validate are removed."""
     train: Tensor
     """Indices of the nodes or graphs to learn from."""
     val: Tensor
@@ -52,33 +51,17 @@ class Problem:
     sampler_seed: int = 0
     """Seed of the search itself."""
 
-    @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
-        train: Tensor,
-        val: Tensor,
-        base: Config,
-        space: Space,
-        *,
-        seeds: int = 1,
-        sampler_seed: int = 0,
-    ) -> Self:
-        """A problem on a dataset from which every other label is removed.
-
-        Raises:
-            InputError: if there are no labels to train or to validate on.
-        """
-        for role, rows in (("train", train), ("validate", val)):
+    def __post_init__(self) -> None:
+        for role, rows in (("train", self.train), ("validate", self.val)):
             if rows.numel() == 0:
                 raise InputError(
-                    f"{dataset.name}: no {dataset.task} is there to {role} on; tuning needs "
-                    "labels to learn from and others to choose by"
+                    f"{self.dataset.name}: no {self.dataset.task} is there to {role} on; tuning "
+                    "needs labels to learn from and others to choose by"
                 )
-        kept = torch.cat([train, val])
-        labels = torch.full_like(dataset.labels, UNLABELLED)
-        labels[kept] = dataset.labels[kept]
-        return cls(dataset.with_labels(labels), train, val, base, space, seeds, sampler_seed)
+        kept = torch.cat([self.train, self.val])
+        labels = torch.full_like(self.dataset.labels, UNLABELLED)
+        labels[kept] = self.dataset.labels[kept]
+        object.__setattr__(self, "dataset", self.dataset.with_labels(labels))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -140,11 +123,6 @@ def tune(
     """
     end = time.monotonic() + (timeout if timeout is not None else float("inf"))
     sampler = TPE(problem.space, flat(problem.base), problem.sampler_seed)
-    if (folder / FORMER_FILE).exists():
-        raise InputError(
-            f"{folder}: holds a search of an earlier version; choose another folder with --output, "
-            "or start again with --overwrite"
-        )
     with open_log(folder / TRIALS_FILE, problem.identity, RULE) as log:
         while True:
             found = trials_of(log.rows)
@@ -212,7 +190,7 @@ class _Listener:
 
     def __init__(self, sampler: TPE, finished: list[float], progress: Progress | None) -> None:
         self.sampler, self.finished, self.progress = sampler, finished, progress
-        self.best, self.best_epoch, self.count = 0.0, 0, 0
+        self.best, self.best_epoch, self.count, self.judged = 0.0, 0, 0, 0
         self.reached: list[float] = []
         """Best accuracy so far at every epoch that was reported."""
 
@@ -224,8 +202,10 @@ class _Listener:
             return
         if row["val_accuracy"] > self.best:
             self.best, self.best_epoch = row["val_accuracy"], epoch
-        if epoch % EPOCHS_BETWEEN_REPORTS == 0:
+        # Counted here: where a training tries several models, each begins at the first epoch.
+        self.judged += 1
+        if self.judged % EPOCHS_BETWEEN_REPORTS == 0:
             self.reached.append(self.best)
             mean = float(np.mean([*self.finished, self.best]))
-            if self.sampler.is_hopeless(mean, len(self.finished), epoch):
+            if self.sampler.is_hopeless(mean, len(self.finished), self.judged):
                 raise _Hopeless
