@@ -99,6 +99,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
 }
 RESULTS: dict[str, dict[str, Any]] = {
     "missing curve": {"curve": {}},
+    "no curve of the test": {"curve": {"val_accuracy": [0.5] * 3, "val_loss": [0.5] * 3}},
     "text in a curve": {"curve": {"test_accuracy": ["x"] * 3}},
     "curves of two lengths": {"curve": {"test_accuracy": [0.5], "val_accuracy": [0.5, 0.5]}},
     "epoch": {"best_epoch": 99},

@@ -93,7 +93,8 @@ class RunResult:
         # Results of earlier versions have no measures.
         found = read(cls, {"measures": {}, **values}, "result of a run")
         lengths = {len(values) for values in found.curve.values() if values}
-        if len(lengths) > 1 or not 0 <= found.best_epoch < max(lengths, default=0):
+        known = "test_accuracy" in found.curve and len(lengths) == 1
+        if not known or not 0 <= found.best_epoch < max(lengths):
             raise InputError("result of a run: the curves do not have the same epochs")
         if not is_of_type(found.measures.get("sampled_accuracy", 0.0), float):
             raise InputError("result of a run: sampled_accuracy is no number")
