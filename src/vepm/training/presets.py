@@ -19,15 +19,18 @@ PRESETS: dict[str, dict[str, Config]] = {
 }
 """Settings by preset and task."""
 
+# Without labels nothing chooses the split.
+_UNLABELLED = {task: own.replace(partition="learned") for task, own in PRESETS["default"].items()}
+
 PRESETS["communities"] = {
     task: config.replace(pretrain_epochs=2 * config.training.pretrain_epochs)
-    for task, config in PRESETS["default"].items()
+    for task, config in _UNLABELLED.items()
 }
 """Settings to find communities without labels: edges alone take longer to learn from."""
 
 PRESETS["links"] = {
     task: config.replace(num_communities=64, encoder_channels=256, likelihood="masked")
-    for task, config in PRESETS["default"].items()
+    for task, config in _UNLABELLED.items()
 }
 """Settings to predict links."""
 
