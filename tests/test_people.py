@@ -63,7 +63,7 @@ def test_raw_columns_do_as_well_as_any_preparation_by_hand(people: tuple[Path, T
     columns_alone = accuracy(by_hand(dataset, coordinates=False), teams, by_rows)
     assert found >= max(prepared, columns_alone) - 0.02
     # Coordinates are what makes the difference, which is why few columns get them.
-    assert prepared > columns_alone + 0.1
+    assert prepared > columns_alone + 0.05
     assert accuracy(dataset, teams, by_rows) < found - 0.3
 
 

@@ -36,7 +36,7 @@ def number_labels(folder: Path) -> None:
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing column": (replace_line(0, "name,label,f0,f1"), "column 'id' is missing"),
     "edge column": (replace_line(0, "from,to", "edges.csv"), "column 'source' is missing"),
-    "non-integer label": (number_labels, "'1.5' is a number but not an integer"),
+    "non-integer label": (number_labels, "label '1.5' is not an integer"),
     "unknown node": (replace_line(3, "n0,n99", "edges.csv"), "row 4, column target: node 'n99'"),
     "NaN feature": (replace_line(2, "n1,dog,nan,1"), "row 3, column f0: 'nan' is not finite"),
     "text feature": (replace_line(2, "n1,dog,big,1"), "'big' is not a number"),

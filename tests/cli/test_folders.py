@@ -161,12 +161,13 @@ def interrupt(*_: object, **__: object) -> None:
 def test_an_interrupted_run_of_an_earlier_version_goes_on(
     pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    words = ("train", pets, "-o", "run", *QUICK, "--set", "partition=learned")
     with monkeypatch.context() as patch:
         patch.setattr("vepm.cli.work.write_run", interrupt)
-        assert vepm("train", pets, "-o", "run", *QUICK).code == 130
+        assert vepm(*words).code == 130
     assert names_in(Path("run")) == {"checkpoint.safetensors"}
     Path("run", MARKER).unlink()
-    succeed("train", pets, "-o", "run", *QUICK)
+    succeed(*words)
 
 
 def test_a_run_stopped_while_it_replaces_another_stays_ours(

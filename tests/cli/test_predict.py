@@ -112,14 +112,18 @@ def without_every_fourth(folder: Path, rename: dict[str, str] | None = None) -> 
 @pytest.mark.usefixtures("no_page")
 def test_a_model_without_features_knows_the_nodes_that_remain() -> None:
     folder = write_nodes(Path("bare"), features=0)
-    succeed("train", folder, "-o", "run", *QUICK[2:], "--set", "epochs=60")
+    succeed(
+        "train", folder, "-o", "run", *QUICK[2:], "--set", "epochs=60", "--set", "partition=learned"
+    )
     succeed("predict", "run", folder, "-o", "whole.csv")
     succeed("predict", "run", without_every_fourth(folder), "-o", "part.csv")
     before = {row["id"]: row["prediction"] for row in read_rows(Path("whole.csv"))}
     after = {row["id"]: row["prediction"] for row in read_rows(Path("part.csv"))}
     assert len(after) == NODES * 3 // 4
     assert set(before.values()) == {"cat", "dog"}
-    assert after == {node: before[node] for node in after}
+    # A node may change with its neighbours, most of which may be gone; a wrong alignment of
+    # coordinates changes half of them.
+    assert sum(before[node] != found for node, found in after.items()) <= 1
     left = [f"n{i}" for i in range(NODES) if i % 4]
     renumbered = {node: f"n{i}" for i, node in enumerate(left)}
     line = refused("predict", "run", without_every_fourth(folder, renumbered), "-o", "other.csv")

@@ -18,10 +18,11 @@ pytestmark = needs_browser
 NEEDS_DATA = pytest.mark.skipif(
     not os.environ.get("VEPM_DATA"), reason="needs benchmark data; set VEPM_DATA to a PyG root"
 )
+LEARNED = ("--set", "partition=learned")
 RUNS = {
-    "digits": ("train", "digits", "--baselines", "gcn,label-propagation"),
+    "digits": ("train", "digits", "--baselines", "gcn,label-propagation", *LEARNED),
     "karate": ("communities", "KarateClub", "-c", "4", "-k", "4"),
-    "cora": ("train", "Cora"),
+    "cora": ("train", "Cora", *LEARNED),
     "mutag": ("train", "MUTAG"),
 }
 SHORT = ("--set", "pretrain_epochs=40", "--set", "epochs=20", "--device", "cpu")
