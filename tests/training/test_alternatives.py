@@ -73,6 +73,10 @@ def test_without_validation_labels_the_split_is_learned() -> None:
     found = run("node", settings("node"), validate_on=torch.empty(0, dtype=torch.long))
     assert found.tried == {}
     assert found.card.config.model.partition == "learned"
+    train, none = roles("node")[0], torch.empty(0, dtype=torch.long)
+    runs = [Run(train, none, None, seed) for seed in range(2)]
+    many = fit_many(toy("node"), settings("node"), runs, "cpu")
+    assert [own.card.config.model.partition for own in many] == ["learned", "learned"]
 
 
 def test_the_default_for_nodes_chooses_and_a_partition_by_name_does_not() -> None:

@@ -28,7 +28,7 @@ from vepm.training.loop import train
 from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
 from vepm.training.sources import Run, in_batches, pick_device
-from vepm.training.state import PHASES, Course, Progress, TrainingState
+from vepm.training.state import PHASES, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
@@ -100,35 +100,30 @@ def fit(
     group = group or ProcessGroup()
     where = pick_device(device if group.alone else own_device(device))
     card = ModelCard.of(dataset, first_of(config), seed)
+    run = Run(train_on, validate_on, watch, card.seed)
     cards = {"": card}
-    if train_on.numel() and validate_on.numel() and config.model.partition == "auto":
+    if _can_choose(config, run):
         cards = {name: replace(card, config=own) for name, own in config.alternatives().items()}
     for own in cards.values() if check_memory else ():
         require_memory(dataset, own, where)
-    run = Run(train_on, validate_on, watch, card.seed)
     dataset = card.prepare(dataset)
     if class_weights is not None:
         class_weights = class_weights.to(where)
     stage = Stage(dataset, in_batches(dataset, where, config), where, group, class_weights)
     if len(cards) == 1:
-        model, course = stage.train(card, run, progress, checkpoint)
-        return _finished(model, card, stage.source, course, run, calibrated)
-    # Communities are learned from the edges alone at first, and once for all alternatives.
-    unlabelled = run._replace(train_on=NONE, validate_on=NONE, watch=None)
-    start = stage.train(card, unlabelled, progress, checkpoint)
-    found = {}
-    for name, own in cards.items():
-        told = None if progress is None else _renamed(progress, name)
-        path = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{name}")
-        model, course = stage.train(own, run, told, path, start)
-        found[name] = Fitted(model, own, stage.source, course.history, course.best_epoch)
-    name = group.from_first(lambda: best_of(found))
-    return _chosen(found, name, run, calibrated)
+        return _finished(stage.train(card, run, progress, checkpoint), run, calibrated)
+    found = stage.train_each(cards, run, progress, checkpoint)
+    return _chosen(found, group.from_first(lambda: best_of(found)), run, calibrated)
 
 
 def first_of(config: Config) -> Config:
     """The settings in force where no validation labels choose among alternatives."""
     return next(iter(config.alternatives().values()))
+
+
+def _can_choose(config: Config, *runs: Run) -> bool:
+    labelled = all(run.train_on.numel() and run.validate_on.numel() for run in runs)
+    return labelled and config.model.partition == "auto"
 
 
 def best_of(found: Mapping[str, Fitted]) -> str:
@@ -143,10 +138,7 @@ def score(fitted: Fitted) -> tuple[float, float]:
 
 def _chosen(found: Mapping[str, Fitted], name: str, run: Run, calibrated: bool) -> Fitted:
     tried = {name: one.best["val_accuracy"] for name, one in found.items()}
-    kept = found[name]
-    course = Course(history=kept.history, best_epoch=kept.best_epoch)
-    finished = _finished(kept.model, kept.card, kept.source, course, run, calibrated)
-    return replace(finished, tried=tried)
+    return replace(_finished(found[name], run, calibrated), tried=tried)
 
 
 def _renamed(progress: Progress, name: str) -> Progress:
@@ -174,8 +166,8 @@ class Stage:
         run: Run,
         progress: Progress | None,
         checkpoint: Path | None,
-        start: tuple[VEPM, Course] | None = None,
-    ) -> tuple[VEPM, Course]:
+        start: Fitted | None = None,
+    ) -> Fitted:
         """A model trained by its card, after pretraining or from a pretrained model."""
         config = card.config
         model = new_model(card, self.device)
@@ -190,12 +182,29 @@ class Stage:
         )
         state = TrainingState.start(executor, config.training)
         if start is not None:
-            pretrained, course = start
-            model.load_state_dict(pretrained.encoder_state(), strict=False)
-            state.courses[0].history = list(course.history)
+            model.load_state_dict(start.model.encoder_state(), strict=False)
+            state.courses[0].history = list(start.history)
             state.enter("finetune")
         _train_saving(state, executor, card, progress, checkpoint)
-        return model, state.courses[0]
+        course = state.courses[0]
+        return Fitted(model, card, self.source, course.history, course.best_epoch)
+
+    def train_each(
+        self,
+        cards: Mapping[str, ModelCard],
+        run: Run,
+        progress: Progress | None,
+        checkpoint: Path | None,
+    ) -> dict[str, Fitted]:
+        """Models trained by their cards from one pretraining, each with a checkpoint of its own."""
+        unlabelled = run._replace(train_on=NONE, validate_on=NONE, watch=None)
+        start = self.train(next(iter(cards.values())), unlabelled, progress, checkpoint)
+        found = {}
+        for name, card in cards.items():
+            told = None if progress is None else _renamed(progress, name)
+            path = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{name}")
+            found[name] = self.train(card, run, told, path, start)
+        return found
 
 
 def fit_many(
@@ -222,18 +231,18 @@ def fit_many(
     if len(runs) == 1:
         only = runs[0]._asdict()
         return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
-    if config.model.partition == "auto":
-        found = {
+    if _can_choose(config, *runs):
+        each = {
             name: fit_many(dataset, choice, runs, device, calibrated=False)
             for name, choice in config.alternatives().items()
         }
-        rivals = [dict(zip(found, own, strict=True)) for own in zip(*found.values(), strict=True)]
+        rivals = [dict(zip(each, own, strict=True)) for own in zip(*each.values(), strict=True)]
         return [
             _chosen(own, best_of(own), run, calibrated)
             for own, run in zip(rivals, runs, strict=True)
         ]
     where = pick_device(device)
-    measured = ModelCard.of(dataset, config)
+    measured = ModelCard.of(dataset, first_of(config))
     dataset = measured.prepare(dataset)
     cards = [replace(measured, seed=int(run.seed)) for run in runs]
     models = [new_model(card, where) for card in cards]
@@ -242,22 +251,22 @@ def fit_many(
     seeds = [run.seed for run in runs]
     executor = ManyRuns(models, examples, seeds, config.training.batch_size)
     state = train(TrainingState.start(executor, config.training), config.training)
-    return [
-        _finished(model, card, source, course, run, calibrated)
-        for model, card, course, run in zip(models, cards, state.courses, runs, strict=True)
+    found = [
+        Fitted(model, card, source, course.history, course.best_epoch)
+        for model, card, course in zip(models, cards, state.courses, strict=True)
     ]
+    return [_finished(one, run, calibrated) for one, run in zip(found, runs, strict=True)]
 
 
-def _finished(
-    model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
-) -> Fitted:
-    found = (course.history, course.best_epoch)
+def _finished(fitted: Fitted, run: Run, calibrated: bool) -> Fitted:
     if not calibrated:
-        return Fitted(model, card, source, *found)
+        return fitted
+    model, card, source = fitted.model, fitted.card, fitted.source
     if run.train_on.numel():
         calibrate(model, source, run.validate_on, card.config.training.num_samples, card.seed)
+    found = fitted.history, fitted.best_epoch
     signs = signs_of_failure(model, card, source, run.train_on, run.validate_on, *found)
-    return Fitted(model, card, source, *found, tuple(signs))
+    return replace(fitted, warnings=tuple(signs))
 
 
 def _train_saving(
