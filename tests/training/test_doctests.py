@@ -17,6 +17,7 @@ MODULES = [
     "vepm.estimators.communities",
     "vepm.estimators.splitting",
     "vepm.files",
+    "vepm.runs.metrics",
     "vepm.training",
     *(f"vepm.training.{module.name}" for module in pkgutil.iter_modules(vepm.training.__path__)),
 ]

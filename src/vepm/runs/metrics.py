@@ -101,15 +101,22 @@ def summarise_parts(
     ]
 
 
+ALTERNATIVES = {
+    "learned": "a learned split",
+    "deeper": "a learned split with a deeper bank",
+    "even": "an even split",
+}
+
+
 def alternatives_in_words(tried: Mapping[str, float]) -> str:
     """Among which models validation labels chose, by their accuracy on them.
 
     Example:
-        >>> alternatives_in_words({"learned": 0.81, "deeper": 0.8, "even": 0.79})
-        'of a split learned 81.0 %, deeper 80.0 %, even 79.0 %, validation labels chose the best'
+        >>> alternatives_in_words({"learned": 0.81, "even": 0.79})
+        'validation labels chose the best of a learned split (81.0 %), an even split (79.0 %)'
     """
-    found = ", ".join(f"{name} {100 * value:.1f} %" for name, value in tried.items())
-    return f"of a split {found}, validation labels chose the best"
+    found = (f"{ALTERNATIVES.get(name, name)} ({100 * tried[name]:.1f} %)" for name in tried)
+    return f"validation labels chose the best of {', '.join(found)}"
 
 
 class KindAgreement(NamedTuple):
