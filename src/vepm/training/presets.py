@@ -19,8 +19,17 @@ PRESETS: dict[str, dict[str, Config]] = {
 }
 """Settings by preset and task."""
 
-# Without labels nothing chooses the split.
-_UNLABELLED = {task: own.replace(partition="learned") for task, own in PRESETS["default"].items()}
+# Without labels nothing teaches how communities are grouped, and fewer of them are found.
+_UNLABELLED = {
+    task: own.replace(
+        num_communities=16,
+        shares="softmax",
+        grouping="segments",
+        temperature=0.3 if task == "node" else 1.0,
+        pretrain_epochs=300 if task == "node" else 100,
+    )
+    for task, own in PRESETS["default"].items()
+}
 
 PRESETS["communities"] = {
     task: config.replace(pretrain_epochs=2 * config.training.pretrain_epochs)
