@@ -24,7 +24,7 @@ $(VENV)/.installed: $(VENV)/.package
 	@touch $@
 
 demo: $(VENV)/.package  ## Train on bundled real data and write a page of figures
-	$(BIN)/vepm train digits --set partition=learned --output runs/demo --overwrite --baselines gcn,label-propagation
+	$(BIN)/vepm train digits --output runs/demo --overwrite --baselines gcn,label-propagation
 	$(BIN)/vepm communities KarateClub -c 4 -k 4 --output runs/demo-karate --overwrite
 	@echo "Open runs/demo/report.html and runs/demo-karate/report.html in a browser."
 

@@ -100,8 +100,6 @@ def run_bar(what: str) -> Iterator[Callable[[int, int, object], None] | None]:
 
 def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
     """The headline of a run: its accuracy beside the baselines', its cost, and where to look."""
-    from vepm.runs.metrics import alternatives_in_words
-
     table = Table("method", "test accuracy")
     rows = {"vepm": metrics["test_accuracy"]}
     rows |= {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
@@ -112,8 +110,6 @@ def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
     out.print(table)
     for number, part in enumerate(metrics.get("parts", ())):
         print_line(f"part {number}: {part_in_words(part)}")
-    if metrics.get("tried"):
-        print_line(f"model: {alternatives_in_words(metrics['tried'])}")
     for line in (
         f"epoch: {metrics['rule']}",
         f"one run, seed {metrics['seed']}; vepm evaluate tells how far seeds differ",

@@ -206,13 +206,3 @@ def test_datasets_that_were_searched_have_settings_of_their_own() -> None:
     found = settings(known, "tuned", None, ["epochs=3"])
     assert found == preset("tuned", "node", "Cora").replace(epochs=3)
     assert settings(known, "paper", None, None) == preset("paper", "node")
-
-
-def test_what_each_split_reached_on_validation_labels_is_said(pets: Path) -> None:
-    words = "validation labels chose the best of a learned split ("
-    assert words in succeed("train", pets, "-o", "run", *QUICK).out
-    page = Path("run/report.html").read_text()
-    assert words.capitalize() in page
-    assert "an even split (" in page
-    out = succeed("train", pets, "-o", "even", *QUICK, "--set", "partition=even").out
-    assert "validation labels chose the best" not in out

@@ -118,7 +118,7 @@ def test_reader_and_writer_agree_on_the_schema(task: str, tmp_path: Path) -> Non
     assert read_metrics(tmp_path / "metrics.json") == metrics
     known = get_type_hints(Metrics)
     assert metrics.keys() - known.keys() == {"note"}
-    never = {"feature_names", "excerpt_of", "peak_gpu_memory_mib", "baselines", "command", "tried"}
+    never = {"feature_names", "excerpt_of", "peak_gpu_memory_mib", "baselines", "command"}
     assert known.keys() - metrics.keys() == never | ({"nmi"} if task == "graph" else set())
     assert metrics["versions"]["threads"] == torch.get_num_threads()
 

@@ -73,7 +73,6 @@ RUN = Kind(
     (
         METRICS,
         CHECKPOINT,
-        "checkpoint-*.safetensors",
         "config.toml",
         "edges.csv",
         "history.csv",
@@ -278,9 +277,7 @@ def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterato
             clear(folder, RUN)
         with how_to_continue(lambda: continuation(folder)):
             yield checkpoint
-        # That of the whole run goes last.
-        for path in (*folder.glob("checkpoint-*.safetensors"), checkpoint):
-            path.unlink(missing_ok=True)
+        checkpoint.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -218,11 +218,6 @@ class VEPM(nn.Module):
         between = () if self.interaction_logit is None else (self.interaction_logit,)
         return [self.activation_logit, *between, *self.encoder.parameters()]
 
-    def encoder_state(self) -> dict[str, Tensor]:
-        """The weights and buffers of the inference network, the activations among them."""
-        first = ("encoder.", "activation_logit", "interaction_logit")
-        return {name: v for name, v in self.state_dict().items() if name.startswith(first)}
-
     def predictor_parameters(self) -> list[nn.Parameter]:
         """Parameters theta: of the bank, the composer and a learned grouping."""
         parts = (self.bank, self.composer, self.partitioner)

@@ -7,7 +7,6 @@ import numpy as np
 from vepm.report.figures.style import community_colours
 from vepm.report.run import Run
 from vepm.report.summary import number_in
-from vepm.runs.metrics import alternatives_in_words
 
 UNSURE = 0.6
 """An item whose likeliest class has a lower probability is called uncertain."""
@@ -28,10 +27,7 @@ def conclusion(run: Run, headline: dict[str, Any]) -> list[str]:
         which = ", the best baseline" if len(rivals) > 1 else ""
         first += f", {abs(points):.1f} points {side} {best['name']}{which}"
     rest = [part for part in (_evidence(run), _uncertain(run)) if part]
-    found = [f"{first}.", *([_sentence("; ".join(rest))] if rest else [])]
-    tried = run.metrics.get("tried", {})
-    accuracies = {name: value for name in tried if (value := number_in(tried, name)) is not None}
-    return [*found, *([_sentence(alternatives_in_words(accuracies))] if accuracies else [])]
+    return [f"{first}.", *([_sentence("; ".join(rest))] if rest else [])]
 
 
 def _sentence(words: str) -> str:

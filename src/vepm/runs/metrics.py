@@ -1,6 +1,5 @@
 """How good a prediction and its probabilities are, and what each part of the edges is worth."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -99,24 +98,6 @@ def summarise_parts(
         )
         for k in range(shares.size(1))
     ]
-
-
-ALTERNATIVES = {
-    "learned": "a learned split",
-    "deeper": "a learned split with a deeper bank",
-    "even": "an even split",
-}
-
-
-def alternatives_in_words(tried: Mapping[str, float]) -> str:
-    """Among which models validation labels chose, by their accuracy on them.
-
-    Example:
-        >>> alternatives_in_words({"learned": 0.81, "even": 0.79})
-        'validation labels chose the best of a learned split (81.0 %), an even split (79.0 %)'
-    """
-    found = (f"{ALTERNATIVES.get(name, name)} ({100 * tried[name]:.1f} %)" for name in tried)
-    return f"validation labels chose the best of {', '.join(found)}"
 
 
 class KindAgreement(NamedTuple):

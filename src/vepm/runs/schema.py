@@ -55,8 +55,6 @@ class Metrics(TypedDict):
     test_per_class: NotRequired[list[Any]]
     rule: NotRequired[str]
     """How the epoch was chosen."""
-    tried: NotRequired[dict[str, Any]]
-    """Validation accuracy of each of the alternatives among which validation labels chose."""
     best_epoch: NotRequired[int]
     epochs: NotRequired[int]
     seconds: NotRequired[float]

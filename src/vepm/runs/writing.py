@@ -122,8 +122,6 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "versions": describe_machine(),
         "warnings": list(fitted.warnings),
     }
-    if fitted.tried:
-        metrics["tried"] = fitted.tried
     if "probabilities" in outputs:
         metrics["rule"] = RULE if roles["val"].numel() else LAST
         metrics["num_samples"] = card.config.training.num_samples

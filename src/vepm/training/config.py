@@ -48,9 +48,7 @@ class ModelConfig:
     and a Weibull shape for every node and community; ``plain`` has GCN layers without it and one
     shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
-    partition: str = checked("learned", choices=(*PARTITIONS, "auto"))
-    """How edges are split; ``auto`` trains the models of :meth:`Config.alternatives` and keeps the
-    one that is best on validation labels."""
+    partition: str = checked("learned", choices=PARTITIONS)
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
     grouping: str = checked("segments", choices=GROUPINGS)
@@ -81,8 +79,7 @@ class ModelConfig:
         fused = {"inputs": "both", "fusion": self.inputs} if self.inputs in FUSIONS else {}
         scaled = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
         own = {name: value for name, value in vars(self).items() if name != "encoder"}
-        learned = {"partition": "learned"} if self.partition == "auto" else {}
-        return own | ENCODERS[self.encoder] | fused | scaled | learned
+        return own | ENCODERS[self.encoder] | fused | scaled
 
 
 @dataclass(frozen=True)
@@ -168,22 +165,6 @@ class Config:
             dataclasses.replace(self.model, **sections["model"]),
             dataclasses.replace(self.training, **sections["training"]),
         )
-
-    def alternatives(self) -> dict[str, "Config"]:
-        """The settings among which validation labels choose, by name; one unless the partition is
-        ``auto``.
-
-        Example:
-            >>> list(Config().replace(partition="auto").alternatives())
-            ['learned', 'deeper', 'even']
-        """
-        if self.model.partition != "auto":
-            return {self.model.partition: self}
-        return {
-            "learned": self.replace(partition="learned"),
-            "deeper": self.replace(partition="learned", bank_layers=self.model.bank_layers + 1),
-            "even": self.replace(partition="even"),
-        }
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Sections as plain dictionaries."""

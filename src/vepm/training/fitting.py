@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,6 @@ class Fitted:
     best_epoch: int
     warnings: tuple[str, ...] = ()
     """Signs that the training failed, with what to try next; none if it was not calibrated."""
-    tried: dict[str, float] = field(default_factory=dict)
-    """Validation accuracy of each of the alternatives, where there were several."""
 
     @property
     def best(self) -> Row:
@@ -99,112 +97,29 @@ def fit(
     """
     group = group or ProcessGroup()
     where = pick_device(device if group.alone else own_device(device))
-    card = ModelCard.of(dataset, first_of(config), seed)
+    card = ModelCard.of(dataset, config, seed)
+    if check_memory:
+        require_memory(dataset, card, where)
     run = Run(train_on, validate_on, watch, card.seed)
-    cards = {"": card}
-    if _can_choose(config, run):
-        cards = {name: replace(card, config=own) for name, own in config.alternatives().items()}
-    for own in cards.values() if check_memory else ():
-        require_memory(dataset, own, where)
     dataset = card.prepare(dataset)
+    model = new_model(card, where)
+    source = in_batches(dataset, where, config)
     if class_weights is not None:
         class_weights = class_weights.to(where)
-    stage = Stage(dataset, in_batches(dataset, where, config), where, group, class_weights)
-    if len(cards) == 1:
-        return _finished(stage.train(card, run, progress, checkpoint), run, calibrated)
-    found = stage.train_each(cards, run, progress, checkpoint)
-    return _chosen(found, group.from_first(lambda: best_of(found)), run, calibrated)
-
-
-def first_of(config: Config) -> Config:
-    """The settings in force where no validation labels choose among alternatives."""
-    return next(iter(config.alternatives().values()))
-
-
-def _can_choose(config: Config, *runs: Run) -> bool:
-    labelled = all(run.train_on.numel() and run.validate_on.numel() for run in runs)
-    return labelled and config.model.partition == "auto"
-
-
-def best_of(found: Mapping[str, Fitted]) -> str:
-    """The name of the model that is best on validation labels."""
-    return max(found, key=lambda name: score(found[name]))
-
-
-def score(fitted: Fitted) -> tuple[float, float]:
-    """What validation labels choose by: accuracy, then the loss."""
-    return fitted.best["val_accuracy"], -fitted.best["val_loss"]
-
-
-def _chosen(found: Mapping[str, Fitted], name: str, run: Run, calibrated: bool) -> Fitted:
-    tried = {name: one.best["val_accuracy"] for name, one in found.items()}
-    return replace(_finished(found[name], run, calibrated), tried=tried)
-
-
-def _renamed(progress: Progress, name: str) -> Progress:
-    """Tells a listener of the epochs of an alternative, which has a name."""
-
-    def tell(phase: str, epoch: int, epochs: int, row: Row) -> None:
-        progress(f"{phase}-{name}", epoch, epochs, row)
-
-    return tell
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """What the trainings of one fit share."""
-
-    dataset: Dataset
-    source: Source
-    device: torch.device
-    group: ProcessGroup
-    class_weights: Tensor | None
-
-    def train(
-        self,
-        card: ModelCard,
-        run: Run,
-        progress: Progress | None,
-        checkpoint: Path | None,
-        start: Fitted | None = None,
-    ) -> Fitted:
-        """A model trained by its card, after pretraining or from a pretrained model."""
-        config = card.config
-        model = new_model(card, self.device)
-        executor = OneRun(
-            model,
-            _examples(self.dataset, self.source, run, config, self.group, self.class_weights),
-            run.seed,
-            scores=scores,
-            batch_size=config.training.batch_size,
-            group=self.group,
-            capture=config.training.likelihood not in INEXACT,
-        )
-        state = TrainingState.start(executor, config.training)
-        if start is not None:
-            model.load_state_dict(start.model.encoder_state(), strict=False)
-            state.courses[0].history = list(start.history)
-            state.enter("finetune")
-        _train_saving(state, executor, card, progress, checkpoint)
-        course = state.courses[0]
-        return Fitted(model, card, self.source, course.history, course.best_epoch)
-
-    def train_each(
-        self,
-        cards: Mapping[str, ModelCard],
-        run: Run,
-        progress: Progress | None,
-        checkpoint: Path | None,
-    ) -> dict[str, Fitted]:
-        """Models trained by their cards from one pretraining, each with a checkpoint of its own."""
-        unlabelled = run._replace(train_on=NONE, validate_on=NONE, watch=None)
-        start = self.train(next(iter(cards.values())), unlabelled, progress, checkpoint)
-        found = {}
-        for name, card in cards.items():
-            told = None if progress is None else _renamed(progress, name)
-            path = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{name}")
-            found[name] = self.train(card, run, told, path, start)
-        return found
+    executor = OneRun(
+        model,
+        _examples(dataset, source, run, config, group, class_weights),
+        run.seed,
+        scores=scores,
+        batch_size=config.training.batch_size,
+        group=group,
+        capture=config.training.likelihood not in INEXACT,
+    )
+    state = TrainingState.start(executor, config.training)
+    _train_saving(state, executor, card, progress, checkpoint)
+    course = state.courses[0]
+    fitted = Fitted(model, card, source, course.history, course.best_epoch)
+    return _finished(fitted, run, calibrated)
 
 
 def fit_many(
@@ -231,18 +146,8 @@ def fit_many(
     if len(runs) == 1:
         only = runs[0]._asdict()
         return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
-    if _can_choose(config, *runs):
-        each = {
-            name: fit_many(dataset, choice, runs, device, calibrated=False)
-            for name, choice in config.alternatives().items()
-        }
-        rivals = [dict(zip(each, own, strict=True)) for own in zip(*each.values(), strict=True)]
-        return [
-            _chosen(own, best_of(own), run, calibrated)
-            for own, run in zip(rivals, runs, strict=True)
-        ]
     where = pick_device(device)
-    measured = ModelCard.of(dataset, first_of(config))
+    measured = ModelCard.of(dataset, config)
     dataset = measured.prepare(dataset)
     cards = [replace(measured, seed=int(run.seed)) for run in runs]
     models = [new_model(card, where) for card in cards]
