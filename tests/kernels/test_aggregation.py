@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
-from vepm.kernels.blocks import BlockPattern
-from vepm.kernels.patterns import GatherPattern, SortedEdges
+from vepm.kernels.patterns import BlockPattern, GatherPattern, SortedEdges
 from vepm.nn import Adjacency, aggregate, edge_dot
 
 # Repeats, a loop, unsorted one-way edges; node 4 is isolated.
@@ -139,7 +138,7 @@ def test_no_message_of_edges_times_width_is_kept_or_made() -> None:
 def test_both_ways_to_sum_agree(graph: Graph, heads: int, at_once: int, seed: int) -> None:
     sources, targets = graph.edge_index
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vepm.kernels.blocks.LARGEST_BLOCK", at_once * graph.edge_index.size(1))
+        patch.setattr("vepm.kernels.patterns.LARGEST_BLOCK", at_once * graph.edge_index.size(1))
         block = BlockPattern(SortedEdges(targets, sources, graph.num_nodes), heads)
     assert sum(block.sizes) == heads
     assert max(block.sizes) <= max(min(block.sizes) + 1, 1)
@@ -149,7 +148,7 @@ def test_both_ways_to_sum_agree(graph: Graph, heads: int, at_once: int, seed: in
     torch.testing.assert_close(gather.sum_neighbours(weight, x), block.sum_neighbours(weight, x))
     shares = gather.share_ends(x, other, 0.5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vepm.kernels.blocks.STRIP", 3)
+        patch.setattr("vepm.kernels.patterns.STRIP", 3)
         torch.testing.assert_close(gather.dot_ends(x, other), block.dot_ends(x, other))
         torch.testing.assert_close(shares, block.share_ends(x, other, 0.5))
     torch.testing.assert_close(gather.sum_neighbours(None, x), block.sum_neighbours(None, x))

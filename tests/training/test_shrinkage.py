@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from strategies import uniform
 from vepm import VEPM
 from vepm.errors import InputError
-from vepm.kernels.rates import SMALLEST_SHARE, link_shares
+from vepm.kernels.shares import SMALLEST_SHARE, link_shares
 from vepm.nn import interactions
 from vepm.objective.terms import shrinking_penalty
 from vepm.scale.batches import single_graph

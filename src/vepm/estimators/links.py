@@ -20,7 +20,7 @@ from vepm.estimators.communities import node_names
 from vepm.estimators.evidence import EVIDENCE, LEAST_RATE, Nodes, surroundings
 from vepm.estimators.pairs import EdgeSplit, Pairs, candidates, split_edges
 from vepm.files import read_toml, write_text
-from vepm.kernels.rates import couple
+from vepm.kernels.shares import couple
 from vepm.runs.metrics import calibration_error
 from vepm.tasks import TaskName
 from vepm.training import Config, Progress

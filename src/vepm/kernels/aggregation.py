@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.kernels.blocks import BlockPattern
-from vepm.kernels.patterns import SMALLEST_RATE, GatherPattern, Pattern, SortedEdges
+from vepm.kernels.patterns import SMALLEST_RATE, BlockPattern, GatherPattern, Pattern, SortedEdges
 
 GROUPED_NUMBERS = 2**22
 """Numbers read from either end of the edges at a time, unless K for each edge are more."""
@@ -167,10 +166,6 @@ class Adjacency:
             target.contiguous(), source.contiguous(), self
         )
 
-    def posterior_ends(self, target: Tensor, source: Tensor, exponent: float) -> Tensor:
-        """Shares proportional to a power of the products of the ends [E, K]."""
-        return posterior_shares(self.dot_ends(target, source), exponent)
-
     def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """What :func:`edge_shares` returns."""
         return _EdgeShares.apply(  # type: ignore[no-untyped-call]
@@ -256,14 +251,7 @@ class _EdgeDot(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         target, source = ctx.saved_tensors
-        heads, edges = target.size(1), ctx.edges
-        needs_target, needs_source, _ = ctx.needs_input_grad
-        grad = grad.contiguous()
-        grad_target = edges.pattern(heads).sum_neighbours(grad, source) if needs_target else None
-        grad_source = (
-            edges.pattern(heads, True).sum_neighbours(grad, target) if needs_source else None
-        )
-        return grad_target, grad_source, None
+        return *_to_ends(ctx, target, source, grad.contiguous()), None
 
 
 class _EdgeShares(torch.autograd.Function):
@@ -280,16 +268,21 @@ class _EdgeShares(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         target, source, shares = ctx.saved_tensors
-        heads, edges = target.size(1), ctx.edges
-        needs_target, needs_source, _, _ = ctx.needs_input_grad
         rates = shares * grad
         rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
-        rates.mul_(ctx.inverse_temperature)
-        grad_target = edges.pattern(heads).sum_neighbours(rates, source) if needs_target else None
-        grad_source = (
-            edges.pattern(heads, True).sum_neighbours(rates, target) if needs_source else None
-        )
-        return grad_target, grad_source, None, None
+        return *_to_ends(ctx, target, source, rates.mul_(ctx.inverse_temperature)), None, None
+
+
+def _to_ends(
+    ctx: Any, target: Tensor, source: Tensor, grad: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients to both ends of the edges, from those to their dot products [E, K]."""
+    pattern, heads = ctx.edges.pattern, target.size(1)
+    needs_target, needs_source, *_ = ctx.needs_input_grad
+    return (
+        pattern(heads).sum_neighbours(grad, source) if needs_target else None,
+        pattern(heads, True).sum_neighbours(grad, target) if needs_source else None,
+    )
 
 
 class _GroupedDot(torch.autograd.Function):

@@ -1,36 +1,56 @@
-"""Edges that are shared out and summed in one pass, their shares never written down.
+"""Rates at which communities link nodes, and edges that are shared out by them in one pass.
 
 Shares [E, K] follow from the affiliations at the two ends of an edge, and reading those again
 is often cheaper than writing the shares, keeping them for the gradient and reading them back.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.kernels.aggregation import Adjacency, edge_shares
+from vepm.kernels.aggregation import Adjacency, edge_shares, posterior_shares
+
+SMALLEST_SHARE = 0.003
+"""A community through which a smaller share of the expected links runs is empty."""
 
 
-@runtime_checkable
-class FusingPattern(Protocol):
-    """A pattern that shares edges out while it sums over them."""
+def couple(z: Tensor, activation: Tensor) -> Tensor:
+    r"""One end of every pair: :math:`y_i = \Lambda z_i`, so that :math:`r_{ij} = y_i^\top z_j`.
 
-    def fuses(self, heads: int, segment: int, channels: int) -> bool:
-        """Whether it can at these sizes."""
+    Args:
+        z: Affiliations [N, C].
+        activation: Activation of each community [C], or interactions between them [C, C].
+    """
+    return z * activation if activation.dim() == 1 else z @ activation
 
-    def share_sums(
-        self,
-        near: Tensor,
-        far: Tensor,
-        near_value: Tensor | None,
-        far_value: Tensor | None,
-        *,
-        wanted: tuple[bool, bool],
-        exponent: float | None = None,
-    ) -> list[Tensor | None]:
-        """Values summed by shares, and far ends summed by the gradient of their rates."""
+
+def pair_rates(a: Tensor, b: Tensor, activation: Tensor) -> Tensor:
+    r"""Rate :math:`a_i^\top \Lambda b_i` of each row of two sets of affiliations [N, C]."""
+    if activation.dim() == 1:
+        return (a.square() if a is b else a * b) @ activation
+    return (couple(a, activation) * b).sum(-1)
+
+
+def link_shares(z: Tensor, activation: Tensor) -> Tensor:
+    r"""Share of the expected links of a graph that run through each community [C].
+
+    .. math:: \frac{\gamma_c s_c^2}{\sum_d \gamma_d s_d^2}, \quad s = \sum_i z_i
+
+    Args:
+        z: Affiliations [N, C].
+        activation: Activation of each community [C], or interactions between them [C, C].
+
+    Example:
+        >>> link_shares(torch.tensor([[1.0, 2.0], [1.0, 0.0]]), torch.tensor([3.0, 1.0]))
+        tensor([0.7500, 0.2500])
+    """
+    total = z.sum(0)
+    between = activation if activation.dim() == 1 else activation + activation.mT
+    links = total * couple(total, between)
+    # A share that grew because others shrink would reward one community for taking all links.
+    return links / links.sum().detach()
 
 
 class Shares(NamedTuple):
@@ -51,7 +71,7 @@ class Shares(NamedTuple):
         """The shares themselves [E, K]."""
         if self.exponent is None:
             return edge_shares(self.target, self.source, self.edges)
-        return self.edges.posterior_ends(self.target, self.source, self.exponent)
+        return posterior_shares(self.edges.dot_ends(self.target, self.source), self.exponent)
 
     def aggregate(self, x: Tensor) -> Tensor:
         """What :func:`vepm.nn.aggregate` gives with these shares as weights."""
@@ -82,8 +102,9 @@ class Shares(NamedTuple):
         heads, segment = self.target.shape[1:]
         if self.edges.under_vmap or self.edges.weight is not None:
             return False
-        pattern = self.edges.pattern(heads)
-        if not isinstance(pattern, FusingPattern) or not pattern.fuses(heads, segment, channels):
+        # Only the kernels on GPUs share edges out while they sum over them.
+        fuses = getattr(self.edges.pattern(heads), "fuses", None)
+        if fuses is None or not fuses(heads, segment, channels):
             return False
         return 3 * segment * (sums - 1) <= 10 * sums
 
@@ -102,11 +123,10 @@ class _ShareSums(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, target, source)
         ctx.edges, ctx.exponent = edges, exponent
-        pattern = _fusing(edges, target, transposed=False)
-        sums, _ = pattern.share_sums(
+        pattern: Any = edges.pattern(target.size(1))
+        sums: Tensor = pattern.share_sums(
             target, source, None, x, wanted=(True, False), exponent=exponent
-        )
-        assert sums is not None
+        )[0]
         return sums
 
     @staticmethod
@@ -114,17 +134,11 @@ class _ShareSums(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients to x, target and source, with every share made again."""
         x, target, source = ctx.saved_tensors
-        grad = grad.contiguous()
-        _, grad_target = _fusing(ctx.edges, target, transposed=False).share_sums(
+        heads, grad = target.size(1), grad.contiguous()
+        _, grad_target = ctx.edges.pattern(heads).share_sums(
             target, source, grad, x, wanted=(False, True), exponent=ctx.exponent
         )
-        grad_x, grad_source = _fusing(ctx.edges, target, transposed=True).share_sums(
+        grad_x, grad_source = ctx.edges.pattern(heads, True).share_sums(
             source, target, x, grad, wanted=(x is not None, True), exponent=ctx.exponent
         )
         return grad_x, grad_target, grad_source, None, None
-
-
-def _fusing(edges: Adjacency, like: Tensor, transposed: bool) -> FusingPattern:
-    pattern = edges.pattern(like.size(1), transposed)
-    assert isinstance(pattern, FusingPattern)
-    return pattern

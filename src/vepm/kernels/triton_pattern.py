@@ -9,13 +9,14 @@ import triton.language as tl
 from torch import Tensor
 
 from vepm.kernels.patterns import SMALLEST_RATE, SortedEdges
-from vepm.kernels.triton_fused import share_rows
-from vepm.kernels.triton_kernels import dot_rows, sum_rows
+from vepm.kernels.triton_kernels import dot_rows, share_rows, sum_rows
 
 LONGEST = 1024
 """Edges of a row that one program sums; longer rows are cut into pieces of this length."""
 TILE = 1024
 """Numbers that one program holds at a time, in single precision."""
+WARPS = 1
+"""Warps of each program."""
 WIDEST = 128
 """Channels of an edge that one program holds at a time."""
 MOST_SHARES = 1024
@@ -66,19 +67,10 @@ class TritonPattern:
     Args:
         edges: The edges.
         longest: Edges of a row that one program sums.
-        tile: Numbers that one program holds at a time.
-        warps: Warps of each program.
     """
 
-    def __init__(
-        self,
-        edges: SortedEdges,
-        *,
-        longest: int = LONGEST,
-        tile: int = TILE,
-        warps: int = 1,
-    ) -> None:
-        self.edges, self.longest, self.tile, self.warps = edges, longest, tile, warps
+    def __init__(self, edges: SortedEdges, *, longest: int = LONGEST) -> None:
+        self.edges, self.longest = edges, longest
         self.pieces = _cut(edges.pointer, longest, edges.num_edges)
         self.begins, self.ends = edges.pointer[:-1], edges.pointer[1:]
         self._known_sizes: dict[tuple[int, int, torch.dtype, bool], dict[str, Any]] = {}
@@ -95,17 +87,13 @@ class TritonPattern:
         out = weight.new_empty(self.edges.num_nodes, weight.size(1), 1)
         return self._sum(out, None, weight.contiguous()).squeeze(-1)
 
-    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
-        return self._dot(rows, columns)
-
     def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
         """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``, in the same pass."""
         if rows.size(1) > MOST_SHARES:
             return torch.softmax(inverse_temperature * self.dot_ends(rows, columns), dim=1)
         # A number given to a kernel arrives in single precision: the tensor takes it up instead.
         rows = rows if inverse_temperature == 1 else rows * inverse_temperature
-        return self._dot(rows, columns, softmax=True)
+        return self.dot_ends(rows, columns, softmax=True)
 
     def fuses(self, heads: int, segment: int, channels: int) -> bool:
         """Whether edges can be shared out and summed in one pass at these sizes."""
@@ -123,7 +111,7 @@ class TritonPattern:
     ) -> list[Tensor | None]:
         """Values summed by shares, and far ends summed by the gradient of their rates.
 
-        See :func:`vepm.kernels.triton_fused.share_rows`; ``wanted`` says which of the two.
+        See :func:`vepm.kernels.triton_kernels.share_rows`; ``wanted`` says which of the two.
         """
         nodes, heads, segment = near.shape
         value = far_value if far_value is not None else near_value
@@ -172,7 +160,7 @@ class TritonPattern:
                 BLOCK_S=triton.next_power_of_2(segment),
                 BLOCK_D=triton.next_power_of_2(channels),
                 EXPONENT=exponent, SMALLEST=SMALLEST_RATE,
-                num_warps=self.warps,
+                num_warps=WARPS,
             )  # fmt: skip
 
     @staticmethod
@@ -199,25 +187,23 @@ class TritonPattern:
         sizes = self._sizes(heads, channels, out)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"]) * triton.cdiv(channels, sizes["BLOCK_D"])
         with _on_device_of(out):
-            sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=self.warps)
+            sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=WARPS)
 
-    def _dot(self, near: Tensor, far: Tensor, softmax: bool = False) -> Tensor:
-        _, heads, channels = near.shape
-        out = near.new_empty(self.edges.num_edges, heads)
+    def dot_ends(self, rows: Tensor, columns: Tensor, softmax: bool = False) -> Tensor:
+        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``, or their softmax."""
+        _, heads, channels = rows.shape
+        out = rows.new_empty(self.edges.num_edges, heads)
         if out.numel() == 0:
             return out
         sizes = self._sizes(heads, channels, out, whole=softmax)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"])
-        inputs = (near, far, self.edges.columns, self.edges.order)
-        work: list[tuple[Tensor, Tensor, Tensor | None]]
-        work = [(self.begins, self.ends, None)]
-        if self.pieces is not None:
-            work.append((self.pieces.begins, self.pieces.ends, self.pieces.rows))
-        for begins, ends, rows in work:
+        inputs = (rows, columns, self.edges.columns, self.edges.order)
+        whole = (self.begins, self.ends, None)
+        for work in [whole] if self.pieces is None else [whole, self.pieces[:3]]:
             with _on_device_of(out):
-                dot_rows[(begins.numel(), blocks)](
-                    out, *inputs, begins, ends, rows, self.longest, **sizes, SOFTMAX=softmax,
-                    num_warps=self.warps,
+                dot_rows[(work[0].numel(), blocks)](
+                    out, *inputs, *work, self.longest, **sizes, SOFTMAX=softmax,
+                    num_warps=WARPS,
                 )  # fmt: skip
         return out
 
@@ -225,27 +211,23 @@ class TritonPattern:
         """Sizes the kernels are compiled for; ``whole`` keeps all communities in one program."""
         key = (heads, channels, out.dtype, whole)
         if key not in self._known_sizes:
-            self._known_sizes[key] = self._choose_sizes(*key)
+            double = out.dtype == torch.float64
+            tile = TILE // 2 if double else TILE
+            block_k = triton.next_power_of_2(heads)
+            block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
+            if whole:
+                block_d = min(block_d, max(tile // block_k, 1))
+            else:
+                block_k = min(block_k, WIDEST // block_d)
+            self._known_sizes[key] = {
+                "HEADS": heads,
+                "CHANNELS": channels,
+                "TYPE": tl.float64 if double else tl.float32,
+                "BLOCK_E": max(1, min(tile // (block_k * block_d), self.most_edges)),
+                "BLOCK_K": block_k,
+                "BLOCK_D": block_d,
+            }
         return self._known_sizes[key]
-
-    def _choose_sizes(
-        self, heads: int, channels: int, dtype: torch.dtype, whole: bool
-    ) -> dict[str, Any]:
-        tile = self.tile // 2 if dtype == torch.float64 else self.tile
-        block_k = triton.next_power_of_2(heads)
-        block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
-        if whole:
-            block_d = min(block_d, max(tile // block_k, 1))
-        else:
-            block_k = min(block_k, WIDEST // block_d)
-        return {
-            "HEADS": heads,
-            "CHANNELS": channels,
-            "TYPE": tl.float64 if dtype == torch.float64 else tl.float32,
-            "BLOCK_E": max(1, min(tile // (block_k * block_d), self.most_edges)),
-            "BLOCK_K": block_k,
-            "BLOCK_D": block_d,
-        }
 
 
 def _on_device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:

@@ -12,8 +12,7 @@ from torch.distributions import Weibull
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.draws import normal_on_nodes
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
-from vepm.kernels.rates import SMALLEST_SHARE, link_shares
-from vepm.kernels.shares import Shares
+from vepm.kernels.shares import SMALLEST_SHARE, Shares, link_shares
 from vepm.nn.building import (
     build_bank,
     build_composer,

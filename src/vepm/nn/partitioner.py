@@ -12,8 +12,7 @@ from vepm.kernels.aggregation import (
     posterior_shares,
 )
 from vepm.kernels.draws import uniform_on_edges
-from vepm.kernels.rates import couple
-from vepm.kernels.shares import Shares
+from vepm.kernels.shares import Shares, couple
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, subgraph
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, edge_dot
-from vepm.kernels.rates import couple, pair_rates
+from vepm.kernels.shares import couple, pair_rates
 
 
 def edge_log_likelihood(

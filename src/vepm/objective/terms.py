@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 
-from vepm.kernels.rates import SMALLEST_SHARE, link_shares
+from vepm.kernels.shares import SMALLEST_SHARE, link_shares
 
 
 class Terms(NamedTuple):
