@@ -26,7 +26,6 @@ from vepm.bench.steps import METHODS, MOST_EDGES, STEPS, Builder, Method, Step
 from vepm.data import load
 from vepm.errors import InputError
 from vepm.runs.machine import describe_machine, peak_memory
-from vepm.scale.allocator import keep_freed_memory
 
 DEGREE, FEATURES, CLASSES = 20, 100, 8
 """Average degree, features and communities of generated graphs."""
@@ -108,12 +107,10 @@ _peak: PeakMemory
 """What this process trains, and the memory that it takes."""
 
 
-def _build(build: Builder, keeps_memory: bool, step: str, graph: Path, plan: Plan) -> None:
+def _build(build: Builder, step: str, graph: Path, plan: Plan) -> None:
     global _step, _peak
     if plan.threads:
         torch.set_num_threads(plan.threads)
-    if keeps_memory:
-        keep_freed_memory().__enter__()
     _peak = PeakMemory(plan.device)
     _step = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
     for _ in range(WARMUP):
@@ -134,7 +131,7 @@ class Trainer:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
         self.pool = ProcessPoolExecutor(1, context)
-        self._call(_build, method.build, method.keeps_memory, step, graph, plan)
+        self._call(_build, method.build, step, graph, plan)
 
     def turn(self) -> None:
         """Train for a while, unless it failed before."""

@@ -39,8 +39,6 @@ class Method(NamedTuple):
     build: Builder
     fits: Callable[[str, int, int], bool] = lambda step, nodes, edges: True
     """Whether it has a step, and can do it on a graph of so many nodes and edges."""
-    keeps_memory: bool = False
-    """Whether it trains with freed memory kept for the next step, as VEPM does on a CPU."""
 
 
 def trainer(loss: Step, optimizer: torch.optim.Optimizer, others: Sequence[Tensor] = ()) -> Step:
@@ -133,7 +131,7 @@ def _gcn_fits(step: str, nodes: int, edges: int) -> bool:
 
 
 METHODS = {
-    "ours": Method(ours, keeps_memory=True),
+    "ours": Method(ours),
     "gcn": Method(functools.partial(peer, "gcn"), _gcn_fits),
     "gat": Method(functools.partial(peer, "gat"), _peer_fits),
 }

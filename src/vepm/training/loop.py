@@ -14,7 +14,6 @@ from torch import Tensor
 
 from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.allocator import keep_freed_memory
 from vepm.scale.batches import GraphBatch
 from vepm.scale.executor import seed_draws, set_rate
 from vepm.training.config import TrainingConfig
@@ -43,7 +42,7 @@ def train(
     executor = state.executor
     devices = [executor.device] if executor.device.type == "cuda" else []
     labelled = any(own.train.numel() for own in executor.examples)
-    with torch.random.fork_rng(devices=devices), keep_freed_memory():
+    with torch.random.fork_rng(devices=devices):
         for phase, epochs in (
             ("pretrain", config.pretrain_epochs),
             ("finetune", config.epochs if labelled else 0),
