@@ -47,12 +47,7 @@ class GraphBatch:
         return values
 
     def edge_log_likelihood(
-        self,
-        z: Tensor,
-        mean: Tensor,
-        activation: Tensor,
-        likelihood: str,
-        directed: bool = False,
+        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
     ) -> Tensor:
         """Log-likelihood of the edges, summed over the graphs.
 
@@ -67,21 +62,17 @@ class GraphBatch:
             return subsampled_edge_log_likelihood(
                 z, activation, self.edges, self.batch, balanced=True, num_graphs=self.num_graphs
             ).sum()
-        return self._sum_graphs(
-            edge_log_likelihood(
-                z,
-                activation,
-                self.edges,
-                self.batch,
-                balanced=likelihood == "balanced",
-                mean=mean,
-                num_graphs=self.num_graphs,
-                directed=directed,
-            )
+        of_graphs = edge_log_likelihood(
+            z,
+            activation,
+            self.edges,
+            self.batch,
+            balanced=likelihood == "balanced",
+            mean=mean,
+            num_graphs=self.num_graphs,
+            directed=directed,
         )
-
-    def _sum_graphs(self, values: Tensor) -> Tensor:
-        return values.sum()
+        return self.keep_outputs(of_graphs).sum()
 
 
 GRAPHS_AT_ONCE = 512
@@ -165,39 +156,25 @@ class GraphStore:
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     """A graph whose nodes are labelled, as one batch."""
-    edges = _both_ways(graph) if graph.get("directed") else _adjacency(graph)
-    edges = edges.to(device)
-    return GraphBatch(x=compact(graph.x.to(device)), edges=edges, y=graph.y.to(device))
+    weights = edge_weights([graph])
+    weight = None if weights is None else weights[0]
+    if graph.get("directed"):
+        edges = _both_ways(graph.edge_index, graph.num_nodes, weight)
+    else:
+        kinds = graph.get("edge_kind")
+        edges = Adjacency(graph.edge_index, graph.num_nodes, kinds=kinds, weight=weight)
+    return GraphBatch(x=compact(graph.x.to(device)), edges=edges.to(device), y=graph.y.to(device))
 
 
-def _adjacency(graph: Data) -> Adjacency:
-    return Adjacency(
-        graph.edge_index,
-        graph.num_nodes,
-        kinds=graph.get("edge_kind"),
-        weight=_edge_weight(graph),
-    )
-
-
-def _both_ways(graph: Data) -> Adjacency:
+def _both_ways(link: Tensor, nodes: int, weight: Tensor | None) -> Adjacency:
     """The links of a directed graph with their reverses, between which messages pass both ways."""
-    link, weight = graph.edge_index, _edge_weight(graph)
     strength = torch.ones(link.size(1)) if weight is None else weight
     none = torch.zeros_like(strength)
     arcs = torch.cat([torch.stack([strength, none], 1), torch.stack([none, strength], 1)])
-    edge_index, arcs = coalesce(
-        torch.cat([link, link.flip(0)], dim=1),
-        arcs,
-        num_nodes=graph.num_nodes,
-        sort_by_row=False,
-    )
+    both = torch.cat([link, link.flip(0)], dim=1)
+    edge_index, arcs = coalesce(both, arcs, num_nodes=nodes, sort_by_row=False)
     weight = None if weight is None else arcs.sum(1)
-    return Adjacency(edge_index, graph.num_nodes, weight=weight, arcs=arcs)
-
-
-def _edge_weight(graph: Data) -> Tensor | None:
-    weights = edge_weights([graph])
-    return None if weights is None else weights[0]
+    return Adjacency(edge_index, nodes, weight=weight, arcs=arcs)
 
 
 def edge_weights(graphs: Sequence[Data]) -> list[Tensor] | None:

@@ -4,12 +4,11 @@ A layer is computed for every node, with all of its neighbours, before the next 
 nothing is sampled or left out, and memory is a few values per node plus what one chunk needs.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import VEPM, Adjacency, draw
@@ -31,13 +30,7 @@ class Inferred(NamedTuple):
 
 
 class Chunk:
-    """Some consecutive nodes with all edges into them.
-
-    Args:
-        graph: The graph.
-        start: The first node.
-        end: The one after the last.
-    """
+    """Some consecutive nodes with all edges into them."""
 
     def __init__(self, graph: LargeGraph, start: int, end: int) -> None:
         self.graph, self.rows = graph, slice(start, end)
@@ -70,6 +63,13 @@ class Chunk:
         # The degree of a neighbour includes edges of other chunks.
         return over_degrees(self.take(degree).to(shares.dtype), shares)
 
+    def write(self, rows: Tensor, table: Tensor | None) -> Tensor:
+        """A table over all nodes, by default a new one, with the rows of these nodes in it."""
+        if table is None:
+            table = torch.empty(self.graph.num_nodes, *rows.shape[1:], dtype=rows.dtype)
+        table[self.rows] = rows[: self.count].cpu()
+        return table
+
 
 def chunks(graph: LargeGraph) -> Iterator[Chunk]:
     """The graph's nodes in order, with a limited number of edges at a time."""
@@ -83,34 +83,18 @@ def chunks(graph: LargeGraph) -> Iterator[Chunk]:
         start = end
 
 
-def _sweep(graph: LargeGraph, compute: Callable[[Chunk], Tensor]) -> Tensor:
-    """The rows of all nodes, computed chunk by chunk."""
-    table: Tensor | None = None
-    for chunk in chunks(graph):
-        rows = compute(chunk)[: chunk.count]
-        if table is None:
-            table = torch.empty(graph.num_nodes, *rows.shape[1:], dtype=rows.dtype)
-        table[chunk.rows] = rows.cpu()
-    assert table is not None
-    return table
-
-
 def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
     """Output of the encoder for every node [N, 1, width], which parametrises the posterior."""
     h: Tensor | None = None
     for layer, norm in zip(model.encoder.layers, [*model.encoder.norms, None], strict=True):
-        h = _sweep(graph, partial(_encode, model, layer, norm, h))
+        table: Tensor | None = None
+        for chunk in chunks(graph):
+            x = chunk.features(model.feature_norm) if h is None else chunk.take(h)
+            out = layer(x, chunk.edges, chunk.plain(model.encoder.conv, graph.x.dtype))
+            table = chunk.write(out if norm is None else torch.relu(norm(out)), table)
+        h = table
     assert h is not None
     return h
-
-
-def _encode(
-    model: VEPM, layer: nn.Module, norm: nn.Module | None, h: Tensor | None, chunk: Chunk
-) -> Tensor:
-    """A layer of the encoder, the first of which reads features."""
-    x = chunk.features(model.feature_norm) if h is None else chunk.take(h)
-    out: Tensor = layer(x, chunk.edges, chunk.plain(model.encoder.conv, chunk.graph.x.dtype))
-    return out if norm is None else torch.relu(norm(out))
 
 
 def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
@@ -128,30 +112,21 @@ def split_edges(model: VEPM, graph: LargeGraph, z: Tensor) -> Iterator[tuple[Chu
 
 def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
     """Class scores of every node, given the affiliations [N, C]."""
-    degree = _degrees(model, graph, z, model.bank.normalize)
+    bank = model.bank
+    degree = _degrees(model, graph, z, bank.normalize)
     states: Tensor | None = None
-    for layer, norm in zip(model.bank.layers, model.bank.norms, strict=True):
-        states = _sweep(graph, partial(_embed, model, layer, norm, states, z, degree))
+    for layer, norm in zip(bank.layers, bank.norms, strict=True):
+        table: Tensor | None = None
+        for chunk, shares in split_edges(model, graph, z):
+            weights = chunk.shared(shares, degree, bank.normalize)
+            x: Any = None if states is None else chunk.take(states)
+            if x is None:
+                features = chunk.features(model.feature_norm)
+                x = model.fuse(features, chunk.take(z), chunk.edges)
+            table = chunk.write(torch.relu(norm(layer(x, chunk.edges, weights))), table)
+        states = table
     assert states is not None
     return Inferred(_compose(model, graph, states.flatten(1), z), states)
-
-
-def _embed(
-    model: VEPM,
-    layer: nn.Module,
-    norm: nn.Module,
-    states: Tensor | None,
-    z: Tensor,
-    degree: Tensor | None,
-    chunk: Chunk,
-) -> Tensor:
-    """A layer of the bank, the first of which reads features and affiliations."""
-    own = chunk.take(z)
-    weights = chunk.shared(model.split_edges(own, chunk.edges), degree, model.bank.normalize)
-    if states is not None:
-        return torch.relu(norm(layer(chunk.take(states), chunk.edges, weights)))
-    x = model.fuse(chunk.features(model.feature_norm), own, chunk.edges)
-    return torch.relu(norm(layer(x, chunk.edges, weights)))
 
 
 def _degrees(model: VEPM, graph: LargeGraph, z: Tensor, normalize: str) -> Tensor | None:
@@ -160,10 +135,10 @@ def _degrees(model: VEPM, graph: LargeGraph, z: Tensor, normalize: str) -> Tenso
         return graph.degree[:, None]
     if normalize != "community":
         return None
-    return _sweep(
-        graph,
-        lambda chunk: chunk.edges.sum_at_target(model.split_edges(chunk.take(z), chunk.edges)),
-    )
+    table: Tensor | None = None
+    for chunk, shares in split_edges(model, graph, z):
+        table = chunk.write(chunk.edges.sum_at_target(shares), table)
+    return table
 
 
 def _compose(model: VEPM, graph: LargeGraph, h: Tensor, z: Tensor) -> Tensor:
@@ -181,23 +156,20 @@ def _compose(model: VEPM, graph: LargeGraph, h: Tensor, z: Tensor) -> Tensor:
     if composer.dense is not None:
         dense, parts = composer.dense, h.split(EDGES_AT_ONCE)
         h = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
+    table: Tensor | None
     for i, layer in enumerate(composer.layers):
-        h = _sweep(graph, partial(_compose_layer, layer, torch.relu_(h) if i else h, weights))
+        h, table = torch.relu_(h) if i else h, None
+        for chunk in chunks(graph):
+            out = layer(chunk.take(h), chunk.edges, weights(chunk)[0])
+            table = chunk.write(out.squeeze(1), table)
+        assert table is not None
+        h = table
     start = h
     for _ in range(composer.hops):
-        h = _sweep(graph, partial(_walk, composer, h, start, weights))
+        table = None
+        for chunk in chunks(graph):
+            own = chunk.take(h), chunk.take(start)
+            table = chunk.write(composer.walk(*own, chunk.edges, weights(chunk)[1]), table)
+        assert table is not None
+        h = table
     return h
-
-
-Weights = Callable[[Chunk], tuple[Propagation, Propagation]]
-
-
-def _compose_layer(layer: nn.Module, h: Tensor, weights: Weights, chunk: Chunk) -> Tensor:
-    out: Tensor = layer(chunk.take(h), chunk.edges, weights(chunk)[0])
-    return out.squeeze(1)
-
-
-def _walk(
-    composer: NodeComposer, h: Tensor, start: Tensor, weights: Weights, chunk: Chunk
-) -> Tensor:
-    return composer.walk(chunk.take(h), chunk.take(start), chunk.edges, weights(chunk)[1])

@@ -18,14 +18,7 @@ CLUSTERS_PER_BATCH = 8
 
 
 class RunningTotals:
-    """The latest sum of posterior means of each cluster, which add up to that of the graph.
-
-    Args:
-        sizes: Nodes of each cluster [P].
-        num_communities: Number of communities C.
-        group: The processes that train the model; all get the same sums.
-        device: Where batches are computed.
-    """
+    """The latest sum of posterior means of each cluster, which add up to that of the graph."""
 
     def __init__(
         self,
@@ -80,12 +73,7 @@ class ClusterBatch(GraphBatch):
     """Undirected edges of the whole graph."""
 
     def edge_log_likelihood(
-        self,
-        z: Tensor,
-        mean: Tensor,
-        activation: Tensor,
-        likelihood: str,
-        directed: bool = False,
+        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
     ) -> Tensor:
         """The batch's part of the log-likelihood of all pairs of the whole graph."""
         return partial_edge_log_likelihood(

@@ -104,8 +104,7 @@ class OneRun:
 
     def parameters(self, part: str) -> Sequence[Tensor]:
         """Parameters of a part: ``encoder``, ``predictor``, or ``undecayed`` ones of the latter."""
-        found: list[Tensor] = getattr(self.model, f"{part}_parameters")()
-        return found
+        return list(getattr(self.model, f"{part}_parameters")())
 
     def begin(self, phase: str, epochs: int) -> None:
         """Prepare for a phase of at most so many epochs."""
@@ -113,7 +112,7 @@ class OneRun:
 
     def batches(self, phase: str, epoch: int) -> tuple[int, Iterator[OwnBatch]]:
         """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
-        seed_draws(*self.seeds, phase, epoch)
+        torch.manual_seed(seed_of(*self.seeds, phase, epoch))
         self.model.train()
         examples = self.examples[0]
         source = examples.source
@@ -126,11 +125,10 @@ class OneRun:
         order = chosen[torch.randperm(chosen.numel())]
         parts = order.split(self.batch_size or max(order.numel(), 1))
         self.group.diverge()
-        return len(parts), (self._share(source, part) for part in parts)
-
-    def _share(self, source: GraphStore, graphs: Tensor) -> OwnBatch:
-        batch = source.share(graphs, self.group.rank, self.group.size)
-        return OwnBatch(batch, torch.arange(batch.num_graphs, device=batch.x.device))
+        shares = (source.share(part, self.group.rank, self.group.size) for part in parts)
+        return len(parts), (
+            OwnBatch(own, torch.arange(own.num_graphs, device=own.x.device)) for own in shares
+        )
 
     def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
         """Call a function with the one graph of all steps; None if there are several."""
@@ -192,13 +190,7 @@ class OneRun:
 def capturable_adam(
     parameters: Sequence[Tensor], weight_decay: float = 0.0, undecayed: Sequence[Tensor] = ()
 ) -> torch.optim.Adam:
-    """Adam whose step can be captured as a CUDA graph if its parameters are on a GPU.
-
-    Args:
-        parameters: What to optimise.
-        weight_decay: Weight decay.
-        undecayed: Those of the parameters that are not decayed.
-    """
+    """Adam whose step can be captured as a CUDA graph if its parameters are on a GPU."""
     gpu = parameters[0].is_cuda
     rate = parameters[0].new_tensor(0.0) if gpu else 0.0
     free = {id(parameter) for parameter in undecayed}
@@ -236,8 +228,3 @@ def seed_of(*purpose: str | int) -> int:
     """A seed for a purpose, unrelated to that of any other."""
     text = "/".join(map(str, purpose))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def seed_draws(*purpose: str | int) -> None:
-    """Seed torch for a purpose, whatever was drawn before."""
-    torch.manual_seed(seed_of(*purpose))

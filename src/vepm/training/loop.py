@@ -15,7 +15,7 @@ from torch import Tensor
 from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch
-from vepm.scale.executor import seed_draws, set_rate
+from vepm.scale.executor import seed_of, set_rate
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, bound_loss, hold, predictor_loss, pretraining_loss
 from vepm.training.state import PHASES, PRETRAIN_LEARNING_RATE, Progress, Tally, TrainingState
@@ -155,7 +155,7 @@ def _held_for_cycle(state: TrainingState, epoch: int, config: TrainingConfig) ->
         return None
     cycle = epoch // config.encoder_interval
     if state.held is None or state.held[0] != cycle:
-        seed_draws(*state.executor.seeds, "hold", cycle)
+        torch.manual_seed(seed_of(*state.executor.seeds, "hold", cycle))
         state.held = cycle, state.executor.hold(lambda m, batch: hold(m, batch, config))
     return state.held[1]
 

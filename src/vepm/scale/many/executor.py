@@ -1,9 +1,10 @@
 """Many runs trained as one program, which the training loop treats like one run."""
 
 import copy
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +16,36 @@ from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.ddp import ProcessGroup
-from vepm.scale.executor import Examples, Loss, Row, descend, seed_draws
+from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
 from vepm.scale.large import LargeGraph
-from vepm.scale.many.batches import GraphBatches, SharedBatch, shared
+from vepm.scale.many.edges import SharedEdges, SharedFeatures
 from vepm.scale.many.layers import PaddingMask, share_layers
-from vepm.scale.many.padding import PaddedBatch, Plan
+from vepm.scale.many.padding import GraphBatches, PaddedBatch, Plan
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SharedBatch:
+    """One graph for all runs, of whose nodes each learns from its own."""
+
+    batch: GraphBatch
+    parts: Tensor
+    """Training nodes of each run [R, n]."""
+    size: None = None
+
+    @property
+    def labels(self) -> list[int]:
+        """Number of labels of each run."""
+        return [self.parts.size(1)] * self.parts.size(0)
+
+    def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
+        """The graph, and one run's training nodes."""
+        return self.batch, parts
+
+    def laid_out(self) -> Self:
+        """Itself."""
+        return self
 
 
 class ManyRuns:
@@ -87,7 +111,7 @@ class ManyRuns:
         else:
             assert self._batches is not None
             batches = self._batches.epoch(epoch)
-        seed_draws(*self.seeds, phase, epoch)
+        torch.manual_seed(seed_of(*self.seeds, phase, epoch))
         return len(batches), batches
 
     def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
@@ -207,7 +231,7 @@ class Validation:
         source = examples[0].source
         assert not isinstance(source, LargeGraph)
         pieces = [source] if isinstance(source, GraphBatch) else source.pieces
-        self.pieces = [shared(piece) for piece in pieces]
+        self.pieces = [_shared(piece) for piece in pieces]
         # Unknown labels have no role.
         self.y = source.y.clamp_min(0)
         self.roles = {
@@ -228,6 +252,15 @@ class Validation:
             found[f"{role}_accuracy"] = (hits & mask).sum(1).double() / count
             found[f"{role}_loss"] = losses.double().where(mask, 0).sum(1) / count
         return found
+
+
+def _shared(batch: GraphBatch) -> GraphBatch:
+    """A batch that all runs read."""
+    own = batch.edges
+    edges = SharedEdges(
+        own.edge_index, own.num_nodes, kinds=own.kinds, weight=own.weight, arcs=own.arcs
+    )
+    return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
 
 
 def _scores(b: GraphBatch, model: VEPM) -> Tensor:

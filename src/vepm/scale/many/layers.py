@@ -40,12 +40,7 @@ def share_layers(model: nn.Module, padding: PaddingMask) -> None:
 
 
 class PaddedNorm(CommunityNorm):
-    """A norm whose statistics leave padding out.
-
-    Args:
-        norm: The norm to replace; weights are shared.
-        padding: Which nodes are padding.
-    """
+    """A norm that shares the weights of another, and whose statistics leave padding out."""
 
     def __init__(self, norm: CommunityNorm, padding: PaddingMask) -> None:
         nn.Module.__init__(self)
@@ -109,11 +104,7 @@ class _MaskedNorm(torch.autograd.Function):
 
 
 class SharedCommunityLinear(CommunityLinear):
-    """The K maps of every run.
-
-    Args:
-        linear: The maps to replace; weights are shared.
-    """
+    """The K maps of every run, which share the weights of others."""
 
     def __init__(self, linear: CommunityLinear) -> None:
         nn.Module.__init__(self)
@@ -136,11 +127,7 @@ class SharedCommunityLinear(CommunityLinear):
 
 
 class SharedLinear(nn.Linear):
-    """The linear map of every run.
-
-    Args:
-        linear: The map to replace; weights are shared.
-    """
+    """The linear map of every run, which shares the weights of another."""
 
     def __init__(self, linear: nn.Linear) -> None:
         nn.Module.__init__(self)

@@ -1,6 +1,7 @@
 """Batches of many runs, each of its own graphs, padded to one size."""
 
 import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from vepm.nn import Adjacency
 from vepm.objective import Counts
 from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.executor import Examples, seed_of
 from vepm.scale.many.edges import OwnEdges
 
 SPARE_NODES = 2
@@ -51,9 +53,6 @@ class PaddedGraphs(GraphBatch):
         """Values of graphs [G, ...], zero for padding."""
         return _masked(values, self.graph_mask)
 
-    def _sum_graphs(self, values: Tensor) -> Tensor:
-        return self.keep_outputs(values).sum()
-
 
 def _masked(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
@@ -72,21 +71,10 @@ class PaddedBatch:
     def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
         """One run's batch and the rows of its labels, under ``vmap``."""
         graphs = self.parts.y.size(1)
-        edges = OwnEdges(
-            parts.edge_index,
-            self.parts.x.size(1),
-            union=self.union,
-            in_degree=parts.in_degree,
-        )
-        batch = PaddedGraphs(
-            parts.x,
-            edges,
-            parts.y,
-            parts.batch,
-            graphs,
-            node_mask=parts.node_mask,
-            graph_mask=parts.graph_mask,
-        )
+        x, edge_index, in_degree, y, own, node_mask, graph_mask = parts
+        nodes = self.parts.x.size(1)
+        edges = OwnEdges(edge_index, nodes, union=self.union, in_degree=in_degree)
+        batch = PaddedGraphs(x, edges, y, own, graphs, node_mask=node_mask, graph_mask=graph_mask)
         return batch, torch.arange(graphs, device=self.parts.y.device)
 
 
@@ -120,7 +108,9 @@ class Plan(NamedTuple):
 
     def laid_out(self) -> PaddedBatch:
         """The batch itself."""
-        store, (nodes, edges), (runs, padding) = self.store, self.size, _shape(self.form)
+        store, (nodes, edges) = self.store, self.size
+        # The graph after the others of a run is its padding.
+        runs, padding = self.form.size(1), self.form.size(2) - 1
         indices, mask = self.form[0, :, :-1], self.form[1].bool()
         node, graph = _members(self.form[2:5], nodes + SPARE_NODES)
         edge, edge_graph = _members(self.form[5:8], edges)
@@ -166,11 +156,6 @@ def plan(store: GraphStore, chosen: list[Tensor], size: Size | None = None) -> P
     return Plan(store, form.to(store.device), size, labels)
 
 
-def _shape(form: Tensor) -> tuple[int, int]:
-    """Number of runs, and the index of their padding graph."""
-    return form.size(1), form.size(2) - 1
-
-
 def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
     """Ends of padding edges [2, R, edges], spread over pairs of the padding nodes."""
     pairs = (size - first) // 2
@@ -199,15 +184,64 @@ def _places(
 
 
 def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Index of each member of the groups in the store, and its group [R, most].
-
-    Args:
-        places: Result of :func:`_places` [3, R, G + 1].
-        most: Members of each run.
-    """
+    """Index of each member of the groups in the store, and its group [R, most]."""
     counts, starts, begin = places
     runs, groups = counts.shape
     group = torch.arange(groups, device=counts.device).repeat(runs)
     group = group.repeat_interleave(counts.flatten(), output_size=runs * most).view(runs, most)
     place = torch.arange(most, device=counts.device) + torch.gather(begin - starts, 1, group)
     return place.where(group < groups - 1, 0), group
+
+
+class GraphBatches:
+    """The batches of a phase, in the order a run of its own would take them.
+
+    In every epoch all batches but the last are padded to the size of the largest, and so are the
+    last ones. So a step that was captured can be replayed on all.
+
+    Args:
+        examples: What each run learns from.
+        seeds: Seed of each.
+        phase: ``"pretrain"`` or ``"finetune"``.
+        epochs: Epochs of the phase, at most.
+        batch_size: Graphs of a batch; 0 for all.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Examples],
+        seeds: Sequence[int],
+        phase: str,
+        epochs: int,
+        batch_size: int,
+    ) -> None:
+        store = examples[0].source
+        assert isinstance(store, GraphStore)
+        self.store, self.phase, self.batch_size = store, phase, batch_size
+        everything = torch.arange(len(store))
+        self._runs = [
+            (everything if phase == "pretrain" else own.train, seed)
+            for own, seed in zip(examples, seeds, strict=True)
+        ]
+        self._sizes: dict[bool, Size] = {True: Size(), False: Size()}
+        for epoch in range(epochs):
+            for is_last, parts in self._places(epoch):
+                for graphs in parts:
+                    self._sizes[is_last] = self._sizes[is_last].including(store, graphs)
+
+    def epoch(self, epoch: int) -> list[Plan]:
+        """The batches of an epoch."""
+        return [
+            plan(self.store, parts, self._sizes[is_last]) for is_last, parts in self._places(epoch)
+        ]
+
+    def _places(self, epoch: int) -> Iterator[tuple[bool, list[Tensor]]]:
+        """For each batch, whether it is the last, and each run's graphs."""
+        orders = []
+        for chosen, seed in self._runs:
+            generator = torch.Generator().manual_seed(seed_of(seed, self.phase, epoch))
+            order = chosen[torch.randperm(chosen.numel(), generator=generator)]
+            orders.append(order.split(self.batch_size or max(order.numel(), 1)))
+        last = len(orders[0]) - 1
+        for i, parts in enumerate(zip(*orders, strict=True)):
+            yield i == last, list(parts)
