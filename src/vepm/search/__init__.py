@@ -1,18 +1,24 @@
 """Search for better settings, judged on validation alone: one space, one log, one ranking."""
 
-from vepm.search.findings import BEST_FILE, SUMMARY_FILE, TABLE_FILE, Findings
 from vepm.search.log import Row, Trial, standings
 from vepm.search.samplers import require_optuna
-from vepm.search.space import Dimension, Space, default_space, read_space
+from vepm.search.space import Space, default_space, read_space
 from vepm.search.sweeps import Sweep, run_sweep
-from vepm.search.tuning import TRIALS_FILE, Problem, tune
+from vepm.search.tuning import (
+    BEST_FILE,
+    SUMMARY_FILE,
+    TABLE_FILE,
+    TRIALS_FILE,
+    Findings,
+    Problem,
+    tune,
+)
 
 __all__ = [
     "BEST_FILE",
     "SUMMARY_FILE",
     "TABLE_FILE",
     "TRIALS_FILE",
-    "Dimension",
     "Findings",
     "Problem",
     "Row",

@@ -96,7 +96,21 @@ def _append(file: FileIO, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _read(path: Path, content: bytes, about: dict[str, Any]) -> list[Row]:
-    head, *rows = read_lines(path, content)
+    """The runs of a log.
+
+    Raises:
+        InputError: if it is no log, holds another search, or a run twice.
+    """
+    lines: list[Row] = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            row = parse_json(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or (number > 1 and not _is_run(row)):
+            raise InputError(f"{path}, line {number}: not a run of a search")
+        lines.append(row)
+    head, *rows = lines
     found = head.get("sweep")
     if not isinstance(found, dict):
         raise InputError(f"{path}: not the log of a search; choose another with --output")
@@ -111,24 +125,6 @@ def _read(path: Path, content: bytes, about: dict[str, Any]) -> list[Row]:
     if len(keys) < len(rows):
         raise InputError(f"{path}: holds a run twice; remove it to start again")
     return rows
-
-
-def read_lines(path: Path, content: bytes) -> list[Row]:
-    """The head of a log and its runs.
-
-    Raises:
-        InputError: naming the first line that is neither.
-    """
-    lines = []
-    for number, line in enumerate(content.splitlines(), start=1):
-        try:
-            row = parse_json(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict) or (number > 1 and not _is_run(row)):
-            raise InputError(f"{path}, line {number}: not a run of a search")
-        lines.append(row)
-    return lines
 
 
 def _is_run(row: Row) -> bool:
@@ -160,6 +156,12 @@ class Trial:
     """Or ``pruned``, stopped early as hopeless, or ``refused``, could not be trained."""
     note: str = ""
     """Why it was refused."""
+
+    @property
+    def headline(self) -> dict[str, Any]:
+        """Its number and how it did."""
+        reached = {"val_accuracy": self.val_accuracy, "val_loss": self.val_loss}
+        return {"trial": self.number, **reached}
 
     @property
     def seconds(self) -> float:

@@ -157,19 +157,13 @@ class Sweep:
     def count(self) -> int:
         """How many runs there are to be."""
         settings = len(self._drawn) if self.sampler == "random" else self.settings
-        return settings * len(list(self._places()))
+        return settings * len(self._places())
 
     def left(self, rows: Sequence[Row]) -> list[Run]:
-        """The runs that can begin now: all that are left, or those of the next setting.
-
-        Args:
-            rows: the runs that are over.
-        """
+        """The runs that can begin after some are over: all others, or those of the next setting."""
         done = {key_of(row) for row in rows}
-        if self.sampler == "random":
-            numbered = list(enumerate(self._drawn))
-        else:
-            numbered = self._suggested(rows)
+        random = self.sampler == "random"
+        numbered = list(enumerate(self._drawn)) if random else self._suggested(rows)
         runs = [Run(n, changes, *place) for n, changes in numbered for place in self._places()]
         return [run for run in runs if key_of(vars(run)) not in done]
 

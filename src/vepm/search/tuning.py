@@ -1,6 +1,8 @@
 """Search for better settings of VEPM on one graph or set of graphs, trial by trial."""
 
 import hashlib
+import importlib.metadata
+import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,14 +18,22 @@ from vepm.data import Dataset
 from vepm.data.features import is_sparse
 from vepm.errors import InputError
 from vepm.evaluation import HERE, run_jobs
-from vepm.search.findings import RULE, Findings
-from vepm.search.log import Row, open_log, trials_of
-from vepm.search.samplers import EPOCHS_BETWEEN_REPORTS, TPE
+from vepm.files import write_csv, write_text
+from vepm.runs.machine import describe_machine
+from vepm.search.log import Row, Trial, open_log, standings, trials_of
+from vepm.search.samplers import EPOCHS_BETWEEN_REPORTS, PRUNER, SAMPLERS, TPE
 from vepm.search.space import Space, flat
 from vepm.tasks import UNLABELLED
 from vepm.training import Config, Progress, fit
 
 TRIALS_FILE = "trials.jsonl"
+BEST_FILE, TABLE_FILE, SUMMARY_FILE = "best.toml", "trials.csv", "summary.json"
+RULE = (
+    "the trial of highest validation accuracy (each seed at its best epoch, mean over seeds), "
+    "then lowest validation loss; test labels were removed before the search"
+)
+COLUMNS = ("trial", "state", "val_accuracy", "val_loss", "epochs", "seconds", "note")
+STATES = ("complete", "pruned", "refused")
 
 Told = Callable[[int, int, str], None]
 """Told how many trials are done, how many were asked for, and the best accuracy."""
@@ -90,6 +100,81 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The trials of a search so far."""
+
+    problem: Problem
+    trials: list[Trial]
+    asked: int
+    """How many were asked for."""
+    timeout: float | None = None
+    command: str = ""
+
+    @property
+    def best(self) -> Trial:
+        """The best trial; the first is complete, so there is one."""
+        return standings([row for trial in self.trials for row in trial.rows])[0]
+
+    @property
+    def config(self) -> Config:
+        """The settings of the best trial."""
+        return self.problem.base.replace(**self.best.changes)
+
+    @property
+    def improvement(self) -> float:
+        """How much higher the best validation accuracy is than the default's; never below 0."""
+        return self.best.val_accuracy - self.trials[0].val_accuracy
+
+    def summary(self) -> dict[str, Any]:
+        """All that a reader of the best settings should know."""
+        states = [trial.state for trial in self.trials]
+        identity = self.problem.identity
+        return {
+            "dataset": identity["dataset"],
+            "task": identity["task"],
+            "rule": RULE,
+            "seeds": list(range(self.problem.seeds)),
+            "num_val": self.problem.val.numel(),
+            "default": self.trials[0].headline,
+            "best": self.best.headline | {"changes": dict(self.best.changes)},
+            "improvement": self.improvement,
+            "trials": {
+                "asked": self.asked,
+                "finished": len(states),
+                **{state: states.count(state) for state in STATES},
+            },
+            "timeout": self.timeout,
+            "seconds": sum(trial.seconds for trial in self.trials),
+            "sampler": SAMPLERS["tpe"],
+            "sampler_seed": self.problem.sampler_seed,
+            "pruner": PRUNER,
+            "space": identity["space"],
+            "command": self.command,
+            "versions": describe_machine() | {"optuna": importlib.metadata.version("optuna")},
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write best settings, table of trials and summary, each complete or not at all."""
+        write_text(folder / BEST_FILE, self.config.to_toml())
+        base, names = flat(self.problem.base), self.problem.space.names
+        rows = (
+            [
+                trial.number,
+                trial.state,
+                "" if trial.state == "refused" else trial.val_accuracy,
+                trial.val_loss if trial.state == "complete" else "",
+                sum(row["epochs"] for row in trial.rows),
+                trial.seconds,
+                trial.note,
+                *({**base, **trial.changes}[name] for name in names),
+            ]
+            for trial in self.trials
+        )
+        write_csv(folder / TABLE_FILE, [*COLUMNS, *names], rows)
+        write_text(folder / SUMMARY_FILE, json.dumps(self.summary(), indent=1))
+
+
 def tune(
     problem: Problem,
     folder: Path,
@@ -154,7 +239,7 @@ def _run_trial(
     for seed in range(problem.seeds):
         listener = _Listener(sampler, [row["val_accuracy"] for row in rows], progress)
         started = time.perf_counter()
-        found: dict[str, Any] = {}
+        found: dict[str, Any]
         try:
             best = fit(
                 problem.dataset,
@@ -174,8 +259,8 @@ def _run_trial(
             found = {"val_accuracy": 0.0, "val_loss": None, "refused": str(error)}
         seconds = time.perf_counter() - started
         run = {"seed": seed, "best_epoch": listener.best_epoch, "seconds": seconds}
-        rows.append({**where, **run, **found, "epochs": listener.count})
-        rows[-1]["reached"] = listener.reached
+        seen = {"epochs": listener.count, "reached": listener.reached}
+        rows.append({**where, **run, **found, **seen})
         if "pruned" in found or "refused" in found:
             break
     return rows
