@@ -15,9 +15,9 @@ from vepm.baselines import (
     wl_features,
     wl_kernels,
 )
-from vepm.baselines.factorgcn import FactorDiscriminator
 from vepm.baselines.fitting import Labelled
-from vepm.baselines.grand import GRAND, disagreement, mean_of_powers, normalised_adjacency
+from vepm.baselines.graphs import FactorDiscriminator
+from vepm.baselines.layered import GRAND, disagreement, mean_of_powers, normalised_adjacency
 from vepm.baselines.nodes import FeatureDropout
 from vepm.data import Dataset
 from vepm.evaluation import Split

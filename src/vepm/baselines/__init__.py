@@ -5,10 +5,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
-from vepm.baselines.disengcn import DisenConv, DisenGCN
-from vepm.baselines.factorgcn import FactorConv, FactorGCN
-from vepm.baselines.grand import GRAND
-from vepm.baselines.graphs import GIN, GraphMLP, SizeOnly
+from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP, SizeOnly
+from vepm.baselines.layered import GRAND, DisenConv, DisenGCN
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError

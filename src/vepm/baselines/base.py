@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim.lr_scheduler import StepLR
 
-from vepm.baselines.fitting import Classifier, GraphProblem, NodeProblem, Outcome, fit
+from vepm.baselines.fitting import Classifier, Outcome, fit, graph_problem, node_problem
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
@@ -135,16 +135,13 @@ class NodeBaseline(NeuralBaseline):
     def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
         """Train a fresh network; without validation nodes, never stop early."""
         model, optimizer = self._start(dataset)
-        problem = NodeProblem(dataset, split, self.row_normalize, self.device)
-        patience = self.patience if split.val.numel() else None
-        generator = torch.Generator().manual_seed(seed)
         return fit(
             model,
-            problem,
+            node_problem(dataset, split, self.row_normalize, self.device),
             optimizer,
             epochs=self.epochs,
-            generator=generator,
-            patience=patience,
+            generator=torch.Generator().manual_seed(seed),
+            patience=self.patience if split.val.numel() else None,
         )
 
 
@@ -172,7 +169,7 @@ class GraphBaseline(NeuralBaseline):
         model, optimizer = self._start(dataset)
         return fit(
             model,
-            GraphProblem(dataset, split, self.batch_size, self.device),
+            graph_problem(dataset, split, self.batch_size, self.device),
             optimizer,
             epochs=self.epochs,
             generator=torch.Generator().manual_seed(seed),

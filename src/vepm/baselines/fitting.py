@@ -1,8 +1,8 @@
 """The one training loop of all neural baselines, for nodes and graphs alike."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -44,40 +44,27 @@ class Outcome(NamedTuple):
     without ``"val"`` where nothing validates."""
 
 
-class Problem(Protocol):
+class Problem(NamedTuple):
     """What to learn from and what to be scored on."""
 
-    def training(self, generator: torch.Generator) -> Iterator[Labelled]:
-        """The mini-batches of one epoch."""
-        ...
-
-    def held_out(self) -> dict[str, list[Labelled]]:
-        """Batches of the ``"val"`` and ``"test"`` parts; none where a part is empty."""
-        ...
+    training: Callable[[torch.Generator], Iterable[Labelled]]
+    """Draws the mini-batches of one epoch."""
+    held_out: dict[str, list[Labelled]]
+    """Batches of the ``"val"`` and ``"test"`` parts, without those that are empty."""
 
 
-class NodeProblem:
+def node_problem(dataset: Dataset, split: Split, row_normalize: bool, device: str) -> Problem:
     """Nodes of one graph, in one full batch."""
-
-    def __init__(self, dataset: Dataset, split: Split, row_normalize: bool, device: str) -> None:
-        x = dataset.graphs[0].x
-        x = _unit_rows(x) if row_normalize else x
-        # The features stay one tensor: PyG's layers take no other kind.
-        graph = replace(single_graph(dataset.graphs[0], device), x=x.to(device))
-        labels = dataset.labels
-        self._train, self._val, self._test = (
-            Labelled(graph, index.to(device), labels[index].to(device))
-            for index in (split.train, split.val, split.test)
-        )
-
-    def training(self, generator: torch.Generator) -> Iterator[Labelled]:
-        """The whole graph, once."""
-        yield self._train
-
-    def held_out(self) -> dict[str, list[Labelled]]:
-        """The same graph, read at the held-out nodes."""
-        parts = {"val": self._val, "test": self._test}
-        return {name: [part] if part.labels.numel() else [] for name, part in parts.items()}
+    x = dataset.graphs[0].x
+    x = _unit_rows(x) if row_normalize else x
+    # The features stay one tensor: PyG's layers take no other kind.
+    graph = replace(single_graph(dataset.graphs[0], device), x=x.to(device))
+    train, val, test = (
+        Labelled(graph, index.to(device), dataset.labels[index].to(device))
+        for index in (split.train, split.val, split.test)
+    )
+    parts = {"val": [val], "test": [test]}
+    return Problem(lambda _: [train], {k: v for k, v in parts.items() if v[0].labels.numel()})
 
 
 def _unit_rows(x: Tensor) -> Tensor:
@@ -95,32 +82,27 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     )
 
 
-class GraphProblem:
+def graph_problem(dataset: Dataset, split: Split, batch_size: int, device: str) -> Problem:
     """Graphs, in random mini-batches of about equal size."""
+    graphs, count = GraphStore(dataset.graphs, device), split.train.numel()
 
-    def __init__(self, dataset: Dataset, split: Split, batch_size: int, device: str) -> None:
-        self._graphs = GraphStore(dataset.graphs, device)
-        self._labels, self._device = dataset.labels, device
-        self._train = split.train
-        self._num_batches = -(-split.train.numel() // batch_size)
-        self._held_out = {
-            name: [self._labelled(ids) for ids in part.split(EVALUATION_BATCH) if ids.numel()]
-            for name, part in (("val", split.val), ("test", split.test))
-        }
+    def labelled(ids: Tensor) -> Labelled:
+        labels = dataset.labels[ids].to(device, non_blocking=True)
+        return Labelled(graphs.select(ids), slice(None), labels)
 
-    def _labelled(self, ids: Tensor) -> Labelled:
-        labels = self._labels[ids].to(self._device, non_blocking=True)
-        return Labelled(self._graphs.select(ids), slice(None), labels)
+    def training(generator: torch.Generator) -> Iterable[Labelled]:
+        order = torch.randperm(count, generator=generator)
+        return map(labelled, split.train[order].tensor_split(-(-count // batch_size)))
 
-    def training(self, generator: torch.Generator) -> Iterator[Labelled]:
-        """Every training graph once, in random order."""
-        order = torch.randperm(self._train.numel(), generator=generator)
-        for ids in self._train[order].tensor_split(self._num_batches):
-            yield self._labelled(ids)
-
-    def held_out(self) -> dict[str, list[Labelled]]:
-        """Batches that are collated once."""
-        return self._held_out
+    parts = {"val": split.val, "test": split.test}
+    return Problem(
+        training,
+        {
+            k: [labelled(ids) for ids in v.split(EVALUATION_BATCH)]
+            for k, v in parts.items()
+            if len(v)
+        },
+    )
 
 
 def fit(
@@ -133,10 +115,10 @@ def fit(
     scheduler: LRScheduler | None = None,
     patience: int | None = None,
 ) -> Outcome:
-    """Train, and score the held-out parts after every epoch.
+    """Train a model in place, and score the held-out parts after every epoch.
 
     Args:
-        model: what to train, in place.
+        model: what to train.
         problem: its data.
         optimizer: over the model's parameters.
         epochs: how many at most.
@@ -153,7 +135,7 @@ def fit(
         curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
         if scheduler is not None:
             scheduler.step()
-        scores = _score(model, problem.held_out(), curve)
+        scores = _score(model, problem.held_out, curve)
         if _is_best(curve):
             best = scores
         if patience is not None and _stalled(curve, patience):
@@ -167,7 +149,7 @@ def _is_best(curve: Curve) -> bool:
     return not accuracy or choose_epoch(accuracy, curve["val_loss"]) == len(accuracy) - 1
 
 
-def _train_epoch(model: Classifier, batches: Iterator[Labelled], optimizer: Optimizer) -> float:
+def _train_epoch(model: Classifier, batches: Iterable[Labelled], optimizer: Optimizer) -> float:
     model.train()
     # Summed on the device: reading it in every step would make the CPU wait for the GPU.
     total, count = torch.zeros((), dtype=torch.double), 0
@@ -191,8 +173,6 @@ def _score(
     scores: dict[str, Tensor] = {}
     logits_of: dict[int, Tensor] = {}
     for name, batches in held_out.items():
-        if not batches:
-            continue
         for batch in batches:
             # Validation and test nodes share one graph; one pass serves both.
             if id(batch.graph) not in logits_of:

@@ -44,49 +44,34 @@ class FeatureDropout(nn.Module):
 
 
 class TwoLayers(Classifier):
-    """Two layers, called with features and graph, with dropout before each.
+    """Two linear layers, or two of PyG's convolutions, with dropout before each.
 
     Args:
         first: the layer on the input.
         second: the layer on what the first gives.
         activation: the non-linearity between them.
         dropout: probability of dropping an entry.
+        dense: whether the layers take dense features alone.
     """
 
     def __init__(
-        self, first: nn.Module, second: nn.Module, activation: nn.Module, dropout: float
+        self,
+        first: nn.Module,
+        second: nn.Module,
+        activation: nn.Module,
+        dropout: float,
+        dense: bool = False,
     ) -> None:
         super().__init__()
         self.first, self.second, self.activation = first, second, activation
-        self.drop, self.dropout = FeatureDropout(dropout), dropout
+        self.drop, self.dropout, self.dense = FeatureDropout(dropout), dropout, dense
 
     def forward(self, graph: GraphBatch) -> Tensor:
         """Class scores [N, classes]."""
-        x = self.activation(self.first(self.drop(graph.x), graph))
-        x = nn.functional.dropout(x, self.dropout, self.training)
-        return self.second(x, graph)
-
-
-class _Nodewise(nn.Module):
-    """A linear layer that does not look at edges."""
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_channels, out_channels)
-
-    def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
-        return self.linear(x)
-
-
-class _OnEdges(nn.Module):
-    """One of PyG's convolutions, called with the whole graph."""
-
-    def __init__(self, convolution: nn.Module) -> None:
-        super().__init__()
-        self.convolution = convolution
-
-    def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
-        return self.convolution(x, graph.edges.edge_index)
+        x = self.drop(graph.x)
+        edges = () if isinstance(self.first, nn.Linear) else (graph.edges.edge_index,)
+        x = self.activation(self.first(x.to_dense() if self.dense else x, *edges))
+        return self.second(nn.functional.dropout(x, self.dropout, self.training), *edges)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +83,8 @@ class MLP(NodeBaseline):
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = _Nodewise(in_channels, self.hidden_channels)
-        second = _Nodewise(self.hidden_channels, out_channels)
+        first = nn.Linear(in_channels, self.hidden_channels)
+        second = nn.Linear(self.hidden_channels, out_channels)
         return TwoLayers(first, second, nn.ReLU(), self.dropout)
 
 
@@ -113,20 +98,13 @@ class GCN(NodeBaseline):
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = _OnEdges(GCNConv(in_channels, self.hidden_channels, cached=True))
-        second = _OnEdges(GCNConv(self.hidden_channels, out_channels, cached=True))
+        first = GCNConv(in_channels, self.hidden_channels, cached=True)
+        second = GCNConv(self.hidden_channels, out_channels, cached=True)
         return TwoLayers(first, second, nn.ReLU(), self.dropout)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """The first layer."""
         return list(model.get_submodule("first").parameters())
-
-
-class _OnDense(_OnEdges):
-    """One of PyG's convolutions that takes dense features alone."""
-
-    def forward(self, x: Tensor, graph: GraphBatch) -> Tensor:
-        return super().forward(x.to_dense(), graph)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +120,9 @@ class ChebNet(GCN):
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = _OnDense(ChebConv(in_channels, self.hidden_channels, self.order + 1))
-        second = _OnDense(ChebConv(self.hidden_channels, out_channels, self.order + 1))
-        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+        first = ChebConv(in_channels, self.hidden_channels, self.order + 1)
+        second = ChebConv(self.hidden_channels, out_channels, self.order + 1)
+        return TwoLayers(first, second, nn.ReLU(), self.dropout, dense=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +135,9 @@ class GraphSAGE(NodeBaseline):
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = _OnDense(SAGEConv(in_channels, self.hidden_channels))
-        second = _OnDense(SAGEConv(self.hidden_channels, out_channels))
-        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+        first = SAGEConv(in_channels, self.hidden_channels)
+        second = SAGEConv(self.hidden_channels, out_channels)
+        return TwoLayers(first, second, nn.ReLU(), self.dropout, dense=True)
 
 
 def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -204,7 +182,7 @@ class GAT(NodeBaseline):
         )
         for layer in (first, second):
             layer.register_propagate_forward_pre_hook(_drop_projected)
-        return TwoLayers(_OnEdges(first), _OnEdges(second), nn.ELU(), self.dropout)
+        return TwoLayers(first, second, nn.ELU(), self.dropout)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """Everything but the biases, as its authors have it."""
