@@ -1,8 +1,7 @@
 """Search for better settings, judged on validation alone: one space, one log, one ranking."""
 
 from vepm.search.log import Row, Trial, standings
-from vepm.search.samplers import require_optuna
-from vepm.search.space import Space, default_space, read_space
+from vepm.search.space import Space, default_space, read_space, require_optuna
 from vepm.search.sweeps import Sweep, run_sweep
 from vepm.search.tuning import (
     BEST_FILE,

@@ -52,11 +52,6 @@ class Log:
 def open_log(path: Path, about: Mapping[str, Any], rule: str) -> Iterator[Log]:
     """The log in a file, made if there is none; an incomplete last line is dropped.
 
-    Args:
-        path: JSON lines.
-        about: what is searched, ready for JSON; another search does not continue the file.
-        rule: how settings are compared, in words.
-
     Raises:
         InputError: if another process writes to the file, it holds another search, or is none.
     """

@@ -29,8 +29,7 @@ from vepm.files import read_toml
 from vepm.paper import PRESET, open_dataset, task_of
 from vepm.schema import LARGEST_SEED, checked, read
 from vepm.search.log import Row, key_of, open_log, trials_of
-from vepm.search.samplers import SAMPLERS, TPE, random_changes
-from vepm.search.space import Space, flat
+from vepm.search.space import SAMPLERS, TPE, Space, flat, random_changes
 from vepm.tasks import TASKS
 from vepm.training import preset
 
@@ -209,14 +208,6 @@ def run_sweep(
 ) -> list[Row]:
     """Run what is left of a sweep; gives every run there is.
 
-    Args:
-        sweep: what to try.
-        path: the log; runs are appended to it as they end.
-        root: PyG root of the data.
-        compute: where, and how many settings at a time.
-        minutes: no run begins after so long.
-        progress: told how many runs are done, how many there are, and the last dataset.
-
     Raises:
         InputError: if the file holds another sweep, or another process writes to it.
     """
@@ -244,17 +235,10 @@ def search_splits(dataset: Dataset) -> list[Split]:
 def _measure(
     end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Run]
 ) -> list[Row]:
-    """Train one setting on splits of one dataset; gives how validation went.
+    """Train one setting on splits of one dataset; gives how validation went, or nothing at the end.
 
     Methods score the test part of a split as well; nothing of that is kept. If a run diverges, or
     its loss is no number, all of its setting count as wrong on every label.
-
-    Args:
-        end: when it is too late to begin; then there are no rows.
-        sweep: what they are part of.
-        root: PyG root of the data.
-        compute: device, and how many runs to train as one batch.
-        runs: runs that differ in their splits and seeds alone, and so keep as many labels.
     """
     if time.time() >= end:
         return []

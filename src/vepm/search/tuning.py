@@ -21,8 +21,7 @@ from vepm.evaluation import HERE, run_jobs
 from vepm.files import write_csv, write_text
 from vepm.runs.machine import describe_machine
 from vepm.search.log import Row, Trial, open_log, standings, trials_of
-from vepm.search.samplers import EPOCHS_BETWEEN_REPORTS, PRUNER, SAMPLERS, TPE
-from vepm.search.space import Space, flat
+from vepm.search.space import EPOCHS_BETWEEN_REPORTS, PRUNER, SAMPLERS, TPE, Space, flat
 from vepm.tasks import UNLABELLED
 from vepm.training import Config, Progress, fit
 
