@@ -2,7 +2,6 @@
 
 from vepm.evaluation.executor import HERE, Compute, run_jobs
 from vepm.evaluation.methods import (
-    BatchedMethod,
     Cell,
     Method,
     VEPMMethod,
@@ -10,14 +9,17 @@ from vepm.evaluation.methods import (
     evaluate_cells,
     result_of,
 )
-from vepm.evaluation.protocols import (
-    PROTOCOLS,
-    Protocol,
-    protocol_for,
-    protocol_named,
+from vepm.evaluation.protocols import PROTOCOLS, Protocol, protocol_for, protocol_named
+from vepm.evaluation.results import (
+    RULES,
+    Curve,
+    Rule,
+    RunResult,
+    Summary,
+    choose_epoch,
+    mean_measures,
+    summarise,
 )
-from vepm.evaluation.results import Curve, RunResult, choose_epoch
-from vepm.evaluation.rules import RULES, Rule, Summary, mean_measures, summarise
 from vepm.evaluation.splits import (
     Split,
     capsgnn_folds,
@@ -32,7 +34,6 @@ __all__ = [
     "HERE",
     "PROTOCOLS",
     "RULES",
-    "BatchedMethod",
     "Cell",
     "Compute",
     "Curve",

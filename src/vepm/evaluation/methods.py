@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol
 
 from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
@@ -43,19 +43,6 @@ class Method(Protocol):
         ...
 
 
-@runtime_checkable
-class BatchedMethod(Method, Protocol):
-    """A method that can train several runs as one batch."""
-
-    def batches(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
-        """Indices of the runs of each batch, at most so many; 0 for as many as pays."""
-        ...
-
-    def train_batch(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
-        """Train the runs of one batch."""
-        ...
-
-
 @dataclass(frozen=True)
 class VEPMMethod:
     """Train VEPM with given settings; accuracies are those of the posterior mean.
@@ -88,29 +75,27 @@ class VEPMMethod:
 
 
 def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) -> RunResult:
-    """The result of a training of VEPM on a split."""
-    rows = [row for row in fitted.history if row["phase"] == "finetune"]
+    """The result of a training of VEPM on a split.
+
+    Its measures are those of the test part at the posterior mean, and its accuracy by draws.
+    """
+    card, rows = fitted.card, [row for row in fitted.history if row["phase"] == "finetune"]
+    y, samples = dataset.labels[split.test], card.config.training.num_samples
+    found = probabilities(fitted.model, fitted.source).cpu()[split.test]
+    measures = TASKS[dataset.task].measures(found, y)
+    if samples:
+        drawn = probabilities(fitted.model, fitted.source, samples, card.seed)
+        measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
     return RunResult.from_curve(
         "vepm",
         dataset.name,
         split.name,
-        fitted.card.seed,
+        card.seed,
         {name: [row[column] for row in rows if column in row] for name, column in CURVES.items()},
         seconds=seconds,
-        settings=fitted.card.config.to_dict(),
-        measures=_measures(dataset, split, fitted),
+        settings=card.config.to_dict(),
+        measures=measures,
     )
-
-
-def _measures(dataset: Dataset, split: Split, fitted: Fitted) -> dict[str, Any]:
-    """Measures of the test part at the posterior mean, and its accuracy by draws."""
-    y, samples = dataset.labels[split.test], fitted.card.config.training.num_samples
-    found = probabilities(fitted.model, fitted.source).cpu()[split.test]
-    measures = TASKS[dataset.task].measures(found, y)
-    if samples:
-        drawn = probabilities(fitted.model, fitted.source, samples, fitted.card.seed)
-        measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
-    return measures
 
 
 def _runs(cells: Sequence[Cell]) -> list[Run]:
@@ -162,7 +147,7 @@ def evaluate_cells(
 ) -> list[RunResult]:
     """:func:`evaluate` for given pairs of a split and a seed."""
     batches = [[i] for i in range(len(cells))]
-    if isinstance(method, BatchedMethod):
+    if isinstance(method, VEPMMethod):
         batches = method.batches(dataset, cells, compute.runs_at_once)
     done = 0
 
@@ -182,6 +167,6 @@ def evaluate_cells(
 
 
 def _run_batch(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
-    if isinstance(method, BatchedMethod):
+    if isinstance(method, VEPMMethod):
         return method.train_batch(dataset, cells)
     return [method(dataset, split, seed) for split, seed in cells]

@@ -1,8 +1,11 @@
-"""What one training run leaves behind."""
+"""What a run leaves behind, how its epoch is selected, and whether test data had a say in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any, Self
+
+import numpy as np
 
 from vepm.errors import InputError
 from vepm.schema import is_of_type, read
@@ -112,3 +115,181 @@ def choose_epoch(accuracy: Sequence[float], loss: Sequence[float] | None = None)
     best = max(accuracy)
     tied = [epoch for epoch, value in enumerate(accuracy) if value == best]
     return min(tied, key=lambda epoch: loss[epoch]) if loss else tied[0]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A mean with its spread, and the rule by which its epochs were selected.
+
+    Args:
+        rule: name of the rule.
+        description: the rule in words, saying whether test data chose anything.
+        values: test accuracy of each run at its selected epoch, seed by seed.
+        epochs: the selected epoch of each run.
+        mean: of the values.
+        std: sample standard deviation of the values (n - 1); 0 for one value.
+        standard_error: of the mean. Runs of one split under several seeds are not independent:
+            where there are several splits, it is clustered by split.
+        n: number of values.
+    """
+
+    rule: str
+    description: str
+    values: tuple[float, ...]
+    epochs: tuple[int, ...]
+    mean: float
+    std: float
+    standard_error: float
+    n: int
+
+    @classmethod
+    def of(
+        cls,
+        rule: str,
+        description: str,
+        values: Sequence[float],
+        epochs: Sequence[int] = (),
+        splits: Sequence[str] = (),
+    ) -> Self:
+        """The summary of some values; of runs on several splits, with the split of each."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        error = _clustered_error(values, splits or range(len(values)))
+        mean = float(np.mean(values))
+        return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, len(values))
+
+
+def _clustered_error(values: Sequence[float], splits: Sequence[Any]) -> float:
+    """Standard error of the mean of values that are independent only between splits."""
+    if len(set(splits)) == 1:
+        # All there is to say is how far seeds differ on this split.
+        splits = range(len(values))
+    own = np.unique(np.asarray(splits), return_inverse=True)[1]
+    sums = np.bincount(own, np.asarray(values) - np.mean(values))
+    if len(sums) < 2:
+        return 0.0
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(values))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way to select the epoch of each run; called with curves, it summarises them.
+
+    Args:
+        name: what to ask for.
+        description: the rule in words, saying whether test data chose anything.
+        epochs: from the curves of all runs to the selected epoch of each.
+    """
+
+    name: str
+    description: str
+    epochs: Callable[[Sequence[Curve]], list[int]]
+
+    def __call__(self, curves: Sequence[Curve]) -> Summary:
+        """The test accuracies at the selected epochs."""
+        if not curves or not all(curve["test_accuracy"] for curve in curves):
+            raise InputError("no runs, or runs without epochs, to summarise")
+        epochs = self.epochs(curves)
+        values = [c["test_accuracy"][epoch] for c, epoch in zip(curves, epochs, strict=True)]
+        return Summary.of(self.name, self.description, values, epochs)
+
+
+def _best_of_mean(curves: Sequence[Curve]) -> list[int]:
+    lengths = {len(curve["test_accuracy"]) for curve in curves}
+    if len(lengths) > 1:
+        raise InputError(
+            f"rule 'gin' needs runs of equal length, and these have {sorted(lengths)} epochs; "
+            "train without early stopping or use another rule"
+        )
+    scores = np.array([curve["test_accuracy"] for curve in curves])
+    return [int(scores.mean(axis=0).argmax())] * len(curves)
+
+
+def _validated(curves: Sequence[Curve]) -> list[int]:
+    if not all(curve.get("val_accuracy") for curve in curves):
+        raise InputError(
+            "these runs have no validation curve; use rule 'gin', 'fold-max' or 'last'"
+        )
+    return [choose_epoch(curve["val_accuracy"], curve.get("val_loss")) for curve in curves]
+
+
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "gin",
+            "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
+            _best_of_mean,
+        ),
+        Rule(
+            "fold-max",
+            "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
+            lambda curves: [choose_epoch(curve["test_accuracy"]) for curve in curves],
+        ),
+        Rule(
+            "last",
+            "the last epoch; nothing was chosen on test data",
+            lambda curves: [len(curve["test_accuracy"]) - 1 for curve in curves],
+        ),
+        Rule(
+            "capsgnn",
+            "each fold's epoch chosen on its validation fold; nothing was chosen on test data",
+            _validated,
+        ),
+        Rule(
+            "validation",
+            "each run's epoch chosen on validation; nothing was chosen on test data",
+            _validated,
+        ),
+    )
+}
+"""Selection rules by name."""
+
+
+def summarise(results: Sequence[RunResult], rule: str) -> Summary:
+    """The mean and spread of runs by a rule of :data:`RULES`; every run is one value.
+
+    A rule that selects one epoch for all folds does so for each seed separately, so more seeds
+    make the number more precise without changing what it measures.
+
+    Args:
+        results: runs of one method on one dataset.
+        rule: name of the selection rule.
+
+    Raises:
+        InputError: if there is no such rule, or the runs lack what it needs.
+    """
+    if rule not in RULES:
+        raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
+    if not results:
+        raise InputError("no runs to summarise")
+    by_seed: dict[int, list[RunResult]] = {}
+    for result in results:
+        by_seed.setdefault(result.seed, []).append(result)
+    parts = [RULES[rule]([run.curve for run in runs]) for runs in by_seed.values()]
+    values = [value for part in parts for value in part.values]
+    epochs = [epoch for part in parts for epoch in part.epochs]
+    splits = [run.split for runs in by_seed.values() for run in runs]
+    return Summary.of(rule, RULES[rule].description, values, epochs, splits)
+
+
+def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
+    """Measures beside accuracy, averaged over the runs that have them.
+
+    Each run is measured at its own epoch, which validation chose, or the last where nothing
+    validates. Support is the number of test items, of all runs together.
+    """
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for result in results for name in result.measures):
+        values = [result.measures.get(name) for result in results]
+        known = [value for value in values if value is not None]
+        if name == "per_class":
+            found[name] = [
+                {
+                    key: (sum if key == "support" else fmean)(row[key] for row in rows)
+                    for key in rows[0]
+                }
+                for rows in zip(*known, strict=True)
+            ]
+        else:
+            found[name] = fmean(known) if known else None
+    return found
