@@ -11,7 +11,6 @@ from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
-from vepm.paper import STUDIES
 from vepm.paper.blocks import (
     degree_corrected_blocks,
     equal_parts,
@@ -20,7 +19,7 @@ from vepm.paper.blocks import (
 )
 from vepm.paper.communities import density_ratio, size_imbalance
 from vepm.paper.findings import Setting
-from vepm.paper.studies import entropy
+from vepm.paper.studies import STUDIES, entropy
 from vepm.runs.metrics import agreement
 from vepm.training import preset
 

@@ -11,18 +11,9 @@ from rich.console import Console
 
 from paper.toys import MAPS, write_toys
 from vepm.evaluation import Summary
-from vepm.paper import (
-    METRICS,
-    Ended,
-    Printed,
-    Results,
-    Value,
-    catalogue,
-    gather,
-    slug,
-    squares,
-)
+from vepm.paper import Ended, Printed, Results, Value, catalogue, gather, slug, squares
 from vepm.paper.cells import write_cell
+from vepm.paper.experiments import METRICS
 from vepm.paper.findings import Finding
 from vepm.report.paper_figures import breadth_first, draw_figures
 from vepm.report.paper_tables import latex, markdown, terminal_tables, write_index, write_tables

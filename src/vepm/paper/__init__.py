@@ -8,10 +8,7 @@
 
 from vepm.paper.experiments import (
     FOLDER,
-    METRICS,
-    Choice,
     Experiment,
-    Line,
     Metric,
     Printed,
     catalogue,
@@ -20,14 +17,10 @@ from vepm.paper.experiments import (
 )
 from vepm.paper.plan import (
     EVERY_PRESET,
-    EVERYTHING,
     PRESET,
-    Cell,
     Selection,
     Square,
-    Task,
     check_selection,
-    resolve,
     select,
     squares,
     task_of,
@@ -40,38 +33,27 @@ from vepm.paper.results import (
     records,
     with_finished_presets,
 )
-from vepm.paper.runner import Ended, missing_datasets, open_dataset, perform, run
-from vepm.paper.studies import STUDIES
+from vepm.paper.runner import Ended, open_dataset, run
 
 __all__ = [
-    "EVERYTHING",
     "EVERY_PRESET",
     "FOLDER",
-    "METRICS",
     "NO_DATA",
     "PRESET",
-    "STUDIES",
-    "Cell",
-    "Choice",
     "Ended",
     "Experiment",
-    "Line",
     "Metric",
     "Printed",
     "Results",
     "Selection",
     "Square",
-    "Task",
     "Value",
     "catalogue",
     "check_selection",
     "gather",
-    "missing_datasets",
     "open_dataset",
-    "perform",
     "read_experiment",
     "records",
-    "resolve",
     "run",
     "select",
     "slug",

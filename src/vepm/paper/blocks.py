@@ -21,11 +21,6 @@ Counts = NDArray[np.float64]
 def equal_parts(graph: Data, parts: int, seed: int) -> Tensor:
     """Parts of equal size with few edges between them, by recursive Kernighan-Lin bisection.
 
-    Args:
-        graph: edges in both directions.
-        parts: how many; equal to within a node for powers of two.
-        seed: of the starting point of each bisection.
-
     Returns:
         The part of each node [N].
     """
@@ -58,12 +53,6 @@ def degree_corrected_blocks(graph: Data, parts: int, seed: int, sweeps: int = 30
     .. math:: \max_b \sum_{rs} m_{rs} \log \frac{m_{rs}}{\kappa_r \kappa_s}
 
     Starting from equal parts, nodes move one at a time to their best block until none moves.
-
-    Args:
-        graph: edges in both directions.
-        parts: number of blocks.
-        seed: of the order of nodes and of the start.
-        sweeps: rounds over all nodes at most.
     """
     nodes = graph.x.size(0)
     neighbours = to_scipy_sparse_matrix(graph.edge_index, num_nodes=nodes).tocsr()
@@ -110,12 +99,6 @@ def mixed_memberships(graph: Data, parts: int, seed: int, steps: int = 500) -> T
 
     That is the edge partition model without features, fitted by expectation maximisation: each
     edge is split among the communities that explain it, then affiliations are re-estimated.
-
-    Args:
-        graph: edges in both directions.
-        parts: number of communities.
-        seed: of the starting point.
-        steps: of expectation maximisation.
     """
     source, target = graph.edge_index
     z = torch.rand(graph.x.size(0), parts, generator=torch.Generator().manual_seed(seed))

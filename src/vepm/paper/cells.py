@@ -23,24 +23,18 @@ class Record:
 
     body: dict[str, Any]
     arrays_path: Path
+    result: RunResult | None
+    """The run behind the cell, if it was one."""
 
     @property
     def commit(self) -> str | None:
         """Commit of the code that ran; None where that is not known."""
-        found: str | None = self.body.get("commit")
-        return found
-
-    @property
-    def result(self) -> RunResult | None:
-        """The run behind the cell, if it was one."""
-        found = self.body["result"]
-        return None if found is None else RunResult.from_dict(found)
+        return self.body.get("commit")
 
     @property
     def numbers(self) -> dict[str, float]:
         """Numbers by metric."""
-        result = self.result
-        measures = {} if result is None else result.measures
+        measures = {} if self.result is None else self.result.measures
         single = {name: v for name, v in measures.items() if isinstance(v, float)}
         return {**single, **self.body["numbers"]}
 
@@ -87,26 +81,17 @@ def read_cell(path: Path, fingerprint: str) -> Record | None:
         body = parse_json(path.read_bytes())
         whole = body.pop("checksum") == _checksum(body)
         known = body["fingerprint"] == Task(**body["task"]).fingerprint == fingerprint
-        arrays = path.with_suffix(".safetensors")
-        if not whole or not known or not _has_numbers(body):
+        arrays, result = path.with_suffix(".safetensors"), body["result"]
+        run = None if result is None else RunResult.from_dict(result)
+        # What tables are made of must be of the right type.
+        numbers = is_of_type(body["numbers"], dict[str, float])
+        if not (whole and known and numbers and is_of_type(body.get("commit"), str | None)):
             return None
         if body["arrays"] and _digest(arrays.read_bytes()) != body["arrays"]:
             return None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
-    return Record(body, arrays)
-
-
-def _has_numbers(body: dict[str, Any]) -> bool:
-    """Whether what tables are made of is of the right type.
-
-    Raises:
-        InputError: if the cell holds what is not the result of a run.
-    """
-    if body["result"] is not None:
-        RunResult.from_dict(body["result"])
-    numbers = is_of_type(body["numbers"], dict[str, float])
-    return numbers and is_of_type(body.get("commit"), str | None)
+    return Record(body, arrays, run)
 
 
 def _identity(cell: Cell) -> dict[str, Any]:

@@ -20,19 +20,13 @@ QUOTED = "quoted"
 
 @dataclass(frozen=True)
 class Metric:
-    """How a number is written.
-
-    Args:
-        unit: written beside it.
-        scale: what it is multiplied by.
-        decimals: digits after the point.
-        exact: whether it has no spread, so that any difference counts.
-    """
+    """How a number is written."""
 
     unit: str = ""
     scale: float = 1.0
     decimals: int = 2
     exact: bool = False
+    """Whether it has no spread, so that any difference counts."""
 
     def text(self, value: float) -> str:
         """The value as it is written."""

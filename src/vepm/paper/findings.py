@@ -13,16 +13,7 @@ from vepm.training import Config, Fitted, fit
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a study is given.
-
-    Args:
-        dataset: the data.
-        split: who trains, validates and tests.
-        config: settings of VEPM.
-        seed: of all randomness.
-        device: where to train.
-        quick: whether to do as little as shows that it works.
-    """
+    """What a study is given."""
 
     dataset: Dataset
     split: Split
@@ -44,13 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What a run or a study finds.
-
-    Args:
-        numbers: by the name of the metric.
-        arrays: what figures are drawn from.
-        result: the run behind the accuracy, if there was one.
-    """
+    """What a run or a study finds."""
 
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, Tensor] = field(default_factory=dict)

@@ -130,23 +130,13 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[\w=-]+", name.lower()))
 
 
-EVERYTHING = Selection()
-
-
 def squares(
     experiment: Experiment,
     quick: bool = False,
     seeds: int | None = None,
     presets: tuple[str, ...] = (PRESET,),
 ) -> list[Square]:
-    """Every square of an experiment, row by row.
-
-    Args:
-        experiment: the experiment.
-        quick: as little as shows that everything works.
-        seeds: number of seeds in place of the experiment's.
-        presets: of VEPM, in rows that do not name one; a row for each.
-    """
+    """Every square of an experiment, row by row."""
     found = []
     rows = [line for row in experiment.rows for line in _by_preset(experiment, row, presets)]
     for row in rows:

@@ -122,15 +122,7 @@ class Results:
 def gather(
     experiment: Experiment, chosen: Sequence[Square], folder: Path, ended: Ended, quick: bool
 ) -> Results:
-    """Read the finished cells of squares of an experiment.
-
-    Args:
-        experiment: the experiment.
-        chosen: its squares to show.
-        folder: where results lie.
-        ended: what came of the run, for the reasons of what is missing.
-        quick: whether these are quick results.
-    """
+    """Read the finished cells of squares of an experiment."""
     values = tuple(_value(experiment, square, folder, ended) for square in chosen)
     return Results(experiment, values, quick)
 

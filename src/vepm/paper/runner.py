@@ -3,7 +3,7 @@
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,12 +75,10 @@ def run(
         progress: told of every run.
     """
     ended = Ended(missing=missing_datasets(wanted, root))
-    shelf: dict[str, list[Cell]] = {}
-    for square in elsewhere:
-        for cell in square.cells:
-            shelf.setdefault(cell.task.fingerprint, []).append(cell)
+    shelf, groups = _by_task(elsewhere), _by_task(wanted, ended.missing)
     todo = []
-    for group in _group(wanted, ended.missing):
+    # By dataset, so that few are loaded at a time.
+    for group in sorted(groups.values(), key=lambda group: group[0].task.dataset):
         known = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
         ended.found += len(known)
         ended.commits.update(record.commit for record in known)
@@ -125,14 +123,13 @@ def missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, s
     return missing
 
 
-def _group(wanted: Iterable[Square], missing: dict[str, str]) -> list[list[Cell]]:
-    """Cells of equal task together, and tasks by dataset, so that few are loaded at a time."""
+def _by_task(squares: Iterable[Square], missing: Collection[str] = ()) -> dict[str, list[Cell]]:
+    """Cells of equal task together, but those of missing datasets."""
     groups: dict[str, list[Cell]] = {}
-    for square in wanted:
-        for cell in square.cells:
-            if cell.task.dataset not in missing:
-                groups.setdefault(cell.task.fingerprint, []).append(cell)
-    return sorted(groups.values(), key=lambda group: group[0].task.dataset)
+    for cell in (cell for square in squares for cell in square.cells):
+        if cell.task.dataset not in missing:
+            groups.setdefault(cell.task.fingerprint, []).append(cell)
+    return groups
 
 
 def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Record]:
