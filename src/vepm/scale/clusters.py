@@ -38,11 +38,6 @@ class RunningTotals:
         """Update the sums with the means of a batch [n, C] and return the total [C].
 
         In the first epoch, clusters not seen yet are taken to be like those that were.
-
-        Args:
-            clusters: Indices of the batch's clusters [q].
-            member: Index of each node's cluster among them [n].
-            mean: Posterior means of the nodes [n, C].
         """
         fresh = torch.zeros_like(self.table)
         sums = fresh.new_zeros(clusters.numel(), mean.size(1))

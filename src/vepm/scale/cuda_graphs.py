@@ -46,11 +46,7 @@ class _Captured:
 
 
 class CUDAGraphs:
-    """Runs steps and, on a GPU, captures those that repeat as CUDA graphs.
-
-    Args:
-        on: Whether to capture; only steps on a GPU can be captured.
-    """
+    """Runs steps and, on a GPU, captures those that repeat as CUDA graphs."""
 
     def __init__(self, on: bool) -> None:
         self.on = on
@@ -125,10 +121,6 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
     """Whether launching the kernels of a step takes long compared with running them.
-
-    Args:
-        edge_index: The edges [2, E].
-        device: Where the step runs, by default where they are.
 
     Example:
         >>> edges = torch.tensor([[0], [1]])

@@ -158,11 +158,10 @@ class OneRun:
     def watch(self) -> Callable[[], list[Row]]:
         """Accuracy and loss of each role, computed by the first process for all."""
         # Rounding may differ between processes, and all must choose the same epoch.
-        return lambda: self.group.from_first(lambda: [self._watched()])
+        return lambda: self.group.from_first(lambda: [self._watched(self.examples[0])])
 
-    def _watched(self) -> Row:
+    def _watched(self, examples: Examples) -> Row:
         row: Row = {}
-        examples = self.examples[0]
         logits, y = self._scores(self.model, examples.source), examples.source.y
         for role, rows in examples.watched.items():
             rows = rows.to(y.device)

@@ -35,13 +35,7 @@ ROWS_IN_CACHE = 2**16
 
 
 class LargeGraph:
-    """A graph in main memory, whose parts are moved to the device one at a time.
-
-    Args:
-        graph: Features, edges in canonical order, labels. Only the edges are copied, as smaller
-            integers.
-        device: Where parts are computed.
-    """
+    """A graph in main memory, whose parts are moved to the device one at a time."""
 
     def __init__(self, graph: Data, device: torch.device | str = "cpu") -> None:
         if "edge_weight" in graph or graph.get("directed"):
@@ -189,9 +183,6 @@ def worth_ordering(graph: Data, device: torch.device | str) -> bool:
 def good_order(graph: Data) -> Tensor:
     """Indices of the nodes [N], in clusters of about as many as a cache holds.
 
-    Args:
-        graph: Its edges in both directions, sorted by target.
-
     Example:
         >>> graph = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[1, 0], [0, 1]]))
         >>> good_order(graph).tolist()
@@ -204,12 +195,7 @@ def good_order(graph: Data) -> Tensor:
 
 
 def in_order(graph: Data, order: Tensor) -> Data:
-    """The same graph with its nodes, and all that belongs to them, in another order.
-
-    Args:
-        graph: The graph.
-        order: Indices of the nodes in the new order [N].
-    """
+    """The same graph with its nodes, and all that belongs to them, in another order."""
     edges = order.argsort()[graph.edge_index]
     edges = coalesce(edges, num_nodes=order.numel(), sort_by_row=False)
     moved = {k: v.index_select(0, order) for k, v in graph if graph.is_node_attr(k)}

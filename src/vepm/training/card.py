@@ -139,18 +139,30 @@ class ModelCard:
         Raises:
             ValueError, KeyError, TypeError, OverflowError: if it does not describe a model.
         """
-        width = _count(description["in_channels"])
+        width, seed = description["in_channels"], description["seed"]
+        _require(type(width) is int and 1 <= width < 2**31, f"{width!r} is not a width")
+        _require(type(seed) is int and -(2**63) <= seed < 2**64, f"{seed!r} is not a seed")
+        # Files of earlier versions do not have these.
+        names, weighted = description.get("feature_names"), description.get("weighted")
+        added = description.get("added_positions", 0)
+        _require(added in (0, NUM_POSITIONS), f"{added!r} columns of coordinates")
+        _require(weighted in (None, True, False), f"{weighted!r} is neither true nor false")
+        if names is not None:
+            text = isinstance(names, list) and all(isinstance(name, str) for name in names)
+            _require(text, "feature names are not a list of text")
+            found = len(set(names))
+            wrong = f"{found} different feature names for {width} features"
+            _require(len(names) == found == width, wrong)
         return cls(
             task=description["task"],
             in_channels=width,
             config=Config.from_dict(description["config"]),
             class_names=tuple(str(name) for name in description["class_names"]),
-            seed=_seed(description["seed"]),
-            # Files of earlier versions have no feature names.
-            feature_names=_feature_names(description.get("feature_names"), width),
-            added_positions=_added(description.get("added_positions", 0)),
+            seed=seed,
+            feature_names=None if names is None else tuple(names),
+            added_positions=int(added),
             directed=description.get("directed") is True,
-            weighted=_flag(description.get("weighted")),
+            weighted=None if weighted is None else bool(weighted),
         )
 
     def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
@@ -239,12 +251,6 @@ class ModelCard:
             raise InputError(f"settings: {error}") from None
 
 
-def _added(value: Any) -> int:
-    if value not in (0, NUM_POSITIONS):
-        raise ValueError(f"{value!r} columns of coordinates")
-    return int(value)
-
-
 def _for_kinds(config: Config, dataset: Dataset) -> Config:
     """Settings with a metacommunity for each known kind of edges, if they are split by kind."""
     if config.model.partition != "kinds":
@@ -259,29 +265,6 @@ def _for_kinds(config: Config, dataset: Dataset) -> Config:
     return config.replace(num_metacommunities=count, num_communities=communities)
 
 
-def _flag(value: Any) -> bool | None:
-    if value not in (None, True, False):
-        raise ValueError(f"{value!r} is neither true nor false")
-    return value if value is None else bool(value)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 1 <= value < 2**31:
-        raise ValueError(f"{value!r} is not a width")
-    return value
-
-
-def _seed(value: Any) -> int:
-    if type(value) is not int or not -(2**63) <= value < 2**64:
-        raise ValueError(f"{value!r} is not a seed")
-    return value
-
-
-def _feature_names(value: Any, width: int) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError("feature names are not a list of text")
-    if len(value) != width or len(set(value)) != width:
-        raise ValueError(f"{len(set(value))} different feature names for {width} features")
-    return tuple(value)
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)

@@ -62,14 +62,9 @@ def fingerprint_of(card: ModelCard, examples: Examples, group: ProcessGroup) -> 
 
 
 def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any]) -> None:
-    """Write everything needed to resume a run.
-
-    Args:
-        path: File to write.
-        state: The run.
-        fingerprint: Result of :func:`fingerprint_of`.
-    """
-    run = _one_run(state)
+    """Write everything needed to resume a run whose :func:`fingerprint_of` is given."""
+    run = state.executor
+    assert isinstance(run, OneRun)
     tensors = {f"model.{k}": v for k, v in run.model.state_dict().items()}
     tensors |= {f"best.{k}": v for k, v in (run.best_weights or {}).items()}
     for name, optimizer in _optimizers(state).items():
@@ -117,16 +112,11 @@ def _check_same_run(path: Path, saved: Any, fingerprint: Mapping[str, Any]) -> N
         )
 
 
-def _one_run(state: TrainingState) -> OneRun:
-    """The executor of a state that can be saved: that of a single run."""
-    assert isinstance(state.executor, OneRun)
-    return state.executor
-
-
 def _restore(
     state: TrainingState, description: dict[str, Any], parts: dict[str, dict[str, Tensor]]
 ) -> None:
-    run, course = _one_run(state), state.courses[0]
+    run, course = state.executor, state.courses[0]
+    assert isinstance(run, OneRun)
     for name, kind in STATE_FIELDS.items():
         if type(description[name]) is not kind:
             raise ValueError(f"{name} is {description[name]!r}")

@@ -31,15 +31,6 @@ def signs_of_failure(
     """What looks wrong with a trained model, one line each.
 
     A large graph is not read once more for it: there, only validation labels are used.
-
-    Args:
-        model: The trained model.
-        card: Its card.
-        source: The graphs it was trained on.
-        train: Indices of the nodes or graphs it learned from; none if from edges alone.
-        val: Indices of those that chose the epoch.
-        history: The epochs.
-        best_epoch: The epoch whose weights were kept.
     """
     rows = [row for row in history if row["phase"] == "finetune"]
     if train.numel() and val.numel() and rows:

@@ -66,16 +66,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
 
 
 def require_usable(path: Path, model: VEPM, in_channels: int) -> None:
-    """Refuse a model whose weights are not finite, or lead to numbers that are not.
-
-    Args:
-        path: Where it is read from or to be written to.
-        model: The model.
-        in_channels: Number of features.
-
-    Raises:
-        InputError: if the model cannot predict.
-    """
+    """Refuse a model whose weights are not finite, or lead to numbers that are not."""
     remedy = "training diverged or the file was tampered with; train with a lower learning rate"
     for name, tensor in model.state_dict().items():
         if not (tensor.abs() <= LARGEST_WEIGHT).all():

@@ -126,9 +126,13 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
         return _finite(model.probabilities(scores(model, source)))
     model.eval()
     with seeded(model, seed):
-        if isinstance(source, LargeGraph):
-            return _finite(_sampled_in_chunks(model, source, num_samples))
-        sampled = [_sampled(model, batch, num_samples) for batch in pieces(source)]
+        parts = [source] if isinstance(source, LargeGraph) else pieces(source)
+        sampled = []
+        for part in parts:
+            total = torch.zeros(())
+            for logits in _draws(model, part, num_samples):
+                total = total.to(logits) + model.probabilities(logits)
+            sampled.append(total / num_samples)
     return _finite(torch.cat(sampled))
 
 
@@ -145,25 +149,15 @@ def drawn_scores(
     return torch.cat(parts, dim=1)
 
 
-def _sampled(model: VEPM, batch: GraphBatch, num_samples: int) -> Tensor:
-    total = torch.zeros(())
-    for logits in _draws(model, batch, num_samples):
-        total = total.to(logits) + model.probabilities(logits)
-    return total / num_samples
-
-
-def _draws(model: VEPM, batch: GraphBatch, num_samples: int) -> Iterator[Tensor]:
+def _draws(model: VEPM, part: GraphBatch | LargeGraph, num_samples: int) -> Iterator[Tensor]:
+    """Class scores of each draw of the affiliations."""
+    table = posterior_table(model, part) if isinstance(part, LargeGraph) else None
     for _ in range(num_samples):
-        yield model(batch.x, batch.edges, batch.batch, batch.num_graphs, sample=True).logits
-
-
-def _sampled_in_chunks(model: VEPM, graph: LargeGraph, num_samples: int) -> Tensor:
-    table = posterior_table(model, graph)
-    total = torch.zeros(())
-    for _ in range(num_samples):
-        logits = classify(model, graph, affiliations(model, table, sample=True)).logits
-        total = total.to(logits) + model.probabilities(logits)
-    return total / num_samples
+        if isinstance(part, GraphBatch):
+            yield model(part.x, part.edges, part.batch, part.num_graphs, sample=True).logits
+        else:
+            assert table is not None
+            yield classify(model, part, affiliations(model, table, sample=True)).logits
 
 
 class Attribution(NamedTuple):

@@ -148,58 +148,48 @@ class Tally:
         self.steps.append(terms.detached())
         self.labels.append(labels)
 
-    def means(self) -> dict[str, Tensor]:
-        """Mean of each term over the steps that had it."""
-        columns = zip(Terms._fields, zip(*self.steps, strict=True), strict=True)
-        given = {name: [v for v in column if v is not None] for name, column in columns}
-        return {name: stack(values).double().mean(0) for name, values in given.items() if values}
-
     def rows(self, state: TrainingState, active: Sequence[int]) -> list[Row]:
-        """The epoch's entries in the history of every run.
+        """The epoch's entries in the history of every run: means over the steps that had a term.
 
         Raises:
             DivergedError: if a term or the weights of an active run are not finite.
         """
-        runs, means = len(state.courses), self.means()
+        runs = len(state.courses)
+        columns = zip(Terms._fields, zip(*self.steps, strict=True), strict=True)
+        given = {name: [v for v in column if v is not None] for name, column in columns}
+        means = {name: stack(values).double().mean(0) for name, values in given.items() if values}
         labels = [sum(counts) for counts in zip(*self.labels, strict=True)] or [0] * runs
-        first = next(iter(means.values()))
-        means["labels"] = first.new_tensor(labels)
+        means["labels"] = means["loss"].new_tensor(labels)
         means["weights"] = state.executor.weight_sums().double()
         values = stack([value.reshape(runs) for value in means.values()])
-        columns = state.executor.group.sum(values).tolist()
-        rows = [dict(zip(means, row, strict=True)) for row in zip(*columns, strict=True)]
+        sums = state.executor.group.sum(values).tolist()
+        rows = [dict(zip(means, row, strict=True)) for row in zip(*sums, strict=True)]
         for run in active:
             self._check(rows[run], run, state.courses[run])
-        return [self._finished(row) for row in rows]
-
-    def _finished(self, row: Row) -> Row:
-        labels = row.pop("labels")
-        del row["weights"]
-        if "correct" in row:
-            row["train_accuracy"] = row.pop("correct") * len(self.steps) / max(labels, 1)
-        return row
+        for row in rows:
+            seen = row.pop("labels")
+            del row["weights"]
+            if "correct" in row:
+                row["train_accuracy"] = row.pop("correct") * len(self.steps) / max(seen, 1)
+        return rows
 
     def _check(self, row: Row, run: int, course: Course) -> None:
         """Stop where values are no longer finite, and name the first that was not."""
-        if not all(math.isfinite(row[name]) for name in row if name != "weights"):
-            raise self._diverged_term(run, course)
-        if not math.isfinite(row["weights"]):
-            raise _diverged(
-                "a gradient or running statistic is not finite", "the last step", course
-            )
+        finite = all(math.isfinite(row[name]) for name in row if name != "weights")
+        if finite and math.isfinite(row["weights"]):
+            return
+        what = "a gradient or running statistic is not finite in the last step"
+        what = what if finite else self._first_not_finite(run)
+        raise DivergedError(
+            f"training diverged: {what} of epoch {course.epoch} of {course.phase}; "
+            "lower the learning rate or check the features' scale"
+        )
 
-    def _diverged_term(self, run: int, course: Course) -> DivergedError:
+    def _first_not_finite(self, run: int) -> str:
         for step, terms in enumerate(self.steps):
             # The loss comes first, but the term that made it so says more about the cause.
             for name, values in reversed(list(terms._asdict().items())):
                 value = None if values is None else float(values.reshape(-1)[run])
                 if value is not None and not math.isfinite(value):
-                    return _diverged(f"{name} is {value}", f"step {step}", course)
-        return _diverged("the sum of a term overflows", "the steps", course)
-
-
-def _diverged(what: str, where: str, course: Course) -> DivergedError:
-    return DivergedError(
-        f"training diverged: {what} in {where} of epoch {course.epoch} of {course.phase}; "
-        "lower the learning rate or check the features' scale"
-    )
+                    return f"{name} is {value} in step {step}"
+        return "the sum of a term overflows in the steps"

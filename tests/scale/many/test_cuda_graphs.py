@@ -11,8 +11,8 @@ from torch import Tensor
 from training.toys import SCHEMES, TASKS
 from vepm.kernels.patterns import GatherPattern
 from vepm.nn import Adjacency
+from vepm.scale import many
 from vepm.scale.cuda_graphs import MOST_GRAPHS, CUDAGraphs, _Captured, _copied
-from vepm.scale.many import executor
 from vepm.training import fit_many
 
 from .doubles import EXACT_TOYS, assert_same_runs, double_precision, quiet, runs_of
@@ -73,7 +73,7 @@ def test_replayed_steps_train_alike(
         consistency_warmup=2,
     )
     plain = fit_many(EXACT_TOYS[task], config, runs_of(task), device="cpu")
-    monkeypatch.setattr(executor, "CUDAGraphs", Rehearsal)
+    monkeypatch.setattr(many, "CUDAGraphs", Rehearsal)
     replayed = fit_many(EXACT_TOYS[task], config, runs_of(task), device="cpu")
     assert_same_runs(replayed, plain)
     assert Rehearsal.captured >= 2

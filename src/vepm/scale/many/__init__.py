@@ -1,5 +1,269 @@
 """Many runs at once: seeds and folds trained as one program that reads the graph once for all."""
 
-from vepm.scale.many.executor import ManyRuns
+import copy
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
 
-__all__ = ["ManyRuns"]
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.optim import Optimizer
+
+from vepm.nn import VEPM
+from vepm.objective import Terms
+from vepm.scale.batches import GraphBatch
+from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
+from vepm.scale.ddp import ProcessGroup
+from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
+from vepm.scale.large import LargeGraph
+from vepm.scale.many.edges import SharedEdges, SharedFeatures
+from vepm.scale.many.layers import PaddingMask, share_layers
+from vepm.scale.many.padding import GraphBatches, PaddedBatch, Plan
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SharedBatch:
+    """One graph for all runs, of whose nodes each learns from its own."""
+
+    batch: GraphBatch
+    parts: Tensor
+    """Training nodes of each run [R, n]."""
+    size: None = None
+
+    @property
+    def labels(self) -> list[int]:
+        """Number of labels of each run."""
+        return [self.parts.size(1)] * self.parts.size(0)
+
+    def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
+        """The graph, and one run's training nodes."""
+        return self.batch, parts
+
+    def laid_out(self) -> Self:
+        """Itself."""
+        return self
+
+
+class ManyRuns:
+    """Calls the models of many runs at once with ``vmap``, every operation for all of them.
+
+    A run that has finished a phase early waits for the others: their steps change its weights
+    too, and it gets back those that were kept when the phase ends.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[VEPM],
+        examples: Sequence[Examples],
+        seeds: Sequence[int],
+        batch_size: int,
+    ) -> None:
+        self.models, self.examples, self.seeds = models, examples, seeds
+        self.batch_size, self.device = batch_size, models[0].activation.device
+        self.group = ProcessGroup()
+        self._parameters, buffers = stack_module_state(list(models))
+        self._weights = {**self._parameters, **buffers}
+        """All that training changes, by name [R, ...]."""
+        self._kept: dict[str, Tensor] = {}
+        self._kept_of = torch.zeros(len(models), dtype=torch.bool)
+        self._padding = PaddingMask()
+        self.model = copy.deepcopy(models[0])
+        """Called with the weights of every run; its own weights are not used."""
+        share_layers(self.model, self._padding)
+        self._caller = _Caller(self.model)
+        self.validation = Validation(examples)
+        self._batches: GraphBatches | None = None
+        self._graph: SharedBatch | None = None
+        if isinstance(examples[0].source, GraphBatch):
+            rows = torch.stack([own.train for own in examples]).to(self.device)
+            self._graph = SharedBatch(self.validation.pieces[0], rows)
+        edges = (piece.edges.edge_index for piece in self.validation.pieces)
+        self._graphs = CUDAGraphs(on=all(map(worth_capturing, edges)))
+
+    def parameters(self, part: str) -> Sequence[Tensor]:
+        """Stacked parameters of a part of all models, as :meth:`OneRun.parameters`."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        own = getattr(self.model, f"{part}_parameters")()
+        return [self._parameters[names[id(parameter)]] for parameter in own]
+
+    def begin(self, phase: str, epochs: int) -> None:
+        """Plan the batches of a phase of at most so many epochs."""
+        self._graphs.forget()
+        if self._graph is None:
+            self._batches = GraphBatches(self.examples, self.seeds, phase, epochs, self.batch_size)
+
+    def batches(self, phase: str, epoch: int) -> tuple[int, Sequence[SharedBatch | Plan]]:
+        """Number of steps of an epoch, and a batch of every run for each; seeds what is drawn."""
+        self.model.train()
+        batches: Sequence[SharedBatch | Plan]
+        if self._graph is not None:
+            batches = [self._graph]
+        else:
+            assert self._batches is not None
+            batches = self._batches.epoch(epoch)
+        torch.manual_seed(seed_of(*self.seeds, phase, epoch))
+        return len(batches), batches
+
+    def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
+        """Call a function with the one graph and every model; None if there are many graphs."""
+        if self._graph is None:
+            return None
+        self.model.train()
+
+        def work(batch: SharedBatch) -> Any:
+            return self._on(batch, lambda model, graphs, _: function(model, graphs))
+
+        return self._graphs.run("hold", work, self._graph)
+
+    def step(
+        self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
+    ) -> Terms:
+        """Step down the losses of all runs; the terms have one value for each."""
+
+        def given(*arguments: Any) -> dict[str, Tensor]:
+            terms = loss(*arguments)._asdict()
+            return {name: value for name, value in terms.items() if value is not None}
+
+        def work(planned: SharedBatch | Plan, *held: Any) -> Terms:
+            terms = Terms(**self._on(planned.laid_out(), given, *held))
+            descend(terms.loss.sum(), optimizers)
+            return terms.detached()
+
+        return self._graphs.run((name, batch.size), work, batch, *held)
+
+    def _on(self, batch: SharedBatch | PaddedBatch, function: Callable[..., T], *own: Any) -> T:
+        """Call a function with every run's model, batch, rows and own tensors."""
+
+        def one(model: VEPM, parts: Any, *own: Any) -> T:
+            graphs, rows = batch.local(parts)
+            self._padding.nodes = getattr(graphs, "node_mask", None)
+            try:
+                return function(model, graphs, rows, *own)
+            finally:
+                self._padding.nodes = None
+
+        return self.each(one, batch.parts, *own)
+
+    def each(self, function: Callable[..., T], *stacked: Any) -> T:
+        """Call a function with each model and its slice of stacked tensors [R, ...].
+
+        Returns:
+            The results, stacked. Random draws differ from run to run.
+        """
+
+        def one(weights: dict[str, Tensor], own: Any) -> T:
+            named = {f"model.{name}": tensor for name, tensor in weights.items()}
+            found: T = functional_call(self._caller, named, (function, *own))
+            return found
+
+        return vmap(one, randomness="different")(self._weights, stacked)
+
+    def weight_sums(self) -> Tensor:
+        """Sum of the weights and running statistics of each run [R]; finite if they are."""
+        tensors = [t.detach() for t in self._weights.values() if t.is_floating_point()]
+        return torch.stack([tensor.reshape(len(tensor), -1).sum(1) for tensor in tensors]).sum(0)
+
+    def watch(self) -> Callable[[], list[Row]]:
+        """Start to compute accuracy and loss of each role and run; the result is a row per run."""
+        self.model.eval()
+        found = self._graphs.run("watch", lambda: self.validation.metrics(self.each))
+        return lambda: self._rows(found)
+
+    def _rows(self, found: dict[str, Tensor]) -> list[Row]:
+        columns = torch.stack([value.double() for value in found.values()]).tolist()
+        rows = []
+        for run, examples in enumerate(self.examples):
+            row = {name: column[run] for name, column in zip(found, columns, strict=True)}
+            rows.append({k: v for k, v in row.items() if k.partition("_")[0] in examples.watched})
+        return rows
+
+    @torch.no_grad()
+    def keep(self, runs: Sequence[int]) -> None:
+        """Remember the present weights of some runs."""
+        if runs:
+            self._kept = self._kept or {name: t.clone() for name, t in self._weights.items()}
+            chosen = torch.zeros_like(self._kept_of)
+            chosen[list(runs)] = True
+            self._copy(self._weights, self._kept, chosen)
+            self._kept_of |= chosen
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Go back to the weights that were kept, and copy all weights to the models."""
+        self._copy(self._kept, self._weights, self._kept_of)
+        self._kept, self._kept_of = {}, torch.zeros_like(self._kept_of)
+        for run, model in enumerate(self.models):
+            model.load_state_dict({name: tensor[run] for name, tensor in self._weights.items()})
+            model.eval()
+
+    def _copy(self, source: dict[str, Tensor], target: dict[str, Tensor], runs: Tensor) -> None:
+        chosen = runs.to(self.device)
+        for name, tensor in source.items():
+            mask = chosen.view(-1, *[1] * (tensor.dim() - 1))
+            target[name].copy_(torch.where(mask, tensor, target[name]))
+
+
+class _Caller(nn.Module):
+    """Passes a model to any function, so that functional_call can replace its weights."""
+
+    def __init__(self, model: VEPM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., T], *arguments: Any) -> T:
+        return function(self.model, *arguments)
+
+
+class Validation:
+    """Accuracy and loss of every run on the nodes or graphs it validates and tests on."""
+
+    def __init__(self, examples: Sequence[Examples]) -> None:
+        source = examples[0].source
+        assert not isinstance(source, LargeGraph)
+        pieces = [source] if isinstance(source, GraphBatch) else source.pieces
+        self.pieces = [_shared(piece) for piece in pieces]
+        # Unknown labels have no role.
+        self.y = source.y.clamp_min(0)
+        self.roles = {
+            "val": _masks([own.val for own in examples], source.y),
+            "test": _masks([own.test for own in examples], source.y),
+        }
+
+    @torch.no_grad()
+    def metrics(self, each: Callable[..., Tensor]) -> dict[str, Tensor]:
+        """Values by name [R], given :meth:`ManyRuns.each`; those of absent roles mean nothing."""
+        logits = torch.cat([each(functools.partial(_scores, b)) for b in self.pieces], dim=1)
+        hits = logits.argmax(2) == self.y
+        y = self.y.expand(hits.shape)
+        losses = nn.functional.cross_entropy(logits.transpose(1, 2), y, reduction="none")
+        found = {}
+        for role, mask in self.roles.items():
+            count = mask.sum(1).clamp_min(1)
+            found[f"{role}_accuracy"] = (hits & mask).sum(1).double() / count
+            found[f"{role}_loss"] = losses.double().where(mask, 0).sum(1) / count
+        return found
+
+
+def _shared(batch: GraphBatch) -> GraphBatch:
+    """A batch that all runs read."""
+    own = batch.edges
+    edges = SharedEdges(
+        own.edge_index, own.num_nodes, kinds=own.kinds, weight=own.weight, arcs=own.arcs
+    )
+    return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
+
+
+def _scores(b: GraphBatch, model: VEPM) -> Tensor:
+    return model(b.x, b.edges, b.batch, b.num_graphs).logits
+
+
+def _masks(rows: Sequence[Tensor | None], y: Tensor) -> Tensor:
+    masks = torch.zeros(len(rows), y.numel(), dtype=torch.bool)
+    for mask, own in zip(masks, rows, strict=True):
+        if own is not None:
+            mask[own] = True
+    return masks.to(y.device)

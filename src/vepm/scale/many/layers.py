@@ -63,44 +63,17 @@ class PaddedNorm(CommunityNorm):
     ) -> tuple[Tensor, int]:
         x, mask = (t.movedim(d or 0, 0) for t, d in zip((x, mask), dims, strict=False))
         count = mask.sum(1)[:, None, None]
-        share = mask[..., None].to(x.dtype) / count
+        share = (mask[..., None].to(x.dtype) / count).transpose(1, 2)
         weight, bias, running_mean, running_var = (w[:, None] for w in weights)
-        y, mean, variance = _MaskedNorm.apply(  # type: ignore[no-untyped-call]
-            x, share, weight, bias, self.norm.eps
-        )
+        mean = share @ x
+        centred = x - mean
+        variance = share @ centred.square()
         with torch.no_grad():
             momentum = self.norm.momentum or 0.0
             running_mean.lerp_(mean, momentum)
             running_var.lerp_(variance * count / (count - 1), momentum)
-        return y, 0
-
-
-class _MaskedNorm(torch.autograd.Function):
-    """Normalise [R, N, C] by means that weigh the nodes by their shares [R, N, 1]."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, share: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        across_nodes = share.transpose(1, 2)
-        mean = across_nodes @ x
-        centred = x - mean
-        variance = across_nodes @ centred.square()
-        inverse = (variance + eps).rsqrt()
-        normal = centred.mul_(inverse)
-        ctx.save_for_backward(normal, share, weight, inverse)
-        ctx.mark_non_differentiable(mean, variance)
-        return torch.addcmul(bias, normal, weight), mean, variance
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        normal, share, weight, inverse = ctx.saved_tensors
-        grad_weight = (grad * normal).sum(1, keepdim=True)
-        grad_bias = grad.sum(1, keepdim=True)
-        through_statistics = share * torch.addcmul(grad_bias, normal, grad_weight)
-        grad_x = (grad - through_statistics) * (inverse * weight)
-        return grad_x, None, grad_weight, grad_bias, None
+        scale = weight * (variance + self.norm.eps).rsqrt()
+        return torch.addcmul(bias, centred, scale), 0
 
 
 class SharedCommunityLinear(CommunityLinear):

@@ -134,13 +134,7 @@ class Plan(NamedTuple):
 
 
 def plan(store: GraphStore, chosen: list[Tensor], size: Size | None = None) -> Plan:
-    """Plan one batch per run: the graphs of the given indices, in their order.
-
-    Args:
-        store: Where the graphs are.
-        chosen: Indices of each run's graphs.
-        size: What to pad each run to; by default the size of the largest.
-    """
+    """Plan one batch per run: the graphs of the given indices, in their order."""
     if size is None:
         size = functools.reduce(lambda size, graphs: size.including(store, graphs), chosen, Size())
     labels = [part.numel() for part in chosen]
@@ -198,13 +192,6 @@ class GraphBatches:
 
     In every epoch all batches but the last are padded to the size of the largest, and so are the
     last ones. So a step that was captured can be replayed on all.
-
-    Args:
-        examples: What each run learns from.
-        seeds: Seed of each.
-        phase: ``"pretrain"`` or ``"finetune"``.
-        epochs: Epochs of the phase, at most.
-        batch_size: Graphs of a batch; 0 for all.
     """
 
     def __init__(
