@@ -194,7 +194,7 @@ def test_gat_drops_out_single_projected_features() -> None:
     torch.manual_seed(0)
     x, nothing = torch.rand(50, 6), torch.empty(2, 0, dtype=torch.long)
     model = GAT(dropout=0.5).build(6, 4)
-    layer = model.get_submodule("second.convolution")
+    layer = model.get_submodule("second")
     hidden = torch.rand(50, 64)
     # Without edges attention is all on the loop: it drops whole rows, never single entries.
     kept = layer(hidden, nothing) != 0

@@ -173,13 +173,7 @@ def convolve(h: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
 
 
 class FactorDiscriminator(nn.Module):
-    """Tells from a factor graph which factor it is: the factors must differ for it to succeed.
-
-    Args:
-        in_channels: width of the node features given to it.
-        hidden_channels: width of its one graph convolution.
-        num_factors: number of factors to tell apart.
-    """
+    """Tells from a factor graph which factor it is: the factors must differ for it to succeed."""
 
     def __init__(self, in_channels: int, hidden_channels: int, num_factors: int) -> None:
         super().__init__()

@@ -20,9 +20,6 @@ class FeatureDropout(nn.Module):
     """Dropout of one graph's features, drawn for their non-zero entries alone.
 
     Drawing for the zeros of a bag of words too would take most of the time of an epoch.
-
-    Args:
-        probability: of dropping an entry.
     """
 
     def __init__(self, probability: float) -> None:
@@ -44,15 +41,7 @@ class FeatureDropout(nn.Module):
 
 
 class TwoLayers(Classifier):
-    """Two linear layers, or two of PyG's convolutions, with dropout before each.
-
-    Args:
-        first: the layer on the input.
-        second: the layer on what the first gives.
-        activation: the non-linearity between them.
-        dropout: probability of dropping an entry.
-        dense: whether the layers take dense features alone.
-    """
+    """Two linear layers, or two of PyG's convolutions, with dropout before each."""
 
     def __init__(
         self,

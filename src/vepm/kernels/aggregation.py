@@ -405,10 +405,6 @@ def posterior_shares(rates: Tensor, exponent: float) -> Tensor:
 
     .. math:: w_{ek} = r_{ek}^{\beta} / \sum_l r_{el}^{\beta}
 
-    Args:
-        rates: Rates [E, K], not negative.
-        exponent: :math:`\beta`, one over the temperature.
-
     Example:
         >>> posterior_shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), 1.0)
         tensor([[0.2500, 0.7500],

@@ -19,9 +19,7 @@ SMALLEST_SHARE = 0.003
 def couple(z: Tensor, activation: Tensor) -> Tensor:
     r"""One end of every pair: :math:`y_i = \Lambda z_i`, so that :math:`r_{ij} = y_i^\top z_j`.
 
-    Args:
-        z: Affiliations [N, C].
-        activation: Activation of each community [C], or interactions between them [C, C].
+    The activation has a value of each community [C], or one of each pair of them [C, C].
     """
     return z * activation if activation.dim() == 1 else z @ activation
 
@@ -37,10 +35,6 @@ def link_shares(z: Tensor, activation: Tensor) -> Tensor:
     r"""Share of the expected links of a graph that run through each community [C].
 
     .. math:: \frac{\gamma_c s_c^2}{\sum_d \gamma_d s_d^2}, \quad s = \sum_i z_i
-
-    Args:
-        z: Affiliations [N, C].
-        activation: Activation of each community [C], or interactions between them [C, C].
 
     Example:
         >>> link_shares(torch.tensor([[1.0, 2.0], [1.0, 0.0]]), torch.tensor([3.0, 1.0]))

@@ -63,10 +63,6 @@ class TritonPattern:
     """CSR of a graph for any number of communities, with the kernels that run on it.
 
     The same inputs give the same bits: nothing is added up in an order left to chance.
-
-    Args:
-        edges: The edges.
-        longest: Edges of a row that one program sums.
     """
 
     def __init__(self, edges: SortedEdges, *, longest: int = LONGEST) -> None:
