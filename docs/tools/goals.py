@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 from results import ROOT
 from vepm.evaluation import Summary
 from vepm.files import read_toml
-from vepm.paper import Ended, Results, catalogue, gather, squares, task_of
-from vepm.search import standings
+from vepm.paper.experiments import catalogue
+from vepm.paper.plan import squares, task_of
+from vepm.paper.results import Results, gather
+from vepm.paper.runner import Ended
+from vepm.search.log import standings
 from vepm.training import preset
 from vepm.training.presets import tuned_for
 

@@ -15,7 +15,7 @@ from vepm.cli import app
 from vepm.data import datasets
 from vepm.evaluation import RULES
 from vepm.nn import VEPM
-from vepm.paper import catalogue
+from vepm.paper.experiments import catalogue
 from vepm.training import PRESETS, Config
 from vepm.training import config as config_module
 from vepm.training.config import SECTIONS

@@ -12,7 +12,8 @@ import pytest
 
 from cli.running import Outcome, vepm
 from paper.toys import write_long, write_toys
-from vepm.paper import catalogue, slug, squares
+from vepm.paper.experiments import catalogue, slug
+from vepm.paper.plan import squares
 from vepm.training import Config, preset
 
 COMMAND = [sys.executable, "-m", "vepm", "reproduce"]

@@ -12,11 +12,11 @@ from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.evaluation import Cell as RunOf
 from vepm.evaluation import Compute, RunResult, VEPMMethod
-from vepm.paper import Selection, Square, catalogue, check_selection, gather, run, select, squares
 from vepm.paper.cells import _checksum, read_cell
-from vepm.paper.experiments import Choice
-from vepm.paper.plan import Task, resolve
-from vepm.paper.runner import Ended, Ending, perform_batch
+from vepm.paper.experiments import Choice, catalogue
+from vepm.paper.plan import Selection, Square, Task, check_selection, resolve, select, squares
+from vepm.paper.results import gather
+from vepm.paper.runner import Ended, Ending, perform_batch, run
 
 ONE = Compute("cpu", jobs=1)
 

@@ -11,10 +11,12 @@ from rich.console import Console
 
 from paper.toys import MAPS, write_toys
 from vepm.evaluation import Summary
-from vepm.paper import Ended, Printed, Results, Value, catalogue, gather, slug, squares
 from vepm.paper.cells import write_cell
-from vepm.paper.experiments import METRICS
+from vepm.paper.experiments import METRICS, Printed, catalogue, slug
 from vepm.paper.findings import Finding
+from vepm.paper.plan import squares
+from vepm.paper.results import Results, Value, gather
+from vepm.paper.runner import Ended
 from vepm.report.paper_figures import breadth_first, draw_figures
 from vepm.report.paper_tables import latex, markdown, terminal_tables, write_index, write_tables
 from vepm.report.paper_words import footnotes, ours, spread, theirs

@@ -8,7 +8,9 @@ import torch
 
 from training.toys import SMALL, roles, toy
 from vepm.data import Dataset
-from vepm.search import Findings, Problem, Space, Trial, tune
+from vepm.search.log import Trial
+from vepm.search.space import Space
+from vepm.search.tuning import Findings, Problem, tune
 
 SPACE = Space.from_dict(
     {

@@ -11,7 +11,9 @@ import torch
 
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
-from vepm.search import Problem, Space, Trial, standings, tune
+from vepm.search.log import Trial, standings
+from vepm.search.space import Space
+from vepm.search.tuning import Problem, tune
 from vepm.training import Config, fit
 
 from .small import SPACE, search, small_problem, with_shuffled_test_labels, without_times

@@ -6,7 +6,7 @@ import pytest
 
 from training.toys import TASKS
 from vepm.errors import InputError
-from vepm.search import Space, default_space, read_space
+from vepm.search.space import Space, default_space, read_space
 from vepm.training import preset
 
 

@@ -14,9 +14,8 @@ from vepm.cli import app
 from vepm.data import load
 from vepm.errors import InputError
 from vepm.evaluation import PROTOCOLS, Compute
-from vepm.search import Row, Sweep, run_sweep, standings
-from vepm.search.log import open_log
-from vepm.search.sweeps import search_splits
+from vepm.search.log import Row, open_log, standings
+from vepm.search.sweeps import Sweep, run_sweep, search_splits
 from vepm.training import preset
 
 ROOT = Path(__file__).parents[2]

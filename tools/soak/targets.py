@@ -39,9 +39,11 @@ from vepm.data import read
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.files import refuse_special, write_bytes
-from vepm.paper import Experiment, Square, gather, read_experiment, squares
 from vepm.paper.cells import _checksum, write_cell
+from vepm.paper.experiments import Experiment, read_experiment
 from vepm.paper.findings import Finding
+from vepm.paper.plan import Square, squares
+from vepm.paper.results import gather
 from vepm.paper.runner import Ended
 from vepm.report import payload, summary
 from vepm.report.drawings import plan_drawings
@@ -51,8 +53,9 @@ from vepm.report.payload import build_payload, embed_json, layout
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
-from vepm.search import Sweep, default_space, read_space, standings
-from vepm.search.log import open_log
+from vepm.search.log import open_log, standings
+from vepm.search.space import default_space, read_space
+from vepm.search.sweeps import Sweep
 from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.checkpoint import load_state, save_state
 from vepm.training.model_file import save_model

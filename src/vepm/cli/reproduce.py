@@ -17,7 +17,9 @@ from vepm.escaping import on_one_line
 from vepm.schema import MOST_RUNS
 
 if TYPE_CHECKING:
-    from vepm.paper import Ended, Experiment, Selection
+    from vepm.paper.experiments import Experiment
+    from vepm.paper.plan import Selection
+    from vepm.paper.runner import Ended
 
 EXPERIMENT = Kind("experiment", (), ({"cells": ""},))
 AGAIN = "finished cells are kept: give the same command again to continue"
@@ -78,16 +80,9 @@ def reproduce(
         vepm reproduce --all --quick
     """
     from vepm.evaluation import Compute
-    from vepm.paper import (
-        FOLDER,
-        PRESET,
-        Selection,
-        catalogue,
-        check_selection,
-        run,
-        select,
-        squares,
-    )
+    from vepm.paper.experiments import FOLDER, catalogue
+    from vepm.paper.plan import PRESET, Selection, check_selection, select, squares
+    from vepm.paper.runner import run
     from vepm.report.paper_tables import write_index
 
     known = catalogue(experiments or FOLDER)
@@ -152,7 +147,8 @@ def _show(
     chosen: "list[Experiment]", selection: "Selection", folder: Path, ended: "Ended", quick: bool
 ) -> None:
     """Print what was selected; write what is known of the whole experiment."""
-    from vepm.paper import EVERY_PRESET, gather, select, squares, with_finished_presets
+    from vepm.paper.plan import EVERY_PRESET, select, squares
+    from vepm.paper.results import gather, with_finished_presets
     from vepm.report.paper_figures import draw_figures
     from vepm.report.paper_tables import terminal_tables, write_tables
     from vepm.report.paper_words import footnotes, heading

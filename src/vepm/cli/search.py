@@ -28,7 +28,8 @@ from vepm.escaping import on_one_line
 from vepm.files import refuse_special
 
 if TYPE_CHECKING:
-    from vepm.search import Findings, Trial
+    from vepm.search.log import Trial
+    from vepm.search.tuning import Findings
 
 SHOWN = 10
 _WARNING = (
@@ -81,8 +82,9 @@ def tune(
     from vepm.cli.inputs import check_model, given_paths, open_data, roles
     from vepm.cli.inputs import settings as chosen_settings
     from vepm.data import require_labels
-    from vepm.search import Problem, default_space, read_space, require_optuna
-    from vepm.search import tune as search
+    from vepm.search.space import default_space, read_space, require_optuna
+    from vepm.search.tuning import Problem
+    from vepm.search.tuning import tune as search
 
     require_optuna()
     data = open_data(dataset, machine.data_dir, reading)
@@ -117,7 +119,7 @@ def tune(
 
 
 def _kind() -> Kind:
-    from vepm.search import BEST_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
+    from vepm.search.tuning import BEST_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
 
     results = {BEST_FILE: "[model]", TABLE_FILE: "trial,state", SUMMARY_FILE: '"rule"'}
     return Kind("search", (TRIALS_FILE, *results), ({TRIALS_FILE: '{"sweep"'}, results))
@@ -125,7 +127,7 @@ def _kind() -> Kind:
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
     from vepm.runs.machine import peak_memory
-    from vepm.search import BEST_FILE
+    from vepm.search.tuning import BEST_FILE
     from vepm.tasks import TASKS
 
     summary = found.summary()
@@ -181,7 +183,8 @@ def sweep(
         vepm sweep mine.toml --device cuda --minutes 10
     """
     from vepm.evaluation import Compute
-    from vepm.search import Sweep, run_sweep, standings
+    from vepm.search.log import standings
+    from vepm.search.sweeps import Sweep, run_sweep
 
     chosen = Sweep.read(file)
     path = output or file.with_suffix(".jsonl")

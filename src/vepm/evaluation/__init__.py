@@ -1,14 +1,7 @@
 """How a number is measured: protocols, selection rules, and the executor of the runs."""
 
 from vepm.evaluation.executor import HERE, Compute, run_jobs
-from vepm.evaluation.methods import (
-    Cell,
-    Method,
-    VEPMMethod,
-    evaluate,
-    evaluate_cells,
-    result_of,
-)
+from vepm.evaluation.methods import Cell, Method, VEPMMethod, evaluate, evaluate_cells, result_of
 from vepm.evaluation.protocols import PROTOCOLS, Protocol, protocol_for, protocol_named
 from vepm.evaluation.results import (
     RULES,

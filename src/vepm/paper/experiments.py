@@ -185,7 +185,7 @@ def catalogue(folder: Path = FOLDER) -> dict[str, Experiment]:
     """Every experiment of a folder by name, tables first, in the order of their numbers.
 
     Example:
-        >>> from vepm.paper import catalogue
+        >>> from vepm.paper.experiments import catalogue
         >>> list(catalogue())[:2]
         ['table-1', 'table-2']
     """

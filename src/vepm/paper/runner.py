@@ -12,15 +12,7 @@ import torch
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
-from vepm.evaluation import (
-    HERE,
-    Compute,
-    Split,
-    VEPMMethod,
-    keep_labels,
-    protocol_named,
-    run_jobs,
-)
+from vepm.evaluation import HERE, Compute, Split, VEPMMethod, keep_labels, protocol_named, run_jobs
 from vepm.paper.cells import Record, copy_cell, read_cell, write_cell
 from vepm.paper.findings import Finding, Setting
 from vepm.paper.plan import Cell, Square, Task

@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from vepm.paper import Results, Square, Value, records, slug
+from vepm.paper.experiments import slug
+from vepm.paper.plan import Square
+from vepm.paper.results import Results, Value, records
 from vepm.report.communities import Floats, Ints, adjacency_matrix, bucket_order, interactions
 from vepm.report.figures import (
     adjacency,

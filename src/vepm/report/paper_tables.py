@@ -12,7 +12,7 @@ from rich.text import Text
 from vepm.errors import InputError
 from vepm.escaping import for_latex, for_markdown, for_terminal
 from vepm.files import write_csv, write_text
-from vepm.paper import Results, Value
+from vepm.paper.results import Results, Value
 from vepm.report.paper_words import footnotes, heading, number, ours, spread, theirs
 
 INDEX_HEADING = "# Results"

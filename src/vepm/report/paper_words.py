@@ -3,7 +3,8 @@
 from collections import Counter
 
 from vepm.evaluation import Summary
-from vepm.paper import NO_DATA, Metric, Printed, Results, Value
+from vepm.paper.experiments import Metric, Printed
+from vepm.paper.results import NO_DATA, Results, Value
 
 QUICK = (
     "QUICK: a few epochs on part of the data, to show that everything runs. "

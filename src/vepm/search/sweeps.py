@@ -26,7 +26,8 @@ from vepm.evaluation import (
     run_jobs,
 )
 from vepm.files import read_toml
-from vepm.paper import PRESET, open_dataset, task_of
+from vepm.paper.plan import PRESET, task_of
+from vepm.paper.runner import open_dataset
 from vepm.schema import LARGEST_SEED, checked, read
 from vepm.search.log import Row, key_of, open_log, trials_of
 from vepm.search.space import SAMPLERS, TPE, Space, flat, random_changes

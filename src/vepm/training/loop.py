@@ -74,7 +74,9 @@ def _run_epoch(
     tally = Tally()
     if phase == "pretrain":
         rate = PRETRAIN_LEARNING_RATE
-        _pretrain(state, tally, epoch, config)
+        set_rate(state.encoder_optimizer, rate)
+        for batch in state.executor.batches("pretrain", epoch)[1]:
+            tally.add(_step("pretrain", state, batch, config))
         rows = tally.rows(state, active)
     else:
         rate = schedule_factor(config.schedule, epoch, config.epochs) * config.learning_rate
@@ -101,16 +103,6 @@ def _keep(state: TrainingState, active: Sequence[int], epochs: int, config: Trai
         state.executor.keep([run for run in active if courses[run].stopped(config)])
 
 
-def _pretrain(state: TrainingState, tally: Tally, epoch: int, config: TrainingConfig) -> None:
-    def loss(model: VEPM, batch: GraphBatch, rows: Tensor) -> Terms:
-        return pretraining_loss(model, batch, config)
-
-    set_rate(state.encoder_optimizer, PRETRAIN_LEARNING_RATE)
-    _, batches = state.executor.batches("pretrain", epoch)
-    for batch in batches:
-        tally.add(state.executor.step("pretrain", loss, batch, [state.encoder_optimizer]))
-
-
 def _finetune(state: TrainingState, tally: Tally, epoch: int, config: TrainingConfig) -> None:
     # In place: a captured step reads it from there.
     state.consistency_weight.fill_(consistency_weight(config, epoch))
@@ -122,31 +114,29 @@ def _finetune(state: TrainingState, tally: Tally, epoch: int, config: TrainingCo
     for i, batch in enumerate(batches):
         step = epoch * count + i
         for kind in scheme_steps(config.scheme, config.encoder_interval, step):
-            terms = _finetune_step(kind, state, batch, held, config)
+            terms = _step(kind, state, batch, config, held)
         tally.add(terms, batch.labels)
 
 
-def _finetune_step(
-    kind: str, state: TrainingState, batch: Any, held: Held | None, config: TrainingConfig
+def _step(
+    kind: str, state: TrainingState, batch: Any, config: TrainingConfig, held: Held | None = None
 ) -> Terms:
+    """Step down the loss of a kind of step with the parameters that it updates."""
     weight = state.consistency_weight
     class_weights = state.executor.examples[0].class_weights
-    if kind == "predictor":
 
-        def predict(model: VEPM, batch: GraphBatch, rows: Tensor, *given: Held) -> Terms:
-            held = given[0] if given else hold(model, batch, config)
-            return predictor_loss(model, batch, rows, held, config, weight, class_weights)
-
-        given = () if held is None else (held,)
-        return state.executor.step(kind, predict, batch, [state.predictor_optimizer], *given)
-
-    def bound(model: VEPM, batch: GraphBatch, rows: Tensor) -> Terms:
+    def loss(model: VEPM, batch: GraphBatch, rows: Tensor, *given: Held) -> Terms:
+        if kind == "pretrain":
+            return pretraining_loss(model, batch, config)
+        if kind == "predictor":
+            own = given[0] if given else hold(model, batch, config)
+            return predictor_loss(model, batch, rows, own, config, weight, class_weights)
         return bound_loss(model, batch, rows, config, weight, class_weights)
 
-    moving = [state.encoder_optimizer]
-    if kind == "both":
-        moving.append(state.predictor_optimizer)
-    return state.executor.step(kind, bound, batch, moving)
+    encoder, predictor = state.encoder_optimizer, state.predictor_optimizer
+    moving = {"predictor": [predictor], "both": [encoder, predictor]}.get(kind, [encoder])
+    given = (held,) if kind == "predictor" and held is not None else ()
+    return state.executor.step(kind, loss, batch, moving, *given)
 
 
 def _held_for_cycle(state: TrainingState, epoch: int, config: TrainingConfig) -> Held | None:
