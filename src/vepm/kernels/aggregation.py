@@ -114,8 +114,7 @@ class Adjacency:
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""
         if transposed not in self._sorted:
-            self._check_ends()
-            ends = self._ends(transposed)
+            ends = self._checked_ends(transposed)
             self._sorted[transposed] = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
         return self._sorted[transposed]
 
@@ -132,14 +131,12 @@ class Adjacency:
                 uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
                 self._patterns[key] = triton_pattern(self.sorted(transposed), **uncut)
             else:
-                self._check_ends()
-                self._patterns[key] = GatherPattern(*self._ends(transposed), self.num_nodes)
+                ends = self._checked_ends(transposed)
+                self._patterns[key] = GatherPattern(*ends, self.num_nodes)
         return self._patterns[key]
 
-    def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
-        return (self.source, self.target) if transposed else (self.target, self.source)
-
-    def _check_ends(self) -> None:
+    def _checked_ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
+        """The node at which each edge is summed and the one it reads."""
         # The sparse kernels do not check indices. Replaceable edges come from a store whose edges
         # were checked.
         if self.edge_index.numel() and not self.replaceable:
@@ -149,6 +146,7 @@ class Adjacency:
                     f"edge_index holds nodes {low} to {high}, but nodes are numbered 0 to "
                     f"{self.num_nodes - 1}"
                 )
+        return (self.source, self.target) if transposed else (self.target, self.source)
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
@@ -162,13 +160,13 @@ class Adjacency:
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """What :func:`edge_dot` returns."""
-        return _EdgeDot.apply(  # type: ignore[no-untyped-call]
-            target.contiguous(), source.contiguous(), self
+        return _EdgeProducts.apply(  # type: ignore[no-untyped-call]
+            target.contiguous(), source.contiguous(), self, None
         )
 
     def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """What :func:`edge_shares` returns."""
-        return _EdgeShares.apply(  # type: ignore[no-untyped-call]
+        return _EdgeProducts.apply(  # type: ignore[no-untyped-call]
             target.contiguous(), source.contiguous(), self, inverse_temperature
         )
 
@@ -240,49 +238,44 @@ class _Aggregate(torch.autograd.Function):
         return grad_x, grad_weight, None
 
 
-class _EdgeDot(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, target: Tensor, source: Tensor, edges: Adjacency) -> Tensor:
-        ctx.save_for_backward(target, source)
-        ctx.edges = edges
-        return edges.pattern(target.size(1)).dot_ends(target, source)
+class _EdgeProducts(torch.autograd.Function):
+    """Dot products of the ends of every edge or, given a temperature, their softmax."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        target, source = ctx.saved_tensors
-        return *_to_ends(ctx, target, source, grad.contiguous()), None
-
-
-class _EdgeShares(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, target: Tensor, source: Tensor, edges: Adjacency, inverse_temperature: float
+        ctx: Any,
+        target: Tensor,
+        source: Tensor,
+        edges: Adjacency,
+        inverse_temperature: float | None,
     ) -> Tensor:
-        shares = edges.pattern(target.size(1)).share_ends(target, source, inverse_temperature)
+        pattern, shares = edges.pattern(target.size(1)), None
+        if inverse_temperature is None:
+            out = pattern.dot_ends(target, source)
+        else:
+            out = shares = pattern.share_ends(target, source, inverse_temperature)
         ctx.save_for_backward(target, source, shares)
         ctx.edges, ctx.inverse_temperature = edges, inverse_temperature
-        return shares
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         target, source, shares = ctx.saved_tensors
-        rates = shares * grad
-        rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
-        return *_to_ends(ctx, target, source, rates.mul_(ctx.inverse_temperature)), None, None
-
-
-def _to_ends(
-    ctx: Any, target: Tensor, source: Tensor, grad: Tensor
-) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients to both ends of the edges, from those to their dot products [E, K]."""
-    pattern, heads = ctx.edges.pattern, target.size(1)
-    needs_target, needs_source, *_ = ctx.needs_input_grad
-    return (
-        pattern(heads).sum_neighbours(grad, source) if needs_target else None,
-        pattern(heads, True).sum_neighbours(grad, target) if needs_source else None,
-    )
+        pattern, heads = ctx.edges.pattern, target.size(1)
+        needs_target, needs_source, *_ = ctx.needs_input_grad
+        if shares is None:
+            rates = grad.contiguous()
+        else:
+            rates = shares * grad
+            rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
+            rates.mul_(ctx.inverse_temperature)
+        return (
+            pattern(heads).sum_neighbours(rates, source) if needs_target else None,
+            pattern(heads, True).sum_neighbours(rates, target) if needs_source else None,
+            None,
+            None,
+        )
 
 
 class _GroupedDot(torch.autograd.Function):

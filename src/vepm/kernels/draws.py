@@ -4,7 +4,6 @@ A counter-based generator: nothing is stored, and a graph met again gets the sam
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,45 +19,30 @@ def uniform_on_edges(edges: Adjacency, batch: Tensor | None, count: int) -> Tens
 
     Both directions of an edge have the same draws. Graphs of other edges have other draws.
     """
-    source, target, graphs = edges.source, edges.target, _Graphs.of(edges, batch)
-    start = graphs.starts[source]
-    low, high = torch.minimum(source, target) - start, torch.maximum(source, target) - start
-    state = _mix(_mix(_keys(edges, graphs)[graphs.batch[source]] + low) + high)
-    return _uniform(state, count)
+    keys, _, low, high = _places(edges, batch)
+    return _uniform(_mix(_mix(keys[edges.source] + low) + high), count)
 
 
 def normal_on_nodes(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:
     """Standard normal draws [N, count] that depend on a node's place and on its graph alone."""
-    graphs = _Graphs.of(edges, batch)
-    place = torch.arange(edges.num_nodes, device=edges.source.device) - graphs.starts
-    uniform = _uniform(_mix(_keys(edges, graphs)[graphs.batch] + place), count)
-    return math.sqrt(2) * torch.erfinv(2 * uniform - 1)
+    keys, place, _, _ = _places(edges, batch)
+    return math.sqrt(2) * torch.erfinv(2 * _uniform(_mix(keys + place), count) - 1)
 
 
-class _Graphs(NamedTuple):
-    batch: Tensor
-    """Graph of each node [N]."""
-    sizes: Tensor
-    """Nodes of each graph, then zeros [N]: to count the graphs, a GPU had to be waited for."""
+def _places(edges: Adjacency, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of every node a number of its graph and its place there, of every edge those of its ends.
 
-    @classmethod
-    def of(cls, edges: Adjacency, batch: Tensor | None) -> "_Graphs":
-        nothing = edges.source.new_zeros(edges.num_nodes)
-        batch = nothing if batch is None else batch
-        return cls(batch, nothing.scatter_add(0, batch, torch.ones_like(batch)))
-
-    @property
-    def starts(self) -> Tensor:
-        """Number of the first node of each node's graph [N]."""
-        return (self.sizes.cumsum(0) - self.sizes)[self.batch]
-
-
-def _keys(edges: Adjacency, graphs: _Graphs) -> Tensor:
-    """A number for each graph that its size and its edges decide, in whatever order [N]."""
-    source, start = edges.source, graphs.starts
-    ends = (source - start[source], edges.target - start[source])
+    The size and the edges of a graph, in whatever order, decide its number.
+    """
+    nothing = edges.source.new_zeros(edges.num_nodes)
+    batch = nothing if batch is None else batch
+    # Nodes of each graph, then zeros: to count the graphs, a GPU had to be waited for.
+    sizes = nothing.scatter_add(0, batch, torch.ones_like(batch))
+    place = torch.arange(edges.num_nodes, device=batch.device) - (sizes.cumsum(0) - sizes)[batch]
+    ends = place[edges.source], place[edges.target]
     low, high = torch.minimum(*ends), torch.maximum(*ends)
-    return _mix(_mix(graphs.sizes).scatter_add(0, graphs.batch[source], _mix(_mix(low) + high)))
+    keys = _mix(sizes).scatter_add(0, batch[edges.source], _mix(_mix(low) + high))
+    return _mix(keys)[batch], place, low, high
 
 
 def _uniform(state: Tensor, count: int) -> Tensor:
