@@ -56,16 +56,7 @@ def run(
     elsewhere: Iterable[Square] = (),
     progress: Progress | None = None,
 ) -> Ended:
-    """Compute every cell of the squares that is not there yet.
-
-    Args:
-        wanted: what to compute.
-        folder: where results lie.
-        root: PyG root of the data; the default one if None.
-        compute: where, and how many cells at a time.
-        elsewhere: squares of other experiments whose finished cells may serve here.
-        progress: told of every run.
-    """
+    """Compute every cell of the squares that is not there yet."""
     ended = Ended(missing=missing_datasets(wanted, root))
     shelf, groups = _by_task(elsewhere), _by_task(wanted, ended.missing)
     todo = []

@@ -85,17 +85,7 @@ class ClusterBatch(GraphBatch):
 
 
 class Clusters:
-    """A large graph divided into clusters, some of which are joined in every step.
-
-    Args:
-        graph: The graph.
-        train: Indices of the labelled nodes to learn from.
-        num_communities: Number of communities C of the model.
-        batch_size: About how many nodes a step should have.
-        group: The processes that share the steps.
-        seed: Seed of the clustering.
-        joined: Clusters that make up a step.
-    """
+    """A large graph divided into clusters, some of which are joined in every step."""
 
     def __init__(
         self,

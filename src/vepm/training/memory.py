@@ -44,12 +44,6 @@ def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int
 
     The factors were measured: how much each width adds to the peak of a process. The estimate is
     within a factor of two of the peak, mostly above it.
-
-    Args:
-        nodes: Nodes of the batch.
-        edges: Its directed edges.
-        features: Width of the features.
-        config: The settings.
     """
     model, passes = config.model, config.training.passes
     layers = model.bank_layers + model.composer_layers
