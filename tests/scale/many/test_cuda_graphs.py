@@ -43,7 +43,7 @@ def numbers_of(*values: float) -> Numbers:
 
 
 def _gathered(edges: Adjacency, heads: int, transposed: bool = False) -> GatherPattern:
-    return GatherPattern(*edges._ends(transposed), edges.num_nodes)
+    return GatherPattern(*edges._checked_ends(transposed), edges.num_nodes)
 
 
 @pytest.fixture(autouse=True)
