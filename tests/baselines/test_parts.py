@@ -17,8 +17,8 @@ from vepm.baselines import (
 )
 from vepm.baselines.fitting import Labelled
 from vepm.baselines.graphs import FactorDiscriminator
-from vepm.baselines.layered import GRAND, disagreement, mean_of_powers, normalised_adjacency
 from vepm.baselines.nodes import FeatureDropout
+from vepm.baselines.own_layers import GRAND, disagreement, mean_of_powers, normalised_adjacency
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.nn import Adjacency

@@ -6,8 +6,8 @@ from typing import Any
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
 from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP, SizeOnly
-from vepm.baselines.layered import GRAND, DisenConv, DisenGCN
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
+from vepm.baselines.own_layers import GRAND, DisenConv, DisenGCN
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError
 from vepm.schema import check_value

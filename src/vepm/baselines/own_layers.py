@@ -1,4 +1,4 @@
-"""Baselines on nodes: DisenGCN (Ma et al., 2019) and GRAND (Feng et al., 2020)."""
+"""Baselines on nodes with layers of their own, after Ma et al. (2019) and Feng et al. (2020)."""
 
 from dataclasses import dataclass
 
