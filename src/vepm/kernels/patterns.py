@@ -215,17 +215,16 @@ class Copies:
         else:
             values = _taken(weight.flatten(), self._edge_of)
         out = torch.empty_like(x)
-        multiply_into(out.view(self.size, -1), self._matrix(values), x.view(self.size, -1))
+        matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
+        multiply_into(out.view(self.size, -1), matrix, x.view(self.size, -1))
         return out
 
     def sample(self, near: Tensor, far: Tensor) -> Tensor:
         """Products of the ends of each edge in each copy [E, copies]."""
-        pattern = self._matrix(near.new_zeros(self.columns.numel()))
+        zeros = near.new_zeros(self.columns.numel())
+        pattern = csr_matrix(self.pointer, self.columns, zeros, (self.size, self.size))
         values = _sampled_product(pattern, near.view(self.size, -1), far.view(self.size, -1))
         return _taken(values, self._place_of).view(-1, self.number)
-
-    def _matrix(self, values: Tensor) -> Tensor:
-        return csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
 
 
 def _taken(values: Tensor, order: Tensor | None) -> Tensor:

@@ -25,21 +25,14 @@ DRAWS = (
 
 @dataclass(frozen=True)
 class Value:
-    """What stands in one square.
+    """What stands in one square, by the names of its row and column.
 
     Args:
-        row: name of the row.
-        column: name of the column.
-        metric: how its numbers are written.
         printed: the paper's.
         quoted: whether it only quotes the paper.
         summaries: ours, by every rule of the protocol, the main one first; none without runs.
         planned: number of runs there should be.
         reason: why runs are missing, where they are.
-        method: what ran.
-        dataset: on what.
-        seeds: number of seeds behind the number.
-        splits: number of splits or folds behind it.
         yes: values that bear out a YES of the paper.
         commits: number of runs by the commit of their code.
         pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where

@@ -49,15 +49,11 @@ class LargeGraph:
         source, target = graph.edge_index
         self.columns = source.to(index_type(self.num_nodes))
         """The neighbours of each node in turn [E]."""
+        self.num_edges = self.columns.numel()
         self.degree = torch.bincount(target, minlength=self.num_nodes)
         self.pointer = torch.nn.functional.pad(self.degree.cumsum(0), (1, 0))
         """Offset of each node's neighbours [N + 1]."""
         self._index = torch.full((self.num_nodes,), -1, dtype=self.columns.dtype)
-
-    @property
-    def num_edges(self) -> int:
-        """Directed edges."""
-        return self.columns.numel()
 
     def features(self, nodes: Tensor) -> Features:
         """Features of some nodes, on the device."""

@@ -108,7 +108,7 @@ class Space:
         """
         if not isinstance(entries, Mapping):
             raise InputError("search space: not a table of settings and their values")
-        check = check or vepm_values
+        check = check or (lambda changes: flat(Config().replace(**changes)))
         return cls(tuple(_dimension(name, entry, check) for name, entry in entries.items()))
 
     @property
@@ -130,11 +130,6 @@ class Space:
 def flat(config: Config) -> dict[str, Any]:
     """All settings by name."""
     return {name: v for section in config.to_dict().values() for name, v in section.items()}
-
-
-def vepm_values(changes: Values) -> dict[str, Any]:
-    """All settings of VEPM after some changes to its defaults."""
-    return flat(Config().replace(**changes))
 
 
 def default_space(task: str) -> Space:

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
@@ -72,19 +71,16 @@ def available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
-    found = [_free_in_system()]
+    if MEMINFO.exists():
+        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+        found = [int(lines["MemAvailable"].split()[0]) * 1024]
+    else:
+        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for limit, used in CGROUPS:
         if limit.exists() and used.exists() and (text := limit.read_text().strip()).isdigit():
             found.append(int(text) - int(used.read_text()))
     share = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     return max(0, min(found)) // share
-
-
-def _free_in_system() -> int:
-    if MEMINFO.exists():
-        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> None:
@@ -142,14 +138,11 @@ def _largest(dataset: Dataset, count: int) -> list[Data]:
 
 
 def _sizes(graphs: list[Data]) -> tuple[int, int, int]:
-    """Nodes and edges of some graphs, and columns of their features."""
+    """Nodes and edges of graphs, and columns of features or non-zeros per row of sparse ones."""
     nodes = sum(int(graph.num_nodes or 0) for graph in graphs)
-    return nodes, sum(int(graph.num_edges) for graph in graphs), _width(graphs[0].x)
-
-
-def _width(x: Tensor) -> int:
-    """Columns of the features, or non-zeros per row of sparse ones."""
-    return -(-x.values().numel() // x.size(0)) if x.layout == torch.sparse_coo else x.size(1)
+    x = graphs[0].x
+    width = -(-x.values().numel() // x.size(0)) if x.layout == torch.sparse_coo else x.size(1)
+    return nodes, sum(int(graph.num_edges) for graph in graphs), width
 
 
 def _round(number: float) -> int:

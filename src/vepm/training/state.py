@@ -44,10 +44,6 @@ class Course:
     improved: bool = False
     """Whether the last epoch of finetuning was the best so far on validation."""
 
-    def enter(self, phase: str) -> None:
-        """Begin the next phase."""
-        self.phase, self.epoch, self.stale = phase, 0, 0
-
     def stopped(self, config: TrainingConfig) -> bool:
         """Whether the phase has not improved for too long."""
         patience = PRETRAIN_PATIENCE if self.phase == "pretrain" else config.patience
@@ -132,7 +128,7 @@ class TrainingState:
     def enter(self, phase: str) -> None:
         """Begin the next phase, without the encoder's momentum of the last."""
         for course in self.courses:
-            course.enter(phase)
+            course.phase, course.epoch, course.stale = phase, 0, 0
         self.encoder_optimizer.state.clear()
 
 
