@@ -2,9 +2,8 @@
 
 from vepm.data.build import ReadOptions
 from vepm.data.dataset import Dataset, require_labels
-from vepm.data.generate import sample_graph
+from vepm.data.generate import planted_graph, planted_relations, sample_graph
 from vepm.data.labels import relabelled
-from vepm.data.planted import planted_graph, planted_relations
 from vepm.data.reading import as_dataset, read
 from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 

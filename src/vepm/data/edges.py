@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vepm.errors import InputError
@@ -19,42 +21,46 @@ def canonical_edges(
     one_way: bool = False,
     directed: bool = False,
 ) -> tuple[Tensor, list[str]]:
-    """Both directions of every edge, once, sorted by destination and then source.
+    """Both directions of every edge [2, E], once, and in words what was changed for that.
 
-    Args:
-        edge_index: edges [2, M] in any order, with self-loops and duplicates.
-        num_nodes: number of nodes; indices must be smaller.
-        source: what to call the edges in messages.
-        one_way: whether edges are listed in one direction by convention, so that adding the other
-            direction is not worth a message.
-        directed: keep the directions listed and add none.
-
-    Returns:
-        The canonical edges [2, E], and in words what was changed.
+    Edges [2, M] come in any order, with self-loops and duplicates. The result is sorted by
+    destination and then source. Where edges are listed ``one_way`` by convention, adding the other
+    direction is not worth a message; where they are ``directed``, none is added.
 
     Raises:
         InputError: if an index is out of range.
     """
     check_range(edge_index, num_nodes, source)
-    row, col = edge_index
+    row, col = edge_index.numpy()
     proper = row != col
-    loops = int(row.numel() - proper.sum())
-    row, col = row[proper], col[proper]
-    listed = torch.unique(col * num_nodes + row)
+    # Sorted in place as single integers, which keeps tens of millions of edges in memory.
+    listed = _unique((col * num_nodes + row)[proper])
     keys = listed
     if not directed:
-        reverse = (listed % num_nodes) * num_nodes + listed // num_nodes
-        keys = torch.unique(torch.cat([listed, reverse]))
+        reverse = listed % num_nodes
+        reverse *= num_nodes
+        reverse += listed // num_nodes
+        keys = _unique(np.concatenate([listed, reverse]))
+    count = int(proper.sum())
     found = [
         f"{verb} {count} {what}{'' if count == 1 else 's'}"
         for verb, count, what in (
-            ("removed", loops, "self-loop"),
-            ("merged", row.numel() - listed.numel(), "duplicate edge"),
-            ("added", 0 if one_way else keys.numel() - listed.numel(), "missing reverse edge"),
+            ("removed", row.size - count, "self-loop"),
+            ("merged", count - listed.size, "duplicate edge"),
+            ("added", 0 if one_way else keys.size - listed.size, "missing reverse edge"),
         )
         if count
     ]
-    return torch.stack([keys % num_nodes, keys // num_nodes]), found
+    edges = torch.empty(2, keys.size, dtype=torch.long)
+    np.remainder(keys, num_nodes, out=edges[0].numpy())
+    np.floor_divide(keys, num_nodes, out=edges[1].numpy())
+    return edges, found
+
+
+def _unique(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    keys.sort()
+    once: NDArray[np.int64] = keys[np.diff(keys, prepend=-1) > 0]
+    return once
 
 
 def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
@@ -70,11 +76,7 @@ def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
 
 
 def check_weights(weights: Tensor, where: Callable[[int], str]) -> Tensor | None:
-    """Weights of edges as float64 [M]; None if all are 1.
-
-    Raises:
-        InputError: naming the first weight that is not positive and finite as float32.
-    """
+    """Weights of edges as float64 [M], all positive and finite as float32; None if all are 1."""
     single = weights.float()
     bad = (~(single.isfinite() & (single > 0))).nonzero()
     if bad.numel():
@@ -95,19 +97,11 @@ def canonical_weights(
     directed: bool = False,
     add_directions: bool = False,
 ) -> Tensor:
-    """The weights of canonical edges [E], given those of the edges as they were listed.
+    """The weights of canonical edges [E], given those [M] of the edges as they were listed [2, M].
 
     Edges listed several times in one direction have the sum of their weights. An edge listed in
     both directions has that weight if it is the same in both; if that is not so for all of them,
-    the edges are directed, and the weights of both directions are added.
-
-    Args:
-        edge_index: canonical edges [2, E].
-        listed: the edges they were made from [2, M].
-        weights: the weight of each listed edge [M].
-        num_nodes: number of nodes.
-        directed: whether the canonical edges are directed.
-        add_directions: whether to add the weights of both directions in any case.
+    or if they are to be added in any case, the weights of both directions are added.
     """
     place, order = _places(edge_index, listed, num_nodes)
     found = torch.zeros(edge_index.size(1), dtype=torch.float64)
@@ -124,16 +118,9 @@ def canonical_weights(
 def canonical_kinds(
     edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes: int, *, directed: bool = False
 ) -> Tensor:
-    """The kinds of canonical edges [E, R], given those of the edges as they were listed.
+    """The kinds of canonical edges [E, R], given those [M, R] of the edges as they were listed.
 
     An edge listed several times, or in both directions, is of all the kinds it was listed with.
-
-    Args:
-        edge_index: canonical edges [2, E].
-        listed: the edges they were made from [2, M].
-        kinds: whether each listed edge is of each kind [M, R].
-        num_nodes: number of nodes.
-        directed: whether the canonical edges are directed.
     """
     place, order = _places(edge_index, listed, num_nodes)
     found = torch.zeros(edge_index.size(1), kinds.size(1), dtype=torch.bool)

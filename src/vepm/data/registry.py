@@ -12,6 +12,7 @@ from typing import Any
 from vepm.data.build import ReadOptions, build
 from vepm.data.bundled import digits, digits_graphs, karate_club
 from vepm.data.dataset import Dataset
+from vepm.data.generate import planted_graph, planted_relations
 from vepm.data.node_sets import (
     EMAIL_FILES,
     WIKICS_FILES,
@@ -23,7 +24,6 @@ from vepm.data.node_sets import (
     planetoid_files,
 )
 from vepm.data.npz import read_npz
-from vepm.data.planted import planted_graph, planted_relations
 from vepm.data.raw import RawFiles, data_root
 from vepm.data.tu import Features, load_tu, tu_files
 from vepm.errors import InputError
