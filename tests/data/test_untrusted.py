@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from training.forging import Bomb
 from vepm.data import load, read
-from vepm.data.node_sets import planetoid_checksums
+from vepm.data.benchmarks import planetoid_checksums
 from vepm.errors import InputError
 
 TRIANGLE = sp.csr_matrix(np.ones((3, 3)) - np.eye(3))

@@ -14,7 +14,7 @@ import torch
 
 from vepm.data.build import Parts, ReadOptions
 from vepm.data.edges import decode_kinds
-from vepm.data.matrices import matrix_parts
+from vepm.data.in_memory import matrix_parts
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 

@@ -12,11 +12,10 @@ from torch_geometric.data import Batch, Data, HeteroData
 from vepm.data.build import Parts, ReadOptions, build, refuse_choice
 from vepm.data.dataset import Dataset
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
+from vepm.data.in_memory import count_nodes, data_parts, matrix_parts
 from vepm.data.labels import relabelled
-from vepm.data.matrices import matrix_parts
 from vepm.data.networkx_graphs import graph_parts, node_parts, read_gexf, read_gml, read_graphml
 from vepm.data.npz import read_npz
-from vepm.data.pyg_graphs import count_nodes, data_parts
 from vepm.data.raw import expanded
 from vepm.errors import InputError
 from vepm.tasks import TASKS, Task, TaskName, task_named

@@ -1,33 +1,32 @@
-"""The datasets known by name, and generated graphs: ``planted:nodes=5000,edges=50000``."""
+"""The datasets known by name: benchmarks, bundled sets, and generated graphs by a recipe."""
 
 import difflib
 import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from sklearn.neighbors import kneighbors_graph
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.datasets import KarateClub
+
+from vepm.data import benchmarks as known
 from vepm.data.build import ReadOptions, build
-from vepm.data.bundled import digits, digits_graphs, karate_club
 from vepm.data.dataset import Dataset
 from vepm.data.generate import planted_graph, planted_relations
-from vepm.data.node_sets import (
-    EMAIL_FILES,
-    WIKICS_FILES,
-    geom_gcn_files,
-    load_email,
-    load_geom_gcn,
-    load_planetoid,
-    load_wikics,
-    planetoid_files,
-)
+from vepm.data.in_memory import data_parts
+from vepm.data.labels import draw_split
 from vepm.data.npz import read_npz
 from vepm.data.raw import RawFiles, data_root
-from vepm.data.tu import Features, load_tu, tu_files
 from vepm.errors import InputError
-from vepm.tasks import TaskName
+from vepm.tasks import MASK_NAMES, TaskName
 
 Ingredients = dict[str, tuple[Callable[[str], Any], str]]
 
@@ -81,74 +80,122 @@ class DatasetInfo:
     available: bool
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Reader(NamedTuple):
     task: TaskName
     source: str
-    load: Callable[[Path], Dataset]
-    files: RawFiles | None = None
-    description: str = ""
+    """Who publishes the data; the folder of the files if it is empty."""
+    load: Callable[..., Dataset]
+    """Takes the name, the folder with the raw files and what ``datasets.toml`` adds."""
+    files: Callable[..., RawFiles] | None = None
+    """Takes the name and what ``datasets.toml`` adds; None if there are no files."""
 
 
-def _planetoid(name: str) -> _Entry:
-    return _Entry("node", "Planetoid", partial(load_planetoid, name), planetoid_files(name))
-
-
-def _tu(name: str, features: Features) -> _Entry:
-    load = partial(load_tu, name, features=features)
-    return _Entry("graph", "TU collection", load, tu_files(name, features))
-
-
-def _npz(name: str, file: str, **options: Any) -> _Entry:
-    """A graph in an archive."""
+def _npz_files(name: str, file: str, **options: Any) -> RawFiles:
     folder, _, stem = file.rpartition("/")
-    files = RawFiles(folder, (f"{stem}.npz",), (), inside="")
-
-    def read(root: Path) -> Dataset:
-        how = ReadOptions(**options)
-        parts = read_npz(files.ensure(root) / files.names[0], how)
-        # Arrays that a published file has beside the graph are no news to its users.
-        return build(replace(parts, name=name, unused=()), how)
-
-    return _Entry("node", folder.partition("/")[0], read, files)
+    return RawFiles(folder, (f"{stem}.npz",), (), inside="")
 
 
-def _geom_gcn(name: str, folder: str, original: str) -> _Entry:
-    files = geom_gcn_files(folder, original)
-    return _Entry("node", "Geom-GCN", partial(load_geom_gcn, name, files), files)
+def _load_npz(name: str, folder: Path, file: str, **options: Any) -> Dataset:
+    how = ReadOptions(**options)
+    parts = read_npz(folder / f"{file.rpartition('/')[2]}.npz", how)
+    # Arrays that a published file has beside the graph are no news to its users.
+    return build(replace(parts, name=name, unused=()), how)
 
 
-_READERS: dict[str, Callable[..., _Entry]] = {
-    "digits": lambda _: _Entry("node", "scikit-learn", lambda _: digits()),
-    "digits-graphs": lambda _: _Entry("graph", "scikit-learn", lambda _: digits_graphs()),
-    "karate-club": lambda _: _Entry("node", "PyG", lambda _: karate_club()),
-    "generated": lambda name: _Entry("node", "generated", lambda _: draw(name, "")),
-    "planetoid": _planetoid,
-    "wikics": lambda _: _Entry("node", "WikiCS", load_wikics, WIKICS_FILES),
-    "email": lambda _: _Entry("node", "SNAP", load_email, EMAIL_FILES),
-    "geom-gcn": _geom_gcn,
-    "npz": _npz,
-    "tu": _tu,
+_SIDE = 8
+_BRIGHTEST = 16.0
+_NUM_NEIGHBOURS = 10
+_DIGITS_PER_CLASS = 60
+
+
+def _karate_club(name: str, _: None) -> Dataset:
+    """Zachary's karate club: 34 members, 4 of them labelled for training, the rest for testing."""
+    data = KarateClub()[0]
+    data.test_mask = ~data.train_mask
+    return build(data_parts([data], name, single=True, source="bundled with PyG"))
+
+
+def _digits(name: str, _: None) -> Dataset:
+    """1,797 images of digits as one graph: each joined to the ten nearest by pixels.
+
+    Twenty images a class train, 300 validate, the rest test.
+    """
+    images, labels = load_digits(return_X_y=True)
+    x, y = images / _BRIGHTEST, torch.from_numpy(labels)
+    nearest = kneighbors_graph(x, _NUM_NEIGHBOURS).tocoo()
+    edges = torch.from_numpy(np.stack([nearest.row, nearest.col]).astype(np.int64))
+    masks = dict(zip(MASK_NAMES, draw_split(y, per_class=20, num_val=300, seed=0), strict=True))
+    data = Data(x=torch.from_numpy(x), edge_index=edges, y=y, **masks)
+    source = "scikit-learn's digits, 10 nearest neighbours"
+    parts = data_parts([data], name, single=True, source=source)
+    names = [f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE)]
+    return build(replace(parts, feature_names=names, one_way=True))
+
+
+def _digits_graphs(name: str, _: None) -> Dataset:
+    """600 images of digits, 60 a class, each a graph of its inked pixels.
+
+    Pixels with ink are nodes, joined to those of their eight neighbours that have ink; features
+    are the ink and the place, row and column from -1 to 1.
+    """
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(labels.size)
+    by_class = (order[labels[order] == digit][:_DIGITS_PER_CLASS] for digit in range(10))
+    chosen = np.sort(np.concatenate(list(by_class)))
+    graphs = [
+        _grid_graph(torch.from_numpy(images[i]).float().view(_SIDE, _SIDE), int(labels[i]))
+        for i in chosen
+    ]
+    source = "scikit-learn's digits, grids of inked pixels"
+    parts = replace(data_parts(graphs, name, single=False), source=source)
+    names = [f"digit_{i}" for i in chosen]
+    return build(replace(parts, feature_names=("ink", "row", "column"), graph_names=names))
+
+
+def _grid_graph(image: Tensor, label: int) -> Data:
+    place = (image > 0).nonzero()
+    # Chebyshev distance 1: the eight neighbours.
+    near = (place[:, None] - place[None]).abs().amax(dim=2) == 1
+    target, source = near.nonzero(as_tuple=True)
+    ink = image[image > 0, None] / _BRIGHTEST
+    return Data(
+        x=torch.cat([ink, place * (2 / (_SIDE - 1)) - 1], dim=1),
+        edge_index=torch.stack([source, target]),
+        y=torch.tensor([label]),
+    )
+
+
+_READERS = {
+    "digits": _Reader("node", "scikit-learn", _digits),
+    "digits-graphs": _Reader("graph", "scikit-learn", _digits_graphs),
+    "karate-club": _Reader("node", "PyG", _karate_club),
+    "generated": _Reader("node", "generated", lambda name, _: draw(name, "")),
+    "planetoid": _Reader("node", "Planetoid", known.load_planetoid, known.planetoid_files),
+    "wikics": _Reader("node", "WikiCS", known.load_wikics, lambda name: known.WIKICS_FILES),
+    "email": _Reader("node", "SNAP", known.load_email, lambda name: known.EMAIL_FILES),
+    "geom-gcn": _Reader("node", "Geom-GCN", known.load_geom_gcn, known.geom_gcn_files),
+    "npz": _Reader("node", "", _load_npz, _npz_files),
+    "tu": _Reader("graph", "TU collection", known.load_tu, known.tu_files),
 }
-
-
-@cache
-def _entries() -> dict[str, _Entry]:
-    """The entries of ``datasets.toml`` by name."""
-    listed = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
-    found = {}
-    for name, given in listed.items():
-        reader, description = given.pop("reader"), given.pop("description")
-        found[name] = replace(_READERS[reader](name, **given), description=description)
-    return found
-
-
 _ALIASES = {
     "IMDB-B": "IMDB-BINARY",
     "IMDB-M": "IMDB-MULTI",
     "RDT-B": "REDDIT-BINARY",
     "RDT-M": "REDDIT-MULTI-5K",
 }
+
+
+@cache
+def _listed() -> dict[str, dict[str, Any]]:
+    """The entries of ``datasets.toml`` by name."""
+    return tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
+
+
+def _entry(name: str) -> tuple[_Reader, RawFiles | None, dict[str, Any]]:
+    """How a dataset is read, from which files, and with which arguments."""
+    given = {key: value for key, value in _listed()[name].items() if key != "description"}
+    reader = _READERS[given.pop("reader")]
+    return reader, reader.files(name, **given) if reader.files else None, given
 
 
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
@@ -172,7 +219,18 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
         >>> load("digits").graphs[0].num_nodes
         1797
     """
-    return _entry(name).load(data_root(root))
+    if is_recipe(name):
+        generator, _, recipe = name.partition(":")
+        return draw(generator.lower(), recipe)
+    names = {each.lower(): each for each in (*_listed(), *_ALIASES)}
+    wanted = str(name).lower()
+    if wanted not in names:
+        close = difflib.get_close_matches(wanted, names, n=1)
+        hint = f"did you mean '{names[close[0]]}'? " if close else ""
+        raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
+    found = _ALIASES.get(names[wanted], names[wanted])
+    reader, files, given = _entry(found)
+    return reader.load(found, files and files.ensure(data_root(root)), **given)
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
@@ -186,17 +244,13 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         >>> [info.name for info in datasets()][:4]
         ['digits', 'digits-graphs', 'KarateClub', 'planted']
     """
-    place = data_root(root)
-    return [
-        DatasetInfo(
-            name=name,
-            task=entry.task,
-            source=entry.source,
-            description=entry.description,
-            available=entry.files is None or not entry.files.missing(place),
-        )
-        for name, entry in _entries().items()
-    ]
+    place, found = data_root(root), []
+    for name, entry in _listed().items():
+        reader, files, _ = _entry(name)
+        available = files is None or not files.missing(place)
+        source = reader.source or (files.folder.partition("/")[0] if files else "")
+        found.append(DatasetInfo(name, reader.task, source, entry["description"], available))
+    return found
 
 
 def is_recipe(name: str) -> bool:
@@ -205,30 +259,12 @@ def is_recipe(name: str) -> bool:
     return bool(colon) and generator.lower() in RECIPES
 
 
-def _entry(name: str) -> _Entry:
-    if is_recipe(name):
-        generator, _, recipe = name.partition(":")
-        generator = generator.lower()
-        return replace(_entries()[generator], load=lambda _: draw(generator, recipe))
-    known = {name.lower(): name for name in (*_entries(), *_ALIASES)}
-    wanted = str(name).lower()
-    if wanted not in known:
-        close = difflib.get_close_matches(wanted, known, n=1)
-        hint = f"did you mean '{known[close[0]]}'? " if close else ""
-        raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
-    return _entries()[_ALIASES.get(known[wanted], known[wanted])]
-
-
 def draw(name: str, recipe: str) -> Dataset:
-    """A generated graph from a recipe such as ``nodes=5000,edges=50000,seed=1``.
-
-    Args:
-        name: the generator, one of ``RECIPES``.
-        recipe: what to set, separated by commas; may be empty.
+    """A generated graph by the name of its generator and a recipe, which may be empty.
 
     Example:
         >>> from vepm.data.registry import draw
-        >>> draw("planted", "nodes=200,edges=800").graphs[0].num_nodes
+        >>> draw("planted", "nodes=200,edges=800,seed=1").graphs[0].num_nodes
         200
     """
     generator, ingredients = RECIPES[name]
