@@ -4,15 +4,11 @@ A task is one object. Code that depends on the task asks it, or keeps a dict key
 nothing else compares the name with a word. To add a task, add it to ``TASKS``.
 """
 
-import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from sklearn.metrics import f1_score, precision_recall_fscore_support, roc_auc_score
 from torch import Tensor
-from torch_geometric.data import Data
 
 from vepm.errors import InputError
 
@@ -46,25 +42,6 @@ class Task:
     protocols: tuple[str, ...]
     search_protocol: str
 
-    def labels(self, graphs: Sequence[Data]) -> Tensor:
-        """The class index of every node or graph, -1 where unlabelled."""
-        return torch.cat([graph.y.reshape(-1) for graph in graphs])
-
-    def masks(self, graphs: Sequence[Data], splits: Sequence[Masks] | None) -> Masks | None:
-        """The training, validation and test masks that come with the data, if any."""
-        if self.single_graph:
-            train, val, test = (graphs[0][name] for name in MASK_NAMES)
-            return train, val, test
-        return splits[0] if splits else None
-
-    def with_labels(self, graphs: Sequence[Data], labels: Tensor) -> list[Data]:
-        """Copies of the graphs with other labels; the other tensors are shared."""
-        parts = labels.split([graph.y.numel() for graph in graphs])
-        found = [copy.copy(graph) for graph in graphs]
-        for graph, y in zip(found, parts, strict=True):
-            graph.y = y.clone()
-        return found
-
     def measures(self, probabilities: Tensor, y: Tensor) -> dict[str, Any]:
         """How good a classification is, beside its accuracy.
 
@@ -78,6 +55,7 @@ class Task:
             class occurs; ``per_class`` with ``precision``, ``recall``, ``f1`` and ``support``.
 
         Example:
+            >>> import torch
             >>> found = TASKS["node"].measures(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]))
             >>> round(found["macro_f1"], 3), found["roc_auc"], found["per_class"][0]["recall"]
             (0.667, 0.75, 0.5)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from vepm.data.features import (
 )
 from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES, Masks
+from vepm.tasks import MASK_NAMES
 
 logger = logging.getLogger("vepm")
 
@@ -120,31 +121,36 @@ class Parts:
 
 
 def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008 # it is frozen
-    """Check what a reader found and make a dataset of it.
-
-    Raises:
-        InputError: saying what is wrong and what to do about it.
-    """
+    """Check what a reader found and make a dataset of it; errors say what to do about it."""
     edge_index, found = canonical_edges(
         parts.edges,
         parts.num_nodes,
         source=parts.source,
         one_way=parts.one_way or options.directed,
     )
-    _report(found, parts.source, strict=options.strict)
+    if found:
+        line = f"{parts.source}: {', '.join(found)}"
+        if options.strict:
+            raise InputError(
+                f"{line}; correct the edges, or read them with strict=False (without --strict)"
+            )
+        logger.info(line)
     whole = _edges(parts, options, edge_index)
     unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(found) else [])]
     if unused and not options.for_model:
         logger.warning("%s: not used: %s", parts.source, ", ".join(unused))
     whole.x, names = _features(parts, edge_index)
-    coordinates = parts.x is None and parts.batch is None
     whole.y, classes = _labels(parts, options)
     first, splits = item_masks(parts.masks, whole.y >= 0, parts.source)
     if parts.batch is None:
-        graphs = [_node_graph(whole, first, parts.memberships)]
+        whole.update(dict(zip(MASK_NAMES, first, strict=True)))
+        if parts.memberships is not None:
+            whole.memberships = parts.memberships
+        graphs = [whole]
     else:
         graphs = _graphs(whole, parts.batch)
         splits = splits or ((first,) if parts.masks else None)
+    node_names = iter(parts.node_names or ())
     return Dataset(
         name=parts.name,
         task="node" if parts.batch is None else "graph",
@@ -153,55 +159,38 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
         class_names=classes,
         feature_names=None if names is None else tuple(names),
         kind_names=None if parts.kinds is None else parts.kinds[1],
-        node_names=_node_names(parts, graphs),
+        node_names=None
+        if parts.node_names is None
+        else tuple(tuple(islice(node_names, graph.x.size(0))) for graph in graphs),
         graph_names=None if parts.graph_names is None else tuple(parts.graph_names),
         folds=parts.folds,
         splits=splits,
         source=parts.source,
-        num_positions=NUM_POSITIONS if coordinates else 0,
+        num_positions=NUM_POSITIONS if parts.x is None and parts.batch is None else 0,
     )
 
 
 def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
     """A graph of edges alone, with what is known of each; ``edge_index`` has both directions."""
-    graph, count, directed = Data(edge_index=edge_index), parts.num_nodes, options.directed
+    graph, directed = Data(edge_index=edge_index), options.directed
     if directed:
         if parts.directed is False:
             raise InputError(
                 f"{parts.source}: its edges have no direction; leave out directed=True "
                 "(--directed), or give a directed graph"
             )
-        graph.edge_index, _ = canonical_edges(parts.edges, count, directed=True)
+        graph.edge_index, _ = canonical_edges(parts.edges, parts.num_nodes, directed=True)
         graph.directed = True
     where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")
     given = parts.weights if options.weights else None
     weights = None if given is None else check_weights(given, where)
     if weights is not None:
         graph.edge_weight = canonical_weights(
-            graph.edge_index,
-            parts.edges,
-            weights,
-            count,
-            directed=directed,
-            add_directions=parts.directed is True,
+            graph.edge_index, parts.edges, weights, directed, parts.directed is True
         )
     if parts.kinds is not None:
-        graph.edge_kind = canonical_kinds(
-            graph.edge_index, parts.edges, parts.kinds[0], count, directed=directed
-        )
+        graph.edge_kind = canonical_kinds(graph.edge_index, parts.edges, parts.kinds[0], directed)
     return graph
-
-
-def _report(found: Sequence[str], source: str, *, strict: bool) -> None:
-    """Log how edges were corrected, or refuse them if strict."""
-    if not found:
-        return
-    line = f"{source}: {', '.join(found)}"
-    if strict:
-        raise InputError(
-            f"{line}; correct the edges, or read them with strict=False (without --strict)"
-        )
-    logger.info(line)
 
 
 def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] | None]:
@@ -232,14 +221,6 @@ def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]
     return encode(parts.labels, count, where, parts.source, options.class_names)
 
 
-def _node_graph(graph: Data, masks: Masks, memberships: Tensor | None) -> Data:
-    for name, mask in zip(MASK_NAMES, masks, strict=True):
-        graph[name] = mask
-    if memberships is not None:
-        graph.memberships = memberships
-    return graph
-
-
 def _graphs(union: Data, batch: Tensor) -> list[Data]:
     """The graphs of a disjoint union whose nodes are in the order of their graphs."""
     count = union.y.numel()
@@ -262,10 +243,3 @@ def _graphs(union: Data, batch: Tensor) -> list[Data]:
         Data(**{key: parts[i].clone() for key, parts in columns.items()}, **flags)
         for i in range(count)
     ]
-
-
-def _node_names(parts: Parts, graphs: Sequence[Data]) -> tuple[tuple[str, ...], ...] | None:
-    if parts.node_names is None:
-        return None
-    names = iter(parts.node_names)
-    return tuple(tuple(next(names) for _ in range(graph.x.size(0))) for graph in graphs)

@@ -45,19 +45,11 @@ def encode_columns(
     ``column=value``; an empty cell is of no value. Dates, constants and text that differs in every
     row are left out, unless they are asked for or a fitted model knows them.
 
-    Args:
-        columns: the cells of each column: text, numbers, vectors or None.
-        where: names a cell in messages, by row and column.
-        options: which columns to use.
-        source: what to call the table in messages.
-        constants: whether to keep columns of one number.
-        text: whether to use columns of text that nobody asked for.
+    Cells are text, numbers, vectors or None, and ``where`` names one by row and column. Columns of
+    one number are kept if ``constants``, those of text that nobody asked for used if ``text``.
 
     Returns:
         Features [rows, F] and their names, None if there are none, and what is not used, in words.
-
-    Raises:
-        InputError: if a column asked for is missing, or holds numbers in some rows only.
 
     Example:
         >>> from vepm.data.build import ReadOptions
@@ -70,7 +62,10 @@ def encode_columns(
     found: dict[str, NDArray[Any]] = {}
     unused: list[str] = []
     known = dict.fromkeys(options.feature_names or ())
-    categories = _categories(known)
+    categories: dict[str, list[str]] = {}
+    for column, equals, value in (name.partition("=") for name in known):
+        if equals:
+            categories.setdefault(column, []).append(value)
     numbers: list[str] = []
     for name in _chosen(columns, options, source):
         values = None
@@ -90,16 +85,6 @@ def encode_columns(
         return None, None, unused
     table = np.stack(list(found.values()), axis=1)
     return torch.from_numpy(table).float(), tuple(found), unused
-
-
-def _categories(known: Iterable[str]) -> dict[str, list[str]]:
-    """The values of each column of text that a model knows."""
-    found: dict[str, list[str]] = {}
-    for name in known:
-        column, equals, value = name.partition("=")
-        if equals:
-            found.setdefault(column, []).append(value)
-    return found
 
 
 def _chosen(columns: Mapping[str, Any], options: ReadOptions, source: str) -> list[str]:
@@ -213,11 +198,6 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
     Columns are matched by name if the model and the data both have names, and by position
     otherwise; a warning is logged if only one of them does.
 
-    Args:
-        dataset: new data for the model.
-        names: the model's feature names, if it has any.
-        width: the number of features of the model.
-
     Raises:
         InputError: if columns are missing or unknown.
 
@@ -252,17 +232,7 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
 
 
 def in_order(x: Tensor, names: Sequence[str], wanted: Sequence[str], source: str) -> Tensor:
-    """Feature columns put in the wanted order.
-
-    Args:
-        x: features [N, F], dense or sparse.
-        names: the name of each column.
-        wanted: the same names in another order.
-        source: what to call the data in messages.
-
-    Raises:
-        InputError: if columns are missing or unknown; it names them.
-    """
+    """Feature columns [N, F] put in the wanted order; an error names those missing or unknown."""
     if tuple(names) == tuple(wanted):
         return x
     place = {name: i for i, name in enumerate(names)}

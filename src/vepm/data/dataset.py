@@ -1,5 +1,6 @@
 """The one form in which every graph reaches a model."""
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.errors import InputError
-from vepm.tasks import TASKS, Masks, TaskName
+from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +102,15 @@ class Dataset:
     @property
     def labels(self) -> Tensor:
         """The class index of every node (node tasks) or graph (graph tasks), -1 if unlabelled."""
-        return TASKS[self.task].labels(self.graphs)
+        return torch.cat([graph.y.reshape(-1) for graph in self.graphs])
 
     @property
     def masks(self) -> Masks | None:
         """The training, validation and test masks over :attr:`labels`; None if there are none."""
-        return TASKS[self.task].masks(self.graphs, self.splits)
+        if self.single_graph:
+            train, val, test = (self.graphs[0][name] for name in MASK_NAMES)
+            return train, val, test
+        return self.splits[0] if self.splits else None
 
     @property
     def item_names(self) -> list[str]:
@@ -116,7 +120,7 @@ class Dataset:
         return list(names or map(str, range(self.labels.numel())))
 
     def with_labels(self, labels: Tensor) -> "Dataset":
-        """The same graphs with other labels, in the order of :attr:`labels`.
+        """The same graphs with other labels, in the order of :attr:`labels`; tensors are shared.
 
         Example:
             >>> import torch
@@ -125,7 +129,11 @@ class Dataset:
             >>> hidden.labels.max()
             tensor(-1)
         """
-        return replace(self, graphs=TASKS[self.task].with_labels(self.graphs, labels))
+        graphs = [copy.copy(graph) for graph in self.graphs]
+        parts = labels.split([graph.y.numel() for graph in graphs])
+        for graph, y in zip(graphs, parts, strict=True):
+            graph.y = y.clone()
+        return replace(self, graphs=graphs)
 
 
 def require_labels(dataset: Dataset) -> None:

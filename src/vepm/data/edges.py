@@ -92,8 +92,6 @@ def canonical_weights(
     edge_index: Tensor,
     listed: Tensor,
     weights: Tensor,
-    num_nodes: int,
-    *,
     directed: bool = False,
     add_directions: bool = False,
 ) -> Tensor:
@@ -103,12 +101,12 @@ def canonical_weights(
     both directions has that weight if it is the same in both; if that is not so for all of them,
     or if they are to be added in any case, the weights of both directions are added.
     """
-    place, order = _places(edge_index, listed, num_nodes)
+    place, order = _places(edge_index, listed)
     found = torch.zeros(edge_index.size(1), dtype=torch.float64)
     found.index_add_(0, place, weights[order])
     if directed:
         return found.float()
-    back = found[_reverse(edge_index, num_nodes)]
+    back = found[_reverse(edge_index)]
     differ = (found > 0) & (back > 0) & ~torch.isclose(found, back)
     if add_directions or bool(differ.any()):
         return (found + back).float()
@@ -116,32 +114,38 @@ def canonical_weights(
 
 
 def canonical_kinds(
-    edge_index: Tensor, listed: Tensor, kinds: Tensor, num_nodes: int, *, directed: bool = False
+    edge_index: Tensor, listed: Tensor, kinds: Tensor, directed: bool = False
 ) -> Tensor:
     """The kinds of canonical edges [E, R], given those [M, R] of the edges as they were listed.
 
     An edge listed several times, or in both directions, is of all the kinds it was listed with.
     """
-    place, order = _places(edge_index, listed, num_nodes)
+    place, order = _places(edge_index, listed)
     found = torch.zeros(edge_index.size(1), kinds.size(1), dtype=torch.bool)
     for kind, member in enumerate(kinds[order].unbind(1)):
         found[place[member], kind] = True
-    return found if directed else found | found[_reverse(edge_index, num_nodes)]
+    return found if directed else found | found[_reverse(edge_index)]
 
 
-def _places(edge_index: Tensor, listed: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+def _places(edge_index: Tensor, listed: Tensor) -> tuple[Tensor, Tensor]:
     """Where listed edges are among the canonical ones, in an order, and that order."""
     row, col = listed
+    base = _base(edge_index)
     proper = (row != col).nonzero().flatten()
     # Sorted queries are found ten times as fast as those in random order.
-    wanted, order = (col * num_nodes + row)[proper].sort()
-    place = torch.searchsorted(edge_index[1] * num_nodes + edge_index[0], wanted)
+    wanted, order = (col * base + row)[proper].sort()
+    place = torch.searchsorted(edge_index[1] * base + edge_index[0], wanted)
     return place, proper[order]
 
 
-def _reverse(edge_index: Tensor, num_nodes: int) -> Tensor:
+def _reverse(edge_index: Tensor) -> Tensor:
     """The position of the reverse of each canonical edge."""
-    return (edge_index[0] * num_nodes + edge_index[1]).argsort()
+    return (edge_index[0] * _base(edge_index) + edge_index[1]).argsort()
+
+
+def _base(edge_index: Tensor) -> int:
+    """More than any index, so that a pair of them can be written as one integer."""
+    return int(edge_index.max()) + 1 if edge_index.numel() else 1
 
 
 def encode_kinds(values: Sequence[str], source: str) -> tuple[Tensor, tuple[str, ...]]:

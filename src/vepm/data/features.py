@@ -36,11 +36,7 @@ def from_scipy(matrix: Any) -> Tensor:
 
 
 def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
-    """Features as float32 [num_nodes, F], sparse only where a dense table would be too large.
-
-    Raises:
-        InputError: on wrong types and shapes.
-    """
+    """Features as float32 [num_nodes, F], sparse only where a dense table would be too large."""
     if not isinstance(x, Tensor):
         raise InputError(f"{source}: features are {type(x).__name__}; give a tensor [nodes, F]")
     if x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
@@ -82,11 +78,7 @@ def check_finite(
 
 
 def refuse_sparse(x: Any, what: str) -> None:
-    """Refuse features that are too large for a dense table.
-
-    Raises:
-        InputError: if they are sparse.
-    """
+    """Refuse features that are too large for a dense table."""
     if is_sparse(x):
         raise InputError(
             f"{what}: {x.size(0)} rows of {x.size(1)} sparse features are too many for a full "

@@ -42,10 +42,10 @@ def _edges(table: Table, name: str, options: ReadOptions) -> Parts:
             f"{table.source}: holds edges alone, so there are no node columns to choose; put them "
             "into nodes.csv beside edges.csv"
         )
-    ends = zip(*_both(table), strict=True)
-    index = {node: i for i, node in enumerate(dict.fromkeys(end for pair in ends for end in pair))}
+    pairs = list(zip(*(table.columns[end] for end in ENDS), strict=True))
+    index = {node: i for i, node in enumerate(dict.fromkeys(end for pair in pairs for end in pair))}
     if "" in index:
-        row = next(i for i, pair in enumerate(zip(*_both(table), strict=True)) if not all(pair))
+        row = next(i for i, pair in enumerate(pairs) if not all(pair))
         raise InputError(f"{table.where(row, 'source, target')}: an end is empty; name both ends")
     return Parts(
         name=name,
@@ -81,7 +81,13 @@ def _graphs(path: Path, name: str, options: ReadOptions) -> Parts:
     index = nodes.ids()
     batch, order = _group(nodes, graphs)
     fields = node_fields(nodes, edges, index, {"id", "graph"}, options)
-    _refuse_bridges(batch[fields["edges"]], edges)
+    ends = batch[fields["edges"]]
+    bridges = (ends[0] != ends[1]).nonzero()
+    if bridges.numel():
+        raise InputError(
+            f"{edges.where(int(bridges[0]), 'source, target')}: the edge joins nodes of two "
+            "graphs; node ids are shared by all graphs, so name each node once"
+        )
     fields["edges"] = order.argsort()[fields["edges"]]
     if fields["x"] is not None:
         fields["x"] = fields["x"][order]
@@ -160,10 +166,6 @@ def _weights(edges: Table) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def _both(edges: Table) -> list[list[Any]]:
-    return [edges.columns[end] for end in ENDS]
-
-
 def _rows_of(table: Table, column: str, index: Mapping[Any, int], listed_in: str) -> list[int]:
     """The index of the id in each cell of a column."""
     what, place = ("graph", "row") if column == "graph" else ("node", "edge")
@@ -188,12 +190,3 @@ def _group(nodes: Table, graphs: Table) -> tuple[Tensor, Tensor]:
             "give it some or remove it"
         )
     return batch, batch.argsort(stable=True)
-
-
-def _refuse_bridges(ends: Tensor, edges: Table) -> None:
-    bad = (ends[0] != ends[1]).nonzero()
-    if bad.numel():
-        raise InputError(
-            f"{edges.where(int(bad[0]), 'source, target')}: the edge joins nodes of two graphs; "
-            "node ids are shared by all graphs, so name each node once"
-        )

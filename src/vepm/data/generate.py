@@ -198,7 +198,7 @@ def planted_relations(
     relation = torch.arange(num_relations).repeat_interleave(counts)
     kinds = torch.nn.functional.one_hot(relation, num_relations).bool()
     data.edge_index, _ = canonical_edges(edges, num_nodes)
-    data.edge_kind = canonical_kinds(data.edge_index, edges, kinds, num_nodes)
+    data.edge_kind = canonical_kinds(data.edge_index, edges, kinds)
     dataset = _labelled("planted-relations", data, num_communities, labels_per_class, seed)
     names = tuple(f"relation {r + 1}" for r in range(num_relations))
     return replace(dataset, kind_names=names)

@@ -35,21 +35,18 @@ def encode(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices of labels given as integers or as text, and the names of the classes.
 
-    Integers are indices of known classes if those have names that are not integers.
-
-    Args:
-        labels: one label per item, in an array, a tensor or a list; None if there are none.
-        count: number of items.
-        where: says in words where the i-th label is, for messages.
-        source: what to call the data in messages.
-        class_names: the known classes, in order; found from the labels if not given.
-
-    Raises:
-        InputError: if there is not one label per item, or they are no labels.
+    There is one label per item, or none at all (None). ``where`` says in words where the i-th label
+    is. Known classes are taken as they are, and otherwise found from the labels. Integers are
+    indices of known classes if those have names that are not integers.
     """
     if labels is None:
         return torch.full((count,), UNLABELLED), tuple(class_names or ())
-    array = _array(labels)
+    if isinstance(labels, Tensor):
+        # NumPy lacks some of the types of PyTorch.
+        labels = labels.double() if labels.is_floating_point() else labels
+        labels = labels.detach().cpu()
+    array: NDArray[Any] = np.asarray(labels)
+    array = array.astype(np.int64) if array.dtype.kind == "b" else array
     if array.shape not in ((count,), (count, 1)):
         raise InputError(
             f"{source}: labels have shape {list(array.shape)}; one each ([{count}]) needed"
@@ -69,20 +66,9 @@ def encode(
     return indices, tuple(names if class_names is None else class_names)
 
 
-def _array(labels: Any) -> NDArray[Any]:
-    if not isinstance(labels, Tensor):
-        array = np.asarray(labels)
-    else:
-        # NumPy lacks some of the types of PyTorch.
-        labels = labels.double() if labels.is_floating_point() else labels
-        array = labels.detach().cpu().numpy()
-    return array.astype(np.int64) if array.dtype.kind == "b" else array
-
-
 def _encode_words(
     words: Sequence[str], where: Where, class_names: Sequence[str] | None
 ) -> tuple[Tensor, Sequence[str]]:
-    """Class indices of labels written as text; empty means unlabelled."""
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
     if all(_is_number(word) for word in (*words, *(class_names or ())) if word):
         words = [_integer_text(word, where, i) if word else "" for i, word in enumerate(words)]
@@ -130,17 +116,11 @@ def _text(value: Any) -> str:
 def item_masks(
     given: Mapping[str, object], labelled: Tensor, source: str
 ) -> tuple[Masks, tuple[Masks, ...] | None]:
-    """The masks of a node task, restricted to labelled nodes.
+    """The masks of the first split, and those of all splits if there are several.
 
-    Without a ``train_mask`` all labelled nodes outside the other masks are for training.
-
-    Args:
-        given: masks [N], or [N, R] for R splits, by the names PyG uses; any may be absent.
-        labelled: which nodes have labels [N].
-        source: what to call the graph in messages.
-
-    Returns:
-        The masks of the first split, and those of all splits if there are several.
+    Masks are [N], or [N, R] for R splits, by the names PyG uses; any may be absent. They are
+    restricted to the labelled nodes. Without a ``train_mask`` all labelled nodes outside the other
+    masks are for training.
     """
     count = labelled.numel()
     columns = {
@@ -234,20 +214,16 @@ def relabelled(
         labels[rows] = found
     else:
         labels = found
-    given = _own_masks(dataset) if rows is None else {}
+    given: dict[str, Tensor] = {}
+    if rows is None and dataset.masks is not None:
+        train, val, test = dataset.masks
+        given = {"val_mask": val, "test_mask": test}
+        # A train mask that only follows from the labels does so from the new ones too.
+        if not torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test)):
+            given["train_mask"] = train
     masks, splits = item_masks(given, labels >= 0, name)
     changed = replace(dataset.with_labels(labels), num_classes=len(names), class_names=names)
     if dataset.single_graph:
         changed.graphs[0].update(dict(zip(MASK_NAMES, masks, strict=True)))
         return replace(changed, splits=splits)
     return replace(changed, splits=(masks,) if given else None)
-
-
-def _own_masks(dataset: Dataset) -> dict[str, Tensor]:
-    """The masks of a dataset, less a train mask that only follows from the labels."""
-    if dataset.masks is None:
-        return {}
-    train, val, test = dataset.masks
-    given = {"val_mask": val, "test_mask": test}
-    follows = torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test))
-    return given if follows else given | {"train_mask": train}

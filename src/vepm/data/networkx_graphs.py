@@ -27,10 +27,9 @@ _IDS = ("id", "key")
 
 def node_parts(graph: Any, name: str, source: str, options: ReadOptions) -> Parts:
     """A node task: attribute ``label`` (or ``y``) is the label, ``split`` says train/val/test."""
-    keys = {str(key) for _, data in graph.nodes(data=True) for key in data}
     if options.label is None:
-        found = next((key for key in _LABEL_NAMES if key in keys), None)
-        options = replace(options, label=found)
+        keys = {str(key) for _, data in graph.nodes(data=True) for key in data}
+        options = replace(options, label=next((key for key in _LABEL_NAMES if key in keys), None))
     return Parts(
         name=name,
         source=source,
@@ -80,7 +79,13 @@ def _union(
         # As in NetworkX, an edge without a weight has weight 1.
         ends["weight"] = [1.0 if cell is None else cell for cell in known["weight"]]
     if "kind" in known:
-        ends["kind"] = [_kind_text(cell) for cell in known["kind"]]
+        # A name, or several in a list.
+        ends["kind"] = [
+            KIND_SEPARATOR.join(map(str, cell))
+            if isinstance(cell, Iterable) and not isinstance(cell, str)
+            else str(cell or "")
+            for cell in known["kind"]
+        ]
     lines = [f"'{u}' to '{v}'" for _, u, v, _ in edges]
     index = {(i, node): place for place, (i, node, _) in enumerate(nodes)}
     joined = Table(source, ends, lines, ("edge", "attribute"))
@@ -97,28 +102,23 @@ def _columns(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
     return {str(key): [row.get(key) for row in rows] for key in keys}
 
 
-def _kind_text(value: Any) -> str:
-    """Kinds of an edge as text: a name, or several in a list."""
-    several = isinstance(value, Iterable) and not isinstance(value, str)
-    return KIND_SEPARATOR.join(map(str, value)) if several else str(value or "")
+# GEXF as text: it is decoded, so an encoding named in the file must not be applied again.
+_FORMATS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    ".gexf": ("GEXF", lambda text: nx.read_gexf(io.StringIO(text))),  # type: ignore[arg-type]
+    ".gml": ("GML", lambda text: nx.parse_gml(text, label="id")),
+    ".graphml": ("GraphML", nx.parse_graphml),
+}
 
 
-def read_graphml(path: Path, options: ReadOptions) -> Parts:
-    """A GraphML file: attribute ``label`` is the label, other attributes are features."""
-    graph = _parse(path, "GraphML", nx.parse_graphml, xml=True)
-    return node_parts(graph, path.stem, str(path), options)
+def read_graph_file(path: Path, options: ReadOptions) -> Parts:
+    """A GraphML, GML or GEXF file: attribute ``label`` is the label, others are features.
 
-
-def read_gexf(path: Path, options: ReadOptions) -> Parts:
-    """A GEXF file; see :func:`read_gml` for its labels."""
-    graph = _parse(path, "GEXF", _parse_gexf, xml=True)
-    return node_parts(_named(graph), path.stem, str(path), options)
-
-
-def read_gml(path: Path, options: ReadOptions) -> Parts:
-    """A GML file; ``label`` is the name of a node where all differ, as is the custom there."""
-    graph = _parse(path, "GML", lambda text: nx.parse_gml(text, label="id"))
-    return node_parts(_named(graph), path.stem, str(path), options)
+    In GML and GEXF ``label`` is the name of a node where all differ, as is the custom there.
+    """
+    kind, parse = _FORMATS[path.suffix.lower()]
+    graph = _parse(path, kind, parse)
+    named = graph if kind == "GraphML" else _named(graph)
+    return node_parts(named, path.stem, str(path), options)
 
 
 def _named(graph: Any) -> Any:
@@ -131,16 +131,11 @@ def _named(graph: Any) -> Any:
     return nx.relabel_nodes(graph, names)
 
 
-def _parse_gexf(text: str) -> Any:
-    # The text is decoded, so an encoding named in the file must not be applied again.
-    return nx.read_gexf(io.StringIO(text))  # type: ignore[arg-type]
-
-
-def _parse(path: Path, format_name: str, parse: Callable[[str], Any], xml: bool = False) -> Any:
+def _parse(path: Path, format_name: str, parse: Callable[[str], Any]) -> Any:
     text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: the file is empty; give a {format_name} document")
-    if xml:
+    if format_name != "GML":
         _check_xml(text, str(path))
     try:
         with warnings.catch_warnings(record=True) as found:

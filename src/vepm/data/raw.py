@@ -99,11 +99,7 @@ def _unpack(content: bytes, wanted: set[str]) -> dict[str, bytes]:
 def read_integers(
     path: Path, columns: int = 1, *, delimiter: str | None = ",", header: bool = False
 ) -> Tensor:
-    """A text file of integers [rows], or [rows, columns]; ``delimiter=None`` means blanks.
-
-    Raises:
-        InputError: if the file holds something else.
-    """
+    """A text file of integers [rows], or [rows, columns]; ``delimiter=None`` means blanks."""
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty; fetch it again")
     try:
@@ -121,11 +117,7 @@ def read_integers(
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder.
-
-    Raises:
-        InputError: if there is no such user.
-    """
+    """A path with ``~`` replaced by a home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -14,7 +14,7 @@ from vepm.data.dataset import Dataset
 from vepm.data.folders import read_edges, read_folder, read_plain_edges
 from vepm.data.in_memory import count_nodes, data_parts, matrix_parts
 from vepm.data.labels import relabelled
-from vepm.data.networkx_graphs import graph_parts, node_parts, read_gexf, read_gml, read_graphml
+from vepm.data.networkx_graphs import graph_parts, node_parts, read_graph_file
 from vepm.data.npz import read_npz
 from vepm.data.raw import expanded
 from vepm.errors import InputError
@@ -23,9 +23,9 @@ from vepm.tasks import TASKS, Task, TaskName, task_named
 _READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
     ".csv": read_edges,
     ".edgelist": read_plain_edges,
-    ".gexf": read_gexf,
-    ".gml": read_gml,
-    ".graphml": read_graphml,
+    ".gexf": read_graph_file,
+    ".gml": read_graph_file,
+    ".graphml": read_graph_file,
     ".npz": read_npz,
     ".tsv": read_plain_edges,
     ".txt": read_plain_edges,
@@ -86,28 +86,38 @@ def as_dataset(
     options = ReadOptions(
         label, features, (), class_names, feature_names, strict, weights, directed
     )
-    return _convert(obj, None if task is None else task_named(task), name, labels, options)
-
-
-def _convert(obj: Any, task: Task | None, name: str, labels: Any, options: ReadOptions) -> Dataset:
+    asked = None if task is None else task_named(task)
     if isinstance(obj, Dataset):
-        if task is not None and task.name != obj.task:
-            raise InputError(
-                f"{obj.name} is a {obj.task} task, not a {task.name} task; use the other"
-            )
+        if task is not None and task != obj.task:
+            raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
         if labels is None:
             return obj
-        return relabelled(obj, labels, class_names=options.class_names)
-    if _is_matrices(obj):
-        if task and not task.single_graph:
-            raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
-        _refuse_label(name, options)
-        parts = matrix_parts(*obj, name=name, source=name, options=options)
-    else:
-        parts = _graph_parts(obj, task, name, options)
+        return relabelled(obj, labels, class_names=class_names)
+    parts = _parts(obj, asked, name, options)
     if labels is not None:
         parts = replace(parts, labels=labels, label_at=None, class_names=None)
     return build(parts, options)
+
+
+def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:
+    """What matrices, PyG or NetworkX graphs hold."""
+    is_tuple = isinstance(obj, tuple) and len(obj) in (2, 3)
+    if is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj):
+        if task and not task.single_graph:
+            raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
+        _refuse_label(name, options)
+        return matrix_parts(*obj, name=name, source=name, options=options)
+    graphs = _listed(obj, name)
+    single = (task or TASKS[_guess(obj, graphs)]).single_graph
+    if single and len(graphs) != 1:
+        raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
+    if not isinstance(graphs[0], nx.Graph):
+        _refuse_label(name, options)
+        refuse_choice(name, options)
+        return data_parts(graphs, name, single=single)
+    if single:
+        return node_parts(graphs[0], name, name, options)
+    return graph_parts(graphs, name, options)
 
 
 def read(
@@ -187,29 +197,9 @@ def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:
     return _READERS[suffix]
 
 
-def _graph_parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:
-    """What PyG or NetworkX graphs hold."""
-    graphs = _listed(obj, name)
-    single = (task or TASKS[_guess(obj, graphs)]).single_graph
-    if single and len(graphs) != 1:
-        raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
-    if not isinstance(graphs[0], nx.Graph):
-        _refuse_label(name, options)
-        refuse_choice(name, options)
-        return data_parts(graphs, name, single=single)
-    if single:
-        return node_parts(graphs[0], name, name, options)
-    return graph_parts(graphs, name, options)
-
-
 def _refuse_label(name: str, options: ReadOptions) -> None:
     if options.label:
         raise InputError(f"{name}: it has no names to choose the label by; give labels=")
-
-
-def _is_matrices(obj: Any) -> bool:
-    is_tuple = isinstance(obj, tuple) and len(obj) in (2, 3)
-    return is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj)
 
 
 def _listed(obj: Any, name: str) -> list[Any]:

@@ -58,11 +58,7 @@ class Table:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        InputError: if there is no such file, or it is no plain file of UTF-8 text.
-    """
+    """The text of a plain file in UTF-8."""
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is no plain file; save what it gives to one")
@@ -76,12 +72,7 @@ def read_text(path: Path) -> str:
 
 
 def read_table(path: Path, required: Sequence[str]) -> Table:
-    """Read a file with a header line, separated by commas, semicolons or tabs.
-
-    Args:
-        path: the file.
-        required: columns that must be there; any others may be.
-    """
+    """Read a file with a header line, which names at least the required columns."""
     text = read_text(path)
     header = next((line for line in text.split("\n") if line.strip()), "")
     delimiter = max(DELIMITERS, key=header.count)
@@ -99,9 +90,12 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
                 "give one cell per column"
             )
     lines, rows = zip(*numbered[1:], strict=True)
-    cells = ([cell.strip() for cell in column] for column in zip(*rows, strict=True))
-    if delimiter == ";":
-        cells = (_decimal_points(column) for column in cells)
+    # Semicolons between cells allow decimal commas.
+    comma = _DECIMAL_COMMA.fullmatch if delimiter == ";" else lambda cell: None
+    cells = (
+        [cell.replace(",", ".") if comma(cell) else cell for cell in map(str.strip, column)]
+        for column in zip(*rows, strict=True)
+    )
     return Table(str(path), dict(zip(columns, cells, strict=True)), list(lines))
 
 
@@ -156,12 +150,6 @@ def _rows(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
         raise InputError(
             f"{path}, row {reader.line_num}: not CSV ({error}); correct the row"
         ) from None
-
-
-def _decimal_points(cells: list[str]) -> list[str]:
-    """Numbers with decimal commas, which semicolons between cells allow, with points."""
-    commas = _DECIMAL_COMMA.fullmatch
-    return [cell.replace(",", ".") if commas(cell) else cell for cell in cells]
 
 
 def _check_header(path: Path, columns: Sequence[str], required: Sequence[str]) -> None:

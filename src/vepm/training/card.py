@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.data.anchors import Anchors
 from vepm.data.columns import with_columns
 from vepm.data.features import NUM_POSITIONS
-from vepm.data.scaling import Scaling, needs_coordinates, with_coordinates
+from vepm.data.scaling import Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training.config import SCALED, Config
