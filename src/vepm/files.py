@@ -83,20 +83,12 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table in a TOML text; integers have at most 64 bits, which is all that TOML promises.
-
-    Raises:
-        ValueError: if it is no such table, or nested too deeply.
-    """
+    """The table in a TOML text; ValueError if integers have over 64 bits, or it is too deep."""
     return dict(_with_short_integers(tomllib.loads, text))
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value in a JSON text; integers have at most 64 bits.
-
-    Raises:
-        ValueError: if it is no such value, or nested too deeply.
-    """
+    """The value in a JSON text; ValueError if integers have over 64 bits, or it is too deep."""
     return _with_short_integers(json.loads, text)
 
 
@@ -116,11 +108,7 @@ def _with_short_integers(parse: Callable[[Any], Any], text: str | bytes) -> Any:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings, from whoever they come.
-
-    Raises:
-        InputError: if the file cannot be read, is no TOML, or is larger than settings can be.
-    """
+    """Read settings, from whoever they come."""
     try:
         # Reading a pipe might never end.
         if path.exists() and not path.is_file():

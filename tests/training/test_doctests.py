@@ -15,7 +15,7 @@ MODULES = [
     "vepm.escaping",
     "vepm.estimators.classifiers",
     "vepm.estimators.communities",
-    "vepm.estimators.splitting",
+    "vepm.data.labels",
     "vepm.files",
     "vepm.runs.metrics",
     "vepm.training",

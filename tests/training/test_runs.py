@@ -16,8 +16,14 @@ from training.toys import SMALL, TASKS, predictions, roles, run, toy
 from vepm.errors import InputError
 from vepm.nn import interactions
 from vepm.report import read_run
-from vepm.runs.machine import commit, describe_machine, peak_memory
-from vepm.runs.metrics import accuracy, agreement, calibration_error
+from vepm.runs.metrics import (
+    accuracy,
+    agreement,
+    calibration_error,
+    commit,
+    describe_machine,
+    peak_memory,
+)
 from vepm.runs.schema import HISTORY_COLUMNS, Metrics, read_metrics
 from vepm.runs.writing import LAST, RULE, write_run
 from vepm.tasks import TASKS as BY_NAME

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.running import QUICK, succeed, vepm
+from vepm.cli.outputs import TensorBoardLog, check_log
 from vepm.errors import InputError
-from vepm.runs.tracking import TensorBoardLog, check_log
 
 from .toys import run as run_toy
 

@@ -25,7 +25,7 @@ from torch_geometric.data import Data
 from vepm.bench.steps import METHODS, MOST_EDGES, STEPS, Builder, Method, Step
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.runs.machine import describe_machine, peak_memory
+from vepm.runs.metrics import describe_machine, peak_memory
 
 DEGREE, FEATURES, CLASSES = 20, 100, 8
 """Average degree, features and communities of generated graphs."""

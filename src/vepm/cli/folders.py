@@ -115,15 +115,7 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder, made if need be, against other processes that would write to it too.
 
     The system releases it when its holder ends, however that ends. Unfinished files that a killed
-    holder left are removed.
-
-    Args:
-        folder: The folder.
-        wait: Wait for another process that holds it.
-
-    Raises:
-        InputError: if another process holds it, it cannot be written to, or links in it lead
-            elsewhere.
+    holder left are removed. Another process that holds the folder is refused or waited for.
     """
     while (handle := _lock(folder)) is None:
         if not wait:
@@ -179,18 +171,10 @@ def _remove_unfinished(folder: Path) -> None:
 
 @contextlib.contextmanager
 def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterator[None]:
-    """Hold a folder to write to, and leave a marker in it.
+    """Hold a folder to write to, which is empty, absent or of this kind, and leave a marker in it.
 
-    Folders made for a command that leaves nothing in them are removed again.
-
-    Args:
-        folder: The folder; it is empty, absent, or of this kind.
-        kind: What is to be written.
-        inputs: Files and folders that the command reads.
-
-    Raises:
-        InputError: if the folder holds an input, or holds anything and is not of this kind; if
-            another process is writing to it, or it cannot be written to.
+    It must not hold an input of the command. Folders made for a command that leaves nothing in
+    them are removed again.
     """
     try:
         str(folder).encode()
@@ -260,12 +244,7 @@ def clear(folder: Path, kind: Kind) -> None:
 
 @contextlib.contextmanager
 def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterator[Path]:
-    """Hold a folder for one run; yields its checkpoint, which exists until the run is finished.
-
-    Raises:
-        InputError: as :func:`own_folder`, or if the folder holds a finished run that is not to be
-            replaced.
-    """
+    """Hold a folder for one run; yields its checkpoint, which exists until the run is finished."""
     checkpoint = folder / CHECKPOINT
     with own_folder(folder, RUN, inputs):
         if overwrite or not checkpoint.exists():

@@ -195,7 +195,7 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
 
 def _say_commits(ended: "Ended") -> None:
     """Name other commits that the cells found ran on."""
-    from vepm.runs.machine import commit
+    from vepm.runs.metrics import commit
 
     others = {name: n for name, n in ended.commits.items() if name != commit()}
     if others:

@@ -126,7 +126,7 @@ def _kind() -> Kind:
 
 
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
-    from vepm.runs.machine import peak_memory
+    from vepm.runs.metrics import peak_memory
     from vepm.search.tuning import BEST_FILE
     from vepm.tasks import TASKS
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,15 @@ from vepm.cli.inputs import (
 )
 from vepm.cli.inputs import settings as settings_from
 from vepm.cli.options import Machine, Reading, TrainingChoice, TrainingMachine, listed
-from vepm.cli.tables import read_pairs, write_communities, write_links, write_predictions
+from vepm.cli.outputs import (
+    EVENTS,
+    TensorBoardLog,
+    check_log,
+    read_pairs,
+    write_communities,
+    write_links,
+    write_predictions,
+)
 from vepm.data import Dataset, require_labels
 from vepm.errors import InputError, TrainingWarning
 from vepm.escaping import for_json
@@ -51,9 +59,8 @@ from vepm.evaluation.communities import compare, known_communities, modularity, 
 from vepm.files import write_text
 from vepm.report import write_report
 from vepm.runs import write_run
-from vepm.runs.machine import describe_machine, peak_memory
+from vepm.runs.metrics import describe_machine, peak_memory
 from vepm.runs.schema import read_json
-from vepm.runs.tracking import EVENTS, TensorBoardLog, check_log
 from vepm.scale.ddp import ProcessGroup, process_group
 from vepm.training import Fitted, Progress
 from vepm.training.fitting import NONE
@@ -78,20 +85,24 @@ class Job:
         assert isinstance(seed, int)
         return seed
 
-    def fit(
-        self, checkpoint: Path, board: Progress | None = None, group: ProcessGroup | None = None
-    ) -> Fitted:
-        """Train, or continue from the checkpoint, alone or with other processes."""
+    @contextlib.contextmanager
+    def followed(self, *others: Progress) -> Iterator[None]:
+        """Show the epochs of a training; the console shows its warnings later."""
         with console.epoch_bar() as bar, warnings.catch_warnings():
-            # The console shows them.
             warnings.simplefilter("ignore", TrainingWarning)
-            listeners = [listener for listener in (bar, board) if listener is not None]
+            listeners = (*((bar,) if bar else ()), *others)
 
             def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
                 for listener in listeners:
                     listener(phase, epoch, epochs, row)
 
-            return self.estimator.set_params(progress=tell).fit_split(
+            self.estimator.set_params(progress=tell)
+            yield
+
+    def fit(self, checkpoint: Path, *others: Progress, group: ProcessGroup | None = None) -> Fitted:
+        """Train, or continue from the checkpoint, alone or with other processes."""
+        with self.followed(*others):
+            return self.estimator.fit_split(
                 self.data,
                 self.parts["train"],
                 self.parts["val"],
@@ -107,13 +118,7 @@ def classification(
     """The training of a classifier, checked."""
     data = open_data(name, machine.data_dir, reading)
     require_labels(data)
-    parts = roles(data)
-    config = settings_from(data, choice.preset, choice.config, choice.pairs)
-    check_model(data, config, machine.device)
-    kind = CLASSIFIERS[data.task]
-    estimator = kind(config=config, random_state=choice.seed, device=machine.device)
-    inputs = given_paths(name, machine.data_dir, choice.config)
-    return Job(data, parts, estimator, inputs, not machine.no_memory_check)
+    return _job(CLASSIFIERS[data.task], data, roles(data), name, choice, machine)
 
 
 def unsupervised(
@@ -131,10 +136,23 @@ def unsupervised(
             f"{data.name}: holds many graphs, and this takes one; `vepm train` shows communities "
             "inside labelled graphs"
         )
+    parts = dict.fromkeys(("train", "val", "test"), NONE)
+    return _job(kind, data, parts, name, choice, machine, **parameters)
+
+
+def _job(
+    kind: type[Estimator],
+    data: Dataset,
+    parts: Mapping[str, Tensor],
+    name: str,
+    choice: TrainingChoice,
+    machine: TrainingMachine,
+    **parameters: Any,
+) -> Job:
     config = settings_from(data, choice.preset, choice.config, choice.pairs)
     estimator = kind(config=config, random_state=choice.seed, device=machine.device, **parameters)
-    check_model(unlabelled(data), estimator.settings(), machine.device)
-    parts = dict.fromkeys(("train", "val", "test"), NONE)
+    learned = data if parts["train"].numel() else unlabelled(data)
+    check_model(learned, estimator.settings(), machine.device)
     inputs = given_paths(name, machine.data_dir, choice.config)
     return Job(data, parts, estimator, inputs, not machine.no_memory_check)
 
@@ -173,7 +191,7 @@ def train(
             return None
         logging = contextlib.nullcontext() if board is None else contextlib.closing(board)
         with run_folder(folder, overwrite, job.inputs) as checkpoint, logging:
-            fitted = job.fit(checkpoint, board, group)
+            fitted = job.fit(checkpoint, *(() if board is None else (board,)), group=group)
             known = read_json(folder / METRICS, required=False).get("baselines", {})
             extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
             metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
@@ -187,14 +205,12 @@ def _peer_scores(
     job: Job, peers: list[Baseline], known: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Scores of the baselines; those known from before the run was stopped are kept."""
-    scores = {}
+    scores = {peer.name: known.get(peer.name, {}) for peer in peers}
     for peer in peers:
-        if peer.name not in known:
+        if not scores[peer.name]:
             found = peer(job.data, own_split(job.data, job.parts), job.seed)
             measures = {f"test_{name}": value for name, value in found.measures.items()}
             scores[peer.name] = {"test_accuracy": found.test_accuracy, **measures}
-        else:
-            scores[peer.name] = known[peer.name]
     return scores
 
 
@@ -295,9 +311,7 @@ def _link_predictor(job: Job, model: Path | None, checkpoint: Path) -> LinkPredi
         return LinkPredictor.load(model, job.estimator.device)
     predictor = job.estimator
     assert isinstance(predictor, LinkPredictor)
-    with console.epoch_bar() as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingWarning)
-        predictor.set_params(progress=progress)
+    with job.followed():
         return predictor.fit(job.data, checkpoint=checkpoint, check_memory=job.check_memory)
 
 

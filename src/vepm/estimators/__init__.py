@@ -1,5 +1,6 @@
 """VEPM as scikit-learn users expect it: fit, predict, predict_proba, transform."""
 
+from vepm.data.labels import NodeSplit
 from vepm.estimators.base import EdgePartition, Estimator, unlabelled
 from vepm.estimators.classifiers import (
     CLASSIFIERS,
@@ -9,7 +10,6 @@ from vepm.estimators.classifiers import (
 )
 from vepm.estimators.communities import CommunityDetector, Memberships
 from vepm.estimators.links import LinkPredictor, Links
-from vepm.estimators.splitting import NodeSplit
 
 __all__ = [
     "CLASSIFIERS",

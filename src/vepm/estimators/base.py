@@ -1,7 +1,6 @@
 """What the estimators share: settings as parameters, reading data, fitting, saving."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from vepm.data import Dataset, as_dataset
@@ -42,7 +40,6 @@ from vepm.training.card import Used
 from vepm.training.config import FIELDS
 
 Array = NDArray[Any]
-LEAST_WEIGHT = 1e-9
 RandomState = int | np.random.RandomState | None
 
 
@@ -72,7 +69,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     _task: TaskName = "node"
     graph: Any = None
-    class_weight: Any = None
 
     def __init__(
         self,
@@ -124,10 +120,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             dataset: Name of the dataset, for which preset ``"tuned"`` may know better settings.
         """
         config = self.config or preset(self.preset, self._task, dataset)
-        given = {
-            name: value for name, value in self.get_params(deep=False).items() if name in FIELDS
-        }
-        changes = {name: _plain(value) for name, value in given.items() if value is not None}
+        given = self.get_params(deep=False)
+        changes = {n: plain(v) for n, v in given.items() if n in FIELDS and v is not None}
         if "num_communities" in changes:
             chosen = config.replace(num_communities=changes["num_communities"]).model
             groups = self._default_groups(config, chosen.num_communities)
@@ -215,9 +209,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             checkpoint: File to save to every few seconds; if it exists, training resumes from it.
             group: The processes that train the model; each of them calls this.
             check_memory: Refuse what will not fit in memory before anything large is allocated.
-
-        Returns:
-            The trained model with its history.
         """
         seed = self._seed()
         if validate_on is None:
@@ -228,7 +219,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.settings(dataset.name),
             train_on=train_on,
             validate_on=validate_on,
-            class_weights=_class_weights(self.class_weight, dataset.class_names, labels),
+            class_weights=self._class_weights(dataset.class_names, labels),
             seed=self._best_start(dataset, seed, check_memory),
             device=self.device,
             progress=self.progress,
@@ -245,6 +236,10 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(fitted.model, fitted.card)
         return fitted
 
+    def _class_weights(self, names: tuple[str, ...], labels: Array) -> Tensor | None:
+        """Weight of each class, one on average over the training labels; None for equal ones."""
+        return None
+
     def _best_start(self, dataset: Dataset, seed: int, check_memory: bool) -> int:
         """The seed of the weights and all draws, which follows from the seed of the fit."""
         return seed
@@ -257,8 +252,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"random_state must be between 0 and {LARGEST_SEED}, got {self.random_state}"
                 )
             return int(self.random_state)
-        drawn = check_random_state(self.random_state).randint(2**32, dtype=np.uint32)
-        return int(drawn)
+        return int(check_random_state(self.random_state).randint(2**32, dtype=np.uint32))
 
     def _adopt(self, model: VEPM, card: ModelCard) -> Self:
         self.model_, self.card_ = model, card
@@ -307,32 +301,9 @@ def unlabelled(dataset: Dataset) -> Dataset:
     return replace(dataset, num_classes=0, class_names=())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy's numbers, which grids are often made of, as Python's."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _class_weights(given: Any, names: tuple[str, ...], labels: Array) -> Tensor | None:
-    """Weight of each class, one on average over the training labels."""
-    if given is None or not labels.size:
-        return None
-    weights = np.ones(len(names))
-    if isinstance(given, Mapping):
-        by_name = {str(_plain(label)): float(weight) for label, weight in given.items()}
-        unknown = by_name.keys() - set(names)
-        if unknown:
-            raise InputError(f"class_weight: there is no class {min(unknown)!r} in the labels")
-        weights = np.array([by_name.get(name, 1.0) for name in names])
-    elif isinstance(given, str) and given == "balanced":
-        found = np.unique(labels)
-        weights[found] = compute_class_weight("balanced", classes=found, y=labels)
-    else:
-        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
-    mean = weights[labels].mean()
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and mean > 0):
-        raise InputError("class_weight: weights must be finite, not negative and not all 0")
-    # Validation labels may all be of classes that weigh nothing, and still choose the epoch.
-    return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
 
 def _node_indices(X: Any, num_nodes: int) -> Tensor:

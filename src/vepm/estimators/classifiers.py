@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_class_weight
+from torch import Tensor
 
 from vepm.data import Dataset, relabelled, require_labels
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, Items, RandomState, read_model
+from vepm.estimators.base import Array, Estimator, Items, RandomState, plain, read_model
 from vepm.nn import VEPM
 from vepm.schema import check_value
 from vepm.tasks import TaskName
@@ -20,9 +22,35 @@ from vepm.training import Config, ModelCard, Progress, probabilities
 from vepm.training.config import FIELDS
 
 ClassWeight = Mapping[Any, float] | str | None
+LEAST_WEIGHT = 1e-9
 
 
 class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    def __init__(
+        self,
+        *,
+        preset: str = "default",
+        num_communities: int | str | None = None,
+        num_metacommunities: int | None = None,
+        config: Config | None = None,
+        class_weight: ClassWeight = None,
+        device: str = "auto",
+        random_state: RandomState = 0,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            preset=preset,
+            num_communities=num_communities,
+            num_metacommunities=num_metacommunities,
+            config=config,
+            device=device,
+            random_state=random_state,
+            progress=progress,
+            **settings,
+        )
+        self.class_weight = class_weight
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from labels.
 
@@ -59,8 +87,8 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """The most probable label of every node or graph."""
-        self._model()
-        chosen: Array = self.classes_[self.predict_proba(X).argmax(1)]
+        found = self.predict_proba(X).argmax(1)
+        chosen: Array = self.classes_[found]
         return chosen
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -81,8 +109,12 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             known["class_names"] = self.card_.class_names
         dataset, rows = self._labelled(X, y, **known)
         prepared = self.card_.prepare(dataset)
-        if y is None:
-            _require_known(dataset, self.card_.class_names)
+        unknown = set(dataset.class_names) - set(self.card_.class_names)
+        if y is None and unknown:
+            raise InputError(
+                f"{dataset.name}: label '{min(unknown)}' is none of the model's classes "
+                f"({', '.join(self.card_.class_names[:8])})"
+            )
         counted = self._counted(dataset) if rows is None else rows.numpy()
         weight = np.ones(len(counted)) if sample_weight is None else np.asarray(sample_weight)
         if sample_weight is not None and rows is None:
@@ -104,6 +136,28 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         whole = all(name.isascii() and name.isdigit() for name in names)
         self.classes_ = np.array([int(name) for name in names] if whole else names)
         return super()._adopt(model, card)
+
+    def _class_weights(self, names: tuple[str, ...], labels: Array) -> Tensor | None:
+        given = self.class_weight
+        if given is None or not labels.size:
+            return None
+        weights = np.ones(len(names))
+        if isinstance(given, Mapping):
+            by_name = {str(plain(label)): float(weight) for label, weight in given.items()}
+            unknown = by_name.keys() - set(names)
+            if unknown:
+                raise InputError(f"class_weight: there is no class {min(unknown)!r} in the labels")
+            weights = np.array([by_name.get(name, 1.0) for name in names])
+        elif isinstance(given, str) and given == "balanced":
+            found = np.unique(labels)
+            weights[found] = compute_class_weight("balanced", classes=found, y=labels)
+        else:
+            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
+        mean = weights[labels].mean()
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and mean > 0):
+            raise InputError("class_weight: weights must be finite, not negative and not all 0")
+        # Validation labels may all be of classes that weigh nothing, and still choose the epoch.
+        return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
     def _labelled(self, X: Any, y: Any, **known: Any) -> Items:
         """The data behind X, with the labels y if given."""
@@ -141,15 +195,6 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 def _names(class_names: tuple[str, ...], index: Array) -> Array:
     """The class behind each index; empty for the -1 of unlabelled ones, which is the last."""
     return np.array([*class_names, ""], dtype=object)[index]
-
-
-def _require_known(dataset: Dataset, class_names: tuple[str, ...]) -> None:
-    unknown = set(dataset.class_names) - set(class_names)
-    if unknown:
-        raise InputError(
-            f"{dataset.name}: label '{min(unknown)}' is none of the model's classes "
-            f"({', '.join(class_names[:8])})"
-        )
 
 
 class NodeClassifier(_Classifier):
@@ -216,32 +261,19 @@ class NodeClassifier(_Classifier):
             num_communities=num_communities,
             num_metacommunities=num_metacommunities,
             config=config,
+            class_weight=class_weight,
             device=device,
             random_state=random_state,
             progress=progress,
             **settings,
         )
         self.graph = graph
-        self.class_weight = class_weight
 
 
 class GraphClassifier(_Classifier):
     """Labels whole graphs, and shows the communities inside them.
 
-    Args:
-        preset: Named settings: ``"default"``, ``"tuned"``, ``"paper"`` or ``"released"``.
-        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
-            links can do without.
-        num_metacommunities: Number of parts each edge is split into.
-        config: Complete settings instead of a preset.
-        class_weight: Weight of the labels of each class, in the loss and where the epoch is
-            chosen: a dict by label, ``"balanced"`` to give every class the same weight in all, or
-            None. Only their ratios count.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
-        progress: Called after every epoch.
-        settings: Any other setting of :class:`vepm.training.Config` by name, such as ``dropout``
-            or ``learning_rate``; ``set_params`` and ``GridSearchCV`` take them too.
+    The parameters are those of :class:`NodeClassifier` without ``graph``.
 
     ``fit`` takes a list of PyG ``Data``, a PyG dataset, a list of NetworkX graphs or a
     :class:`vepm.data.Dataset`. A fifth of the labelled graphs is set aside to choose the epoch.
@@ -255,31 +287,6 @@ class GraphClassifier(_Classifier):
     """
 
     _task: TaskName = "graph"
-
-    def __init__(
-        self,
-        *,
-        preset: str = "default",
-        num_communities: int | str | None = None,
-        num_metacommunities: int | None = None,
-        config: Config | None = None,
-        class_weight: ClassWeight = None,
-        device: str = "auto",
-        random_state: RandomState = 0,
-        progress: Progress | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            preset=preset,
-            num_communities=num_communities,
-            num_metacommunities=num_metacommunities,
-            config=config,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-            **settings,
-        )
-        self.class_weight = class_weight
 
 
 CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {

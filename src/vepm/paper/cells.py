@@ -13,7 +13,7 @@ from vepm.evaluation import RunResult
 from vepm.files import parse_json, write_bytes, write_text
 from vepm.paper.findings import Finding
 from vepm.paper.plan import Cell, Task
-from vepm.runs.machine import commit, describe_machine
+from vepm.runs.metrics import commit, describe_machine
 from vepm.schema import is_of_type
 
 

@@ -13,8 +13,14 @@ from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import VEPM, Adjacency, interactions
 from vepm.runs import schema
-from vepm.runs.machine import describe_machine, peak_memory
-from vepm.runs.metrics import accuracy, agreement, calibration_error, summarise_parts
+from vepm.runs.metrics import (
+    accuracy,
+    agreement,
+    calibration_error,
+    describe_machine,
+    peak_memory,
+    summarise_parts,
+)
 from vepm.runs.schema import HISTORY_COLUMNS
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.chunks import affiliations, classify, posterior_table
@@ -44,18 +50,10 @@ def write_run(
     extra: dict[str, Any],
     explained: Explanation | None = None,
 ) -> dict[str, Any]:
-    """Write model, settings, metrics, history and outputs of a run.
+    """Write model, settings, metrics, history and outputs of a run; gives the metrics.
 
-    Args:
-        folder: The run folder.
-        dataset: What was learned from.
-        fitted: The trained model.
-        roles: Indices of the ``train``, ``val`` and ``test`` nodes or graphs.
-        extra: More entries for ``metrics.json``.
-        explained: What ``explain`` gives, if it is known already.
-
-    Returns:
-        The metrics.
+    ``roles`` are the indices of the ``train``, ``val`` and ``test`` nodes or graphs, ``extra`` more
+    entries of ``metrics.json``, ``explained`` what ``explain`` gives, if it is known already.
     """
     source, names = fitted.source, _names(dataset)
     if isinstance(source, LargeGraph) and source.num_nodes <= LARGEST:

@@ -15,7 +15,7 @@ from typing import Any
 
 from vepm.errors import InputError
 from vepm.files import parse_json, refuse_special
-from vepm.runs.machine import commit, describe_machine
+from vepm.runs.metrics import commit, describe_machine
 from vepm.schema import is_of_type
 
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ from vepm.data.features import is_sparse
 from vepm.errors import InputError
 from vepm.evaluation import HERE, run_jobs
 from vepm.files import write_csv, write_text
-from vepm.runs.machine import describe_machine
+from vepm.runs.metrics import describe_machine
 from vepm.search.log import Row, Trial, open_log, standings, trials_of
 from vepm.search.space import EPOCHS_BETWEEN_REPORTS, PRUNER, SAMPLERS, TPE, Space, flat
 from vepm.tasks import UNLABELLED

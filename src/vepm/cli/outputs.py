@@ -1,9 +1,10 @@
-"""Results as CSV files."""
+"""What commands write beside the run folder's own files: CSV tables, and logs for TensorBoard."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.image import imread
 from numpy.typing import NDArray
 
 from vepm.data import Dataset
@@ -13,8 +14,15 @@ from vepm.estimators import Links, Memberships
 from vepm.files import write_csv
 from vepm.training import Explanation
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
 MOST_COMMUNITIES = 3
 """Communities that are written beside each pair of nodes."""
+LOGS = ("tensorboard",)
+EVENTS = "tensorboard"
+"""Folder of the events inside a run folder, with a folder each for the phases and the figures."""
+SECONDS_BETWEEN_FLUSHES = 5
 
 
 def write_predictions(
@@ -80,11 +88,7 @@ def write_links(path: Path, links: Links) -> None:
 
 
 def read_pairs(path: Path, dataset: Dataset) -> list[tuple[Any, Any]]:
-    """Pairs of nodes that a graph has, one on each line: ids, or indices where it has no ids.
-
-    Raises:
-        InputError: if the file cannot be read, or names a node that the graph does not have.
-    """
+    """Pairs of nodes that a graph has, one on each line: ids, or indices where it has no ids."""
     table, names = read_edge_list(path), set(dataset.item_names)
     pairs = list(zip(table.columns["source"], table.columns["target"], strict=True))
     for line, pair in zip(table.lines, pairs, strict=True):
@@ -92,3 +96,57 @@ def read_pairs(path: Path, dataset: Dataset) -> list[tuple[Any, Any]]:
             if name not in names:
                 raise InputError(f"{path}, line {line}: the graph has no node '{name}'")
     return pairs if dataset.node_names else [(int(i), int(j)) for i, j in pairs]
+
+
+def check_log(name: str) -> None:
+    """Refuse a log that is unknown or whose package is missing."""
+    if name not in LOGS:
+        raise InputError(f"there is no log {name!r}; choose from {', '.join(LOGS)}")
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "logging needs TensorBoard; install it with: pip install 'vepm[tensorboard]'"
+        ) from None
+
+
+class TensorBoardLog:
+    """Listens to a run's epochs and writes each number of each as a scalar.
+
+    Args:
+        folder: Folder of the events.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writers: dict[str, SummaryWriter] = {}
+
+    def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
+        """Write an epoch's history row; the signature is that of :data:`vepm.training.Progress`."""
+        step = int(row["epoch"])
+        for name, value in row.items():
+            if name not in ("phase", "epoch"):
+                self._writer(phase, step).add_scalar(name, value, step)
+
+    def add_figures(self, folder: Path) -> None:
+        """Write every PNG of a folder as an image."""
+        for path in sorted(folder.glob("*.png")):
+            self._writer("figures", 0).add_image(
+                path.stem, imread(path)[..., :3], 0, dataformats="HWC"
+            )
+
+    def close(self) -> None:
+        """Write what is still to be written."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+    def _writer(self, part: str, step: int) -> "SummaryWriter":
+        from torch.utils.tensorboard import SummaryWriter
+
+        if part not in self._writers:
+            # A resumed run repeats the epochs after its checkpoint: what was logged of them goes.
+            self._writers[part] = SummaryWriter(
+                str(self.folder / part), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
+            )
+        return self._writers[part]
