@@ -122,13 +122,8 @@ def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
 def print_warnings(metrics: Mapping[str, Any]) -> None:
     """What looked wrong with a training, on standard error."""
     for line in metrics["warnings"]:
-        err.print(
-            f"warning: {on_one_line(line)}",
-            style="yellow",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = f"warning: {on_one_line(line)}"
+        err.print(text, style="yellow", highlight=False, soft_wrap=True)
 
 
 def part_in_words(part: Mapping[str, Any]) -> str:
@@ -227,11 +222,7 @@ def print_evaluation(
     print_line(f"cost: {sum(r.seconds for r in every):.1f} s of training in {len(every)} runs")
 
 
-MEASURES = {
-    "macro_f1": "macro F1",
-    "roc_auc": "ROC AUC",
-    "sampled_accuracy": "accuracy by draws",
-}
+MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
 
 
 def _print_measures(measured: "Sequence[list[RunResult]]", class_names: Sequence[str]) -> None:

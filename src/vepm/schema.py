@@ -48,13 +48,8 @@ def checked(
 ) -> Any:
     """A dataclass field with bounds or choices, which :func:`check` enforces.
 
-    Args:
-        default: Default of the field; without one the field is required.
-        low: The least value allowed.
-        high: The largest value allowed.
-        above: Values must be larger than this.
-        below: Values must be smaller than this.
-        choices: The only values allowed.
+    Values are at least ``low``, at most ``high``, larger than ``above`` and smaller than ``below``.
+    Without a default the field is required.
     """
     bounds = {"low": low, "high": high, "above": above, "below": below}
     metadata = {"bounds": bounds, "choices": tuple(choices)}
@@ -67,16 +62,7 @@ def fields_of(*kinds: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def read(kind: type[T], values: Any, where: str) -> T:
-    """A dataclass from a table of plain values, all of them checked.
-
-    Args:
-        kind: The dataclass; its fields are declared with :func:`checked` where bounds apply.
-        values: The table.
-        where: What the errors begin with, for example the file's name.
-
-    Raises:
-        InputError: if a key is unknown or missing, or a value is not allowed.
-    """
+    """A dataclass from a table of plain values, all checked; errors begin with ``where``."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where}: {values!r} is not a table of keys and values")
     fields = fields_of(kind)
@@ -99,11 +85,7 @@ def check(instance: Any, where: str) -> None:
 
 
 def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
-    """Refuse a value that a field does not allow.
-
-    Raises:
-        InputError: naming the field and what it allows.
-    """
+    """Refuse a value that a field does not allow; the error names both."""
     if not is_of_type(value, field.type):
         plain = typing.get_origin(field.type) is None
         kind = getattr(field.type, "__name__", "") if plain else str(field.type)
@@ -116,7 +98,8 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
         bounds = field.metadata.get("bounds", {})
         # An integer can be too large to be compared as a float.
         finite = isinstance(value, int) or math.isfinite(value)
-        if not (finite and _within(value, bounds)):
+        limits = ((_BOUNDS[name][0], limit) for name, limit in bounds.items() if limit is not None)
+        if not (finite and all(fits(value, limit) for fits, limit in limits)):
             raise InputError(f"{where}: {field.name} must be {_in_words(bounds)}, got {value}")
 
 
@@ -145,11 +128,6 @@ def is_of_type(value: Any, kind: Any) -> bool:
         return isinstance(value, origin) and all(is_of_type(item, inside) for item in values)
     # A bool is an int to Python, and a whole number will do for a float.
     return type(value) is kind or (kind is float and type(value) is int)
-
-
-def _within(value: float, bounds: Mapping[str, float | None]) -> bool:
-    limits = ((_BOUNDS[name][0], limit) for name, limit in bounds.items() if limit is not None)
-    return all(fits(value, limit) for fits, limit in limits)
 
 
 def _in_words(bounds: Mapping[str, float | None]) -> str:

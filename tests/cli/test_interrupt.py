@@ -144,11 +144,11 @@ def baseline_trained_again(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("command", "moment"),
     [
-        ("train", "write_run"),
-        ("train", "write_report"),
-        ("communities", "write_run"),
-        ("communities", "write_communities"),
-        ("communities", "write_report"),
+        ("train", "work.write_run"),
+        ("train", "work.write_report"),
+        ("communities", "work.write_run"),
+        ("communities", "outputs.write_communities"),
+        ("communities", "work.write_report"),
     ],
 )
 def test_stopped_after_training(
@@ -158,7 +158,7 @@ def test_stopped_after_training(
     again = (command, pets, *QUICK, *peers, "-o")
     succeed(*again, "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(f"vepm.cli.work.{moment}", interrupt)
+        patch.setattr(f"vepm.cli.{moment}", interrupt)
         outcome = vepm(*again, "run")
     assert outcome.code == 130
     assert outcome.err.startswith(f"stopped; to continue from run: vepm {command}")
@@ -167,7 +167,7 @@ def test_stopped_after_training(
         for path in Path("run").glob("checkpoint*.safetensors")
     ]
     with monkeypatch.context() as patch:
-        if moment == "write_report":
+        if moment == "work.write_report":
             patch.setattr("vepm.baselines.Baseline.__call__", baseline_trained_again)
         succeed(*again, "run")
     assert [float(row["seconds"]) for row in read_rows(Path("run/history.csv"))] in trained

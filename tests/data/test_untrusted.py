@@ -122,7 +122,7 @@ def test_fetched_archives_stay_in_their_folder(
 def test_fetched_archives_that_unpack_to_gigabytes_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vepm.data.raw._LARGEST", 10**5)
+    monkeypatch.setattr("vepm.data.tables._LARGEST", 10**5)
     served(monkeypatch, {"IMDB-BINARY_A.txt": b"0" * 10**6})
     with pytest.raises(InputError, match="claims 1000000 bytes"):
         load("IMDB-BINARY", tmp_path)

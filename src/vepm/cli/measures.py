@@ -8,23 +8,8 @@ import typer
 from rich.table import Column, Table
 
 from vepm import console
+from vepm.cli import options
 from vepm.cli.folders import RUN, check_output, only_writer
-from vepm.cli.options import (
-    CHOICE,
-    DIRECTED_READING,
-    MACHINE,
-    AsJson,
-    Baselines,
-    Choice,
-    DataDir,
-    DirectedReading,
-    Machine,
-    RunsAtOnce,
-    listed,
-    machine_option,
-    result_option,
-    setting_option,
-)
 from vepm.errors import InputError
 from vepm.schema import LARGEST_SEED, MOST_RUNS
 
@@ -46,18 +31,11 @@ def evaluate(
             help="public, gin, capsgnn or few-labels. [default: public for nodes, gin for graphs]"
         ),
     ] = "",
-    seeds: Annotated[
-        int,
-        protocol_option(min=1, max=MOST_RUNS, help="Number of seeds."),
-    ] = 1,
+    seeds: Annotated[int, protocol_option(min=1, max=MOST_RUNS, help="Number of seeds.")] = 1,
     first_seed: Annotated[
-        int,
-        protocol_option(min=0, max=LARGEST_SEED - MOST_RUNS, help="The first of them."),
+        int, protocol_option(min=0, max=LARGEST_SEED - MOST_RUNS, help="The first of them.")
     ] = 0,
-    folds: Annotated[
-        int,
-        protocol_option(min=2, help="Folds of gin and capsgnn."),
-    ] = 10,
+    folds: Annotated[int, protocol_option(min=2, help="Folds of gin and capsgnn.")] = 10,
     labels_per_class: Annotated[
         int | None,
         protocol_option(
@@ -70,17 +48,16 @@ def evaluate(
         int | None,
         protocol_option(min=1, max=MOST_RUNS, help="Random splits of few-labels. [default: 10]"),
     ] = None,
-    baselines: Baselines = "",
-    method: Annotated[str, setting_option(help="vepm or the name of a baseline.")] = "vepm",
-    choice: Choice = CHOICE,
-    as_json: AsJson = False,
+    baselines: options.Baselines = "",
+    method: Annotated[str, options.setting_option(help="vepm or the name of a baseline.")] = "vepm",
+    choice: options.Choice = options.CHOICE,
+    as_json: options.AsJson = False,
     jobs: Annotated[
-        int,
-        machine_option(min=0, help="Runs at a time; 0 for one per core."),
+        int, options.machine_option(min=0, help="Runs at a time; 0 for one per core.")
     ] = 0,
-    runs_at_once: RunsAtOnce = 0,
-    reading: DirectedReading = DIRECTED_READING,
-    machine: Machine = MACHINE,
+    runs_at_once: options.RunsAtOnce = 0,
+    reading: options.DirectedReading = options.DIRECTED_READING,
+    machine: options.Machine = options.MACHINE,
 ) -> None:
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
@@ -111,7 +88,7 @@ def evaluate(
     if method != "vepm" and (choice.settings or choice.config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
     compute = Compute(machine.device, jobs, runs_at_once, shared=True)
-    names = dict.fromkeys([method, *listed(baselines)])
+    names = dict.fromkeys([method, *options.listed(baselines)])
     runners = [_runner(name, data, chosen, compute.own_device) for name in names]
     every_seed = range(first_seed, first_seed + seeds)
     measured = []
@@ -150,8 +127,7 @@ def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Met
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folder, or several.")],
     output: Annotated[
-        Path,
-        result_option("--output", "-o", help="The page that compares several runs."),
+        Path, options.result_option("--output", "-o", help="The page that compares several runs.")
     ] = Path("comparison.html"),
 ) -> None:
     """Write the page of a run again, or one page that compares several runs.
@@ -176,7 +152,7 @@ def report(
     console.print_line(f"look: {page}")
 
 
-def list_datasets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+def list_datasets(data_dir: options.DataDir = None, as_json: options.AsJson = False) -> None:
     """What can be loaded, and from where.
 
     Example:

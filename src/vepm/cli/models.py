@@ -7,29 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from vepm import console
-from vepm.cli.options import (
-    DIRECTED_READING,
-    MACHINE,
-    READING,
-    TRAINING,
-    TRAINING_MACHINE,
-    AsJson,
-    Baselines,
-    DirectedReading,
-    Input,
-    Machine,
-    NumCommunities,
-    Overwrite,
-    Reading,
-    TrainingChoice,
-    TrainingMachine,
-    result_option,
-    setting_option,
-)
+from vepm.cli import options
 from vepm.errors import InputError
 from vepm.files import STDOUT
 
-FOR_COMMUNITIES, FOR_LINKS = TrainingChoice("communities"), TrainingChoice("links")
+FOR_COMMUNITIES, FOR_LINKS = options.TrainingChoice("communities"), options.TrainingChoice("links")
 
 
 def train(
@@ -41,18 +23,21 @@ def train(
         ),
     ] = "digits",
     output: Annotated[
-        Path | None, result_option("--output", "-o", help="Run folder. [default: runs/NAME-SEED]")
+        Path | None,
+        options.result_option("--output", "-o", help="Run folder. [default: runs/NAME-SEED]"),
     ] = None,
-    overwrite: Overwrite = False,
-    baselines: Baselines = "",
+    overwrite: options.Overwrite = False,
+    baselines: options.Baselines = "",
     log: Annotated[
         str | None,
-        result_option(help="tensorboard: every term and figure, for `tensorboard --logdir`."),
+        options.result_option(
+            help="tensorboard: every term and figure, for `tensorboard --logdir`."
+        ),
     ] = None,
-    as_json: AsJson = False,
-    choice: TrainingChoice = TRAINING,
-    reading: DirectedReading = DIRECTED_READING,
-    machine: TrainingMachine = TRAINING_MACHINE,
+    as_json: options.AsJson = False,
+    choice: options.TrainingChoice = options.TRAINING,
+    reading: options.DirectedReading = options.DIRECTED_READING,
+    machine: options.TrainingMachine = options.TRAINING_MACHINE,
 ) -> None:
     """Train on a dataset and write a run folder with model, metrics, figures and a page.
 
@@ -71,7 +56,7 @@ def train(
     """
     from vepm.cli import work
 
-    job = work.classification(dataset, choice, reading, machine)
+    job = work.prepare(None, dataset, choice, reading, machine)
     peers = work.peers(job, baselines)
     folder = output or Path("runs") / f"{job.data.name}-{choice.seed}"
     metrics = work.train(job, folder, overwrite, peers, log)
@@ -82,21 +67,21 @@ def train(
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
-    data: Input,
+    data: options.Input,
     output: Annotated[
-        Path, result_option("--output", "-o", help="CSV to write; - for standard output.")
+        Path, options.result_option("--output", "-o", help="CSV to write; - for standard output.")
     ] = Path("predictions.csv"),
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     samples: Annotated[
         int | None,
-        setting_option(
+        options.setting_option(
             min=0,
             help="Draws of the communities to average over; 0 for their mean. "
             "[default: as trained]",
         ),
     ] = None,
-    reading: DirectedReading = DIRECTED_READING,
-    machine: Machine = MACHINE,
+    reading: options.DirectedReading = options.DIRECTED_READING,
+    machine: options.Machine = options.MACHINE,
 ) -> None:
     """Predict labels with probabilities, as CSV.
 
@@ -116,31 +101,31 @@ def predict(
 
 
 def communities(
-    data: Input,
+    data: options.Input,
     output: Annotated[
         Path | None,
-        result_option("--output", "-o", help="Folder. [default: runs/NAME-communities]"),
+        options.result_option("--output", "-o", help="Folder. [default: runs/NAME-communities]"),
     ] = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
     truth: Annotated[
         Path | None,
-        result_option(
+        options.result_option(
             help="Known communities to compare with: one on each line, as ids of its members, or "
-            "a CSV with columns id and community. [default: those of the data, if any]",
+            "a CSV with columns id and community. [default: those of the data, if any]"
         ),
     ] = None,
     baselines: Annotated[
         str,
-        result_option(
+        options.result_option(
             metavar="NAME,NAME",
             help="Methods to compare with: louvain, leiden, label-propagation, bigclam.",
         ),
     ] = "",
-    num_communities: NumCommunities = None,
+    num_communities: options.NumCommunities = None,
     num_metacommunities: Annotated[
         int | None,
-        setting_option(
+        options.setting_option(
             "--metacommunities",
             "-k",
             min=1,
@@ -149,15 +134,15 @@ def communities(
     ] = None,
     starts: Annotated[
         int,
-        setting_option(
+        options.setting_option(
             min=1,
             help="Starts with different seeds, each trained for a sixth of the epochs and the "
             "best of them to the end.",
         ),
     ] = 4,
-    choice: TrainingChoice = FOR_COMMUNITIES,
-    reading: DirectedReading = DIRECTED_READING,
-    machine: TrainingMachine = TRAINING_MACHINE,
+    choice: options.TrainingChoice = FOR_COMMUNITIES,
+    reading: options.DirectedReading = options.DIRECTED_READING,
+    machine: options.TrainingMachine = options.TRAINING_MACHINE,
 ) -> None:
     """Find overlapping communities without labels: memberships and each edge's split, as CSV.
 
@@ -172,7 +157,7 @@ def communities(
     from vepm.cli import work
     from vepm.estimators import CommunityDetector
 
-    job = work.unsupervised(
+    job = work.prepare(
         CommunityDetector,
         data,
         choice,
@@ -189,30 +174,31 @@ def communities(
 
 
 def links(
-    data: Input,
+    data: options.Input,
     output: Annotated[
-        Path | None, result_option("--output", "-o", help="Folder. [default: runs/NAME-links]")
+        Path | None,
+        options.result_option("--output", "-o", help="Folder. [default: runs/NAME-links]"),
     ] = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
-    top: Annotated[int, result_option(min=1, help="Missing links to write.")] = 100,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
+    top: Annotated[int, options.result_option(min=1, help="Missing links to write.")] = 100,
     pairs: Annotated[
         Path | None,
-        result_option(
-            help="File with two ids on each line: write how likely these are joined.",
+        options.result_option(
+            help="File with two ids on each line: write how likely these are joined."
         ),
     ] = None,
     model: Annotated[
         Path | None,
-        setting_option(
+        options.setting_option(
             help="Folder that this command wrote: use its model, also for nodes that are new, "
-            "and train nothing.",
+            "and train nothing."
         ),
     ] = None,
-    num_communities: NumCommunities = None,
-    choice: TrainingChoice = FOR_LINKS,
-    reading: Reading = READING,
-    machine: TrainingMachine = TRAINING_MACHINE,
+    num_communities: options.NumCommunities = None,
+    choice: options.TrainingChoice = FOR_LINKS,
+    reading: options.Reading = options.READING,
+    machine: options.TrainingMachine = options.TRAINING_MACHINE,
 ) -> None:
     """Predict links: the likeliest missing ones and how surprising each edge is, as CSV.
 
@@ -231,7 +217,7 @@ def links(
     from vepm.estimators import LinkPredictor
 
     count = work.number_or_auto(num_communities)
-    job = work.unsupervised(LinkPredictor, data, choice, reading, machine, num_communities=count)
+    job = work.prepare(LinkPredictor, data, choice, reading, machine, num_communities=count)
     folder = output or Path("runs") / f"{job.data.name}-links"
     metrics = work.find_links(job, folder, overwrite, model, pairs, top)
     _show(metrics, as_json, lambda: console.print_links(metrics, folder))

@@ -202,16 +202,16 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     options = []
     for parameter in signature.parameters.values():
         group = groups.get(parameter.name)
-        options += (
-            [parameter.replace(kind=keyword)]
-            if group is None
-            else [
-                inspect.Parameter(
-                    f.name, keyword, default=getattr(group, f.name), annotation=f.type
+        if group is None:
+            options.append(parameter.replace(kind=keyword))
+            continue
+        for field in fields(group):
+            default = getattr(group, field.name)
+            options.append(
+                parameter.replace(
+                    name=field.name, kind=keyword, default=default, annotation=field.type
                 )
-                for f in fields(group)
-            ]
-        )
+            )
 
     @functools.wraps(command)
     def run(**given: Any) -> None:

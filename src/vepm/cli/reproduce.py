@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,8 +31,7 @@ def reproduce(
     list_them: Annotated[bool, typer.Option("--list", help="Name everything there is.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Shrink everything to see that it runs; kept apart."),
+        bool, typer.Option("--quick", help="Shrink everything to see that it runs; kept apart.")
     ] = False,
     datasets: Annotated[
         str, typer.Option(help="Only these, comma-separated: the paper's names or ours.")
@@ -83,11 +81,14 @@ def reproduce(
     from vepm.paper.experiments import FOLDER, catalogue
     from vepm.paper.plan import PRESET, Selection, check_selection, select, squares
     from vepm.paper.runner import run
-    from vepm.report.paper_tables import write_index
+    from vepm.report.paper_tables import check_index, write_index
 
     known = catalogue(experiments or FOLDER)
     if list_them:
-        _print_list(known)
+        table = Table("name", "what it shows", box=None)
+        for name, experiment in known.items():
+            table.add_row(name, on_one_line(f"{experiment.title}. {experiment.description}"))
+        console.out.print(table)
         return
     chosen = _choose(known, names or [], everything)
     chosen_rows, chosen_presets = tuple(rows or ()), tuple(presets or (PRESET,))
@@ -98,7 +99,10 @@ def reproduce(
     every = {name: squares(e, quick, seeds, selection.presets) for name, e in known.items()}
     planned = [s for e in chosen for s in select(every[e.name], selection)]
     elsewhere = [square for found in every.values() for square in found]
-    with _only_writer(folder, chosen if compute.leads else []), how_to_continue(lambda: AGAIN):
+    check_index(folder)
+    with contextlib.ExitStack() as held, how_to_continue(lambda: AGAIN):
+        for experiment in chosen if compute.leads else ():
+            held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
         with console.run_bar("runs") as progress:
             ended = run(planned, folder, machine.data_dir, compute, elsewhere, progress)
         if compute.leads:
@@ -107,18 +111,6 @@ def reproduce(
             with only_writer(folder, wait=True):
                 write_index(folder, pages)
             _conclude(ended, folder, any(s.cells for s in planned))
-
-
-@contextlib.contextmanager
-def _only_writer(folder: Path, chosen: "list[Experiment]") -> Iterator[None]:
-    """Hold the folders of the experiments."""
-    from vepm.report.paper_tables import check_index
-
-    check_index(folder)
-    with contextlib.ExitStack() as held:
-        for experiment in chosen:
-            held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
-        yield
 
 
 def _choose(
@@ -134,13 +126,6 @@ def _choose(
             hint = f"did you mean '{close[0]}'? " if close else ""
             raise InputError(f"no experiment '{name}'; {hint}`vepm reproduce --list` names them")
     return [known[name] for name in dict.fromkeys(names)]
-
-
-def _print_list(known: "dict[str, Experiment]") -> None:
-    table = Table("name", "what it shows", box=None)
-    for name, experiment in known.items():
-        table.add_row(name, on_one_line(f"{experiment.title}. {experiment.description}"))
-    console.out.print(table)
 
 
 def _show(
@@ -175,11 +160,18 @@ def _show(
 
 
 def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
+    from vepm.runs.metrics import commit
+
     for reason in ended.missing.values():
         console.print_note(f"data not here: {reason}")
     for reason in dict.fromkeys(ended.failed.values()):
         console.print_note(f"failed: {reason}")
-    _say_commits(ended)
+    others = {name: n for name, n in ended.commits.items() if name != commit()}
+    if others:
+        counts = ", ".join(f"{(name or 'unknown')[:12]} ({n})" for name, n in others.items())
+        console.print_note(
+            f"of the cells found, {sum(others.values())} ran on other commits: {counts}"
+        )
     console.print_line(
         f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed; "
         f"look: {folder / 'index.md'}"
@@ -191,15 +183,3 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
         )
     if ended.failed:
         raise typer.Exit(1)
-
-
-def _say_commits(ended: "Ended") -> None:
-    """Name other commits that the cells found ran on."""
-    from vepm.runs.metrics import commit
-
-    others = {name: n for name, n in ended.commits.items() if name != commit()}
-    if others:
-        counts = ", ".join(f"{(name or 'unknown')[:12]} ({n})" for name, n in others.items())
-        console.print_note(
-            f"of the cells found, {sum(others.values())} ran on other commits: {counts}"
-        )

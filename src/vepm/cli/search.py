@@ -9,21 +9,8 @@ import typer
 from rich.table import Table
 
 from vepm import console
+from vepm.cli import options
 from vepm.cli.folders import Kind, clear, command_line, how_to_continue, own_folder
-from vepm.cli.options import (
-    DIRECTED_READING,
-    MACHINE,
-    SEEDED,
-    AsJson,
-    DirectedReading,
-    Machine,
-    Overwrite,
-    RunsAtOnce,
-    SeededChoice,
-    machine_option,
-    result_option,
-    setting_option,
-)
 from vepm.escaping import on_one_line
 from vepm.files import refuse_special
 
@@ -47,7 +34,7 @@ def tune(
     ] = 20,
     output: Annotated[
         Path | None,
-        result_option("--output", "-o", help="Folder. [default: runs/tune-NAME]"),
+        options.result_option("--output", "-o", help="Folder. [default: runs/tune-NAME]"),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Trainings per trial, whose mean scores it.")
@@ -57,15 +44,15 @@ def tune(
     ] = None,
     space: Annotated[
         Path | None,
-        setting_option(
-            help="TOML with the settings to vary: a list of values, or low, high and log.",
+        options.setting_option(
+            help="TOML with the settings to vary: a list of values, or low, high and log."
         ),
     ] = None,
-    choice: SeededChoice = SEEDED,
-    reading: DirectedReading = DIRECTED_READING,
-    machine: Machine = MACHINE,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    choice: options.SeededChoice = options.SEEDED,
+    reading: options.DirectedReading = options.DIRECTED_READING,
+    machine: options.Machine = options.MACHINE,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Search for better settings by validation accuracy; test labels are never looked at.
 
@@ -159,16 +146,12 @@ def sweep(
         Path | None,
         typer.Option(help="File of results; by default beside the TOML, ending in .jsonl."),
     ] = None,
-    jobs: Annotated[
-        int,
-        machine_option(min=0, help="Processes; 0: one per core."),
-    ] = 0,
+    jobs: Annotated[int, options.machine_option(min=0, help="Processes; 0: one per core.")] = 0,
     minutes: Annotated[
-        float,
-        machine_option(min=0, help="Begin no run after so long."),
+        float, options.machine_option(min=0, help="Begin no run after so long.")
     ] = math.inf,
-    runs_at_once: RunsAtOnce = 0,
-    machine: Machine = MACHINE,
+    runs_at_once: options.RunsAtOnce = 0,
+    machine: options.Machine = options.MACHINE,
 ) -> None:
     """Try settings of any method over datasets and seeds, judged on validation alone.
 

@@ -14,36 +14,8 @@ from torch import Tensor
 from vepm import console
 from vepm.baselines import Baseline
 from vepm.baselines.communities import DETECTORS, Bools, require_leiden
-from vepm.cli.folders import (
-    CHECKPOINT,
-    METRICS,
-    RUN,
-    check_output,
-    command_line,
-    continuation,
-    how_to_continue,
-    run_folder,
-)
-from vepm.cli.inputs import (
-    check_model,
-    chosen_baseline,
-    given_paths,
-    open_data,
-    own_split,
-    roles,
-    say_unweighted,
-)
-from vepm.cli.inputs import settings as settings_from
+from vepm.cli import folders, inputs, outputs
 from vepm.cli.options import Machine, Reading, TrainingChoice, TrainingMachine, listed
-from vepm.cli.outputs import (
-    EVENTS,
-    TensorBoardLog,
-    check_log,
-    read_pairs,
-    write_communities,
-    write_links,
-    write_predictions,
-)
 from vepm.data import Dataset, require_labels
 from vepm.errors import InputError, TrainingWarning
 from vepm.escaping import for_json
@@ -112,49 +84,31 @@ class Job:
             )
 
 
-def classification(
-    name: str, choice: TrainingChoice, reading: Reading, machine: TrainingMachine
-) -> Job:
-    """The training of a classifier, checked."""
-    data = open_data(name, machine.data_dir, reading)
-    require_labels(data)
-    return _job(CLASSIFIERS[data.task], data, roles(data), name, choice, machine)
-
-
-def unsupervised(
-    kind: type[CommunityDetector] | type[LinkPredictor],
+def prepare(
+    kind: type[Estimator] | None,
     name: str,
     choice: TrainingChoice,
     reading: Reading,
     machine: TrainingMachine,
     **parameters: Any,
 ) -> Job:
-    """The training of an estimator that needs no labels, checked."""
-    data = open_data(name, machine.data_dir, reading)
-    if not data.single_graph:
-        raise InputError(
-            f"{data.name}: holds many graphs, and this takes one; `vepm train` shows communities "
-            "inside labelled graphs"
-        )
-    parts = dict.fromkeys(("train", "val", "test"), NONE)
-    return _job(kind, data, parts, name, choice, machine, **parameters)
-
-
-def _job(
-    kind: type[Estimator],
-    data: Dataset,
-    parts: Mapping[str, Tensor],
-    name: str,
-    choice: TrainingChoice,
-    machine: TrainingMachine,
-    **parameters: Any,
-) -> Job:
-    config = settings_from(data, choice.preset, choice.config, choice.pairs)
+    """A training that needs no labels or, where no estimator is named, of a classifier, checked."""
+    data = inputs.open_data(name, machine.data_dir, reading)
+    if kind is None:
+        require_labels(data)
+        kind, learned, parts = CLASSIFIERS[data.task], data, inputs.roles(data)
+    else:
+        if not data.single_graph:
+            raise InputError(
+                f"{data.name}: holds many graphs, and this takes one; `vepm train` shows "
+                "communities inside labelled graphs"
+            )
+        learned, parts = unlabelled(data), dict.fromkeys(("train", "val", "test"), NONE)
+    config = inputs.settings(data, choice.preset, choice.config, choice.pairs)
     estimator = kind(config=config, random_state=choice.seed, device=machine.device, **parameters)
-    learned = data if parts["train"].numel() else unlabelled(data)
-    check_model(learned, estimator.settings(), machine.device)
-    inputs = given_paths(name, machine.data_dir, choice.config)
-    return Job(data, parts, estimator, inputs, not machine.no_memory_check)
+    inputs.check_model(learned, estimator.settings(), machine.device)
+    paths = inputs.given_paths(name, machine.data_dir, choice.config)
+    return Job(data, parts, estimator, paths, not machine.no_memory_check)
 
 
 def number_or_auto(text: str | None) -> int | str | None:
@@ -168,9 +122,9 @@ def number_or_auto(text: str | None) -> int | str | None:
 
 def peers(job: Job, names: str) -> list[Baseline]:
     """The baselines to run on the same labels, checked."""
-    found = [chosen_baseline(name, job.data, job.estimator.device) for name in listed(names)]
+    found = [inputs.chosen_baseline(name, job.data, job.estimator.device) for name in listed(names)]
     if found:
-        own_split(job.data, job.parts)
+        inputs.own_split(job.data, job.parts)
     return found
 
 
@@ -182,18 +136,19 @@ def train(
     Under torchrun all processes train one model; the first writes, and the others give None.
     """
     if log is not None:
-        check_log(log)
-    board = None if log is None else TensorBoardLog(folder / EVENTS)
+        outputs.check_log(log)
+    board = None if log is None else outputs.TensorBoardLog(folder / outputs.EVENTS)
     with process_group(job.estimator.device) as group:
         if not group.leads:
-            with how_to_continue(lambda: continuation(folder)):
-                job.fit(folder / CHECKPOINT, group=group)
+            with folders.how_to_continue(lambda: folders.continuation(folder)):
+                job.fit(folder / folders.CHECKPOINT, group=group)
             return None
         logging = contextlib.nullcontext() if board is None else contextlib.closing(board)
-        with run_folder(folder, overwrite, job.inputs) as checkpoint, logging:
+        with folders.run_folder(folder, overwrite, job.inputs) as checkpoint, logging:
             fitted = job.fit(checkpoint, *(() if board is None else (board,)), group=group)
-            known = read_json(folder / METRICS, required=False).get("baselines", {})
-            extra = {"baselines": _peer_scores(job, peers, known), "command": command_line()}
+            known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
+            scores = _peer_scores(job, peers, known)
+            extra = {"baselines": scores, "command": folders.command_line()}
             metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
             write_report(folder)
             if board is not None:
@@ -208,7 +163,7 @@ def _peer_scores(
     scores = {peer.name: known.get(peer.name, {}) for peer in peers}
     for peer in peers:
         if not scores[peer.name]:
-            found = peer(job.data, own_split(job.data, job.parts), job.seed)
+            found = peer(job.data, inputs.own_split(job.data, job.parts), job.seed)
             measures = {f"test_{name}": value for name, value in found.measures.items()}
             scores[peer.name] = {"test_accuracy": found.test_accuracy, **measures}
     return scores
@@ -218,15 +173,16 @@ def predict(
     run: Path, name: str, samples: int | None, output: Path, reading: Reading, machine: Machine
 ) -> dict[str, Any]:
     """Write predictions as CSV; gives what there is to say about them."""
-    check_output(output, (*given_paths(name, machine.data_dir), *RUN.found(run)))
+    given = inputs.given_paths(name, machine.data_dir)
+    folders.check_output(output, (*given, *folders.RUN.found(run)))
     model = load_classifier(run, machine.device)
     card = model.card_
     known = {"class_names": card.class_names, "feature_names": card.feature_names}
-    data = open_data(name, machine.data_dir, reading, **known)
+    data = inputs.open_data(name, machine.data_dir, reading, **known)
     if data.task != card.task:
         raise InputError(f"{name}: labels {data.task}s, the model in {run} labels {card.task}s")
     probabilities = model.predict_proba(data, samples)
-    write_predictions(output, data, card.class_names, probabilities)
+    outputs.write_predictions(output, data, card.class_names, probabilities)
     found = Counter(card.class_names[i] for i in probabilities.argmax(1))
     return {
         "output": str(output),
@@ -243,23 +199,23 @@ def find_communities(
     """Train without labels and write the run folder; gives its metrics."""
     detector = job.estimator
     assert isinstance(detector, CommunityDetector)
-    with run_folder(folder, overwrite, job.inputs) as checkpoint:
+    with folders.run_folder(folder, overwrite, job.inputs) as checkpoint:
         fitted = replace(job, data=unlabelled(job.data)).fit(checkpoint)
         explained = detector.explain(job.data)
         found = detector.communities_behind(explained)
         tables = {"vepm": found.overlapping} | _peer_communities(job, found.soft.shape[1], peers)
         extra = {
             "communities": {name: _judge(job, table, truth) for name, table in tables.items()},
-            "command": command_line(),
+            "command": folders.command_line(),
         }
         metrics = write_run(folder, job.data, fitted, dict(job.parts), extra, explained)
-        write_communities(folder, job.data, found, explained)
+        outputs.write_communities(folder, job.data, found, explained)
         write_report(folder)
     return metrics
 
 
 def _peer_communities(job: Job, count: int, peers: list[str]) -> dict[str, Bools]:
-    say_unweighted(job.data, peers)
+    inputs.say_unweighted(job.data, peers)
     graph, seed = job.data.graphs[0], job.seed
     edges = graph.edge_index.numpy()
     return {name: DETECTORS[name](edges, graph.num_nodes, count, seed) for name in peers}
@@ -292,17 +248,17 @@ def find_links(
     job: Job, folder: Path, overwrite: bool, model: Path | None, pairs: Path | None, top: int
 ) -> dict[str, Any]:
     """Train, or use a model, and write what it says about links; gives the metrics."""
-    asked = None if pairs is None else read_pairs(pairs, job.data)
-    inputs = (*job.inputs, *(path for path in (model, pairs) if path is not None))
-    with run_folder(folder, overwrite, inputs) as checkpoint:
+    asked = None if pairs is None else outputs.read_pairs(pairs, job.data)
+    given = (*job.inputs, *(path for path in (model, pairs) if path is not None))
+    with folders.run_folder(folder, overwrite, given) as checkpoint:
         predictor = _link_predictor(job, model, checkpoint)
-        write_links(folder / "missing.csv", predictor.missing_links(job.data, top))
-        write_links(folder / "edges.csv", predictor.surprising_edges(job.data))
+        outputs.write_links(folder / "missing.csv", predictor.missing_links(job.data, top))
+        outputs.write_links(folder / "edges.csv", predictor.surprising_edges(job.data))
         if asked is not None:
-            write_links(folder / "pairs.csv", predictor.explain_pairs(asked, job.data))
+            outputs.write_links(folder / "pairs.csv", predictor.explain_pairs(asked, job.data))
         predictor.save(folder)
         metrics = for_json(_link_metrics(job, predictor))
-        write_text(folder / METRICS, json.dumps(metrics, indent=1))
+        write_text(folder / folders.METRICS, json.dumps(metrics, indent=1))
     return metrics
 
 
@@ -328,5 +284,5 @@ def _link_metrics(job: Job, predictor: LinkPredictor) -> dict[str, Any]:
         **peak_memory(),
         "versions": describe_machine(),
         "warnings": [],
-        "command": command_line(),
+        "command": folders.command_line(),
     }

@@ -22,7 +22,7 @@ from vepm.data.build import Parts, build
 from vepm.data.dataset import Dataset
 from vepm.data.edges import canonical_edges, check_range
 from vepm.data.in_memory import data_parts
-from vepm.data.raw import RawFiles, read_integers
+from vepm.data.tables import RawFiles, read_integers
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 

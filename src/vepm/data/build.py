@@ -71,29 +71,12 @@ def refuse_choice(source: str, options: ReadOptions) -> None:
 class Parts:
     """What a reader found, not checked yet: one graph, or many as their disjoint union.
 
-    Args:
-        name: what to call the data in reports.
-        source: where they came from, in words.
-        edges: edges [2, M] in any order.
-        num_nodes: number of nodes.
-        x: features [N, F]; None if there are none.
-        labels: integers or text, one per node or, if there is a ``batch``, per graph.
-        label_at: says where the i-th label is, for messages.
-        class_names: the names of the classes, if the labels are indices of them already.
-        masks: ``train_mask``, ``val_mask`` and ``test_mask`` over what is labelled.
-        batch: the graph of each node, in non-decreasing order; None for node tasks.
-        num_graphs: number of graphs in the batch.
-        weights: the weight of each edge [M]; None if they have none.
-        weight_at: says where the i-th weight is, for messages.
-        kinds: whether each edge is of each kind [M, R], and the names of the kinds.
-        feature_names: the name of each feature column.
-        node_names: the id of each node.
-        graph_names: the id of each graph.
-        memberships: known communities [N, C].
-        folds: published (train, test) index pairs over the graphs.
-        one_way: whether edges are listed in one direction by convention.
-        directed: whether the edges have directions; None if the data do not say.
-        unused: what the data hold and no model uses, in words.
+    Edges [2, M] are in any order; ``one_way`` says that they are listed in one direction by
+    convention, ``directed`` whether they have directions, None if the data do not say. With a
+    ``batch``, the graph of each node in non-decreasing order, labels, masks and folds are those of
+    graphs, otherwise of nodes. Labels are integers or text, or indices where ``class_names`` are
+    given. Kinds are a table [M, R] and its column names. ``label_at`` and ``weight_at`` say where
+    the i-th is, for messages, and ``unused`` what the data hold and no model uses, in words.
     """
 
     name: str
@@ -123,10 +106,7 @@ class Parts:
 def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008 # it is frozen
     """Check what a reader found and make a dataset of it; errors say what to do about it."""
     edge_index, found = canonical_edges(
-        parts.edges,
-        parts.num_nodes,
-        source=parts.source,
-        one_way=parts.one_way or options.directed,
+        parts.edges, parts.num_nodes, source=parts.source, one_way=parts.one_way or options.directed
     )
     if found:
         line = f"{parts.source}: {', '.join(found)}"

@@ -188,10 +188,7 @@ def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
 
 
 def relabelled(
-    dataset: Dataset,
-    y: Any,
-    rows: Tensor | None = None,
-    class_names: Sequence[str] | None = None,
+    dataset: Dataset, y: Any, rows: Tensor | None = None, class_names: Sequence[str] | None = None
 ) -> Dataset:
     """A dataset with other labels than its own.
 

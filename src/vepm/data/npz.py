@@ -27,13 +27,12 @@ _MOST_MEMBERSHIPS = 10**8
 
 
 def read_npz(path: Path, options: ReadOptions) -> Parts:
-    """An archive with ``adj_data``, ``adj_indices``, ``adj_indptr`` and ``adj_shape`` (CSR).
+    """An archive of arrays, in any of the layouts that :func:`vepm.data.read` names.
 
-    Features are ``attr_*`` likewise or a dense ``attr_matrix``; labels are ``labels`` [N]. Names
-    such as ``adj_matrix.data`` do as well, and sparse ``labels.*`` [N, C], for communities that
-    overlap, are kept as ``memberships``. Masks are ``train_mask`` [N] or, for several splits,
-    ``train_masks`` [R, N]. ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way
-    to store the same. Object arrays are not read: they are pickles.
+    Names such as ``adj_matrix.data`` do as well, and sparse ``labels.*`` [N, C], for communities
+    that overlap, are kept as ``memberships``. Masks of several splits are ``train_masks`` [R, N].
+    ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way to store the same.
+    Object arrays are not read: they are pickles.
     """
     with _guarded(path):
         arrays = _Archive(path)

@@ -16,7 +16,7 @@ from vepm.data.in_memory import count_nodes, data_parts, matrix_parts
 from vepm.data.labels import relabelled
 from vepm.data.networkx_graphs import graph_parts, node_parts, read_graph_file
 from vepm.data.npz import read_npz
-from vepm.data.raw import expanded
+from vepm.data.tables import expanded
 from vepm.errors import InputError
 from vepm.tasks import TASKS, Task, TaskName, task_named
 

@@ -24,7 +24,7 @@ from vepm.data.generate import planted_graph, planted_relations
 from vepm.data.in_memory import data_parts
 from vepm.data.labels import draw_split
 from vepm.data.npz import read_npz
-from vepm.data.raw import RawFiles, data_root
+from vepm.data.tables import RawFiles, data_root
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TaskName
 

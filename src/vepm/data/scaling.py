@@ -176,13 +176,9 @@ class Anchors:
     """Nodes of the graph that a model with few features, or none, was trained on.
 
     Coordinates are computed for each graph anew, so a node more or less may turn them all. On
-    another graph the nodes of training keep the coordinates they had; new nodes get theirs by the
-    linear map that fits best on the shared ones.
-
-    Args:
-        coordinates: spectral coordinates of each node [N, P].
-        edges: some of the edges [2, M], by which the graph is recognised.
-        names: the id of each node, if known.
+    another graph the nodes of training keep the coordinates [N, P] they had; new nodes get theirs
+    by the linear map that fits best on the shared ones. Some of the edges [2, M] tell whether it is
+    the same graph.
     """
 
     coordinates: Tensor

@@ -1,6 +1,7 @@
 """What a finished run leaves in its folder: model, settings, metrics, history, arrays."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,14 +144,13 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
 
 
 def _names(dataset: Dataset) -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    if dataset.node_names is not None:
-        names["node_names"] = [name for graph in dataset.node_names for name in graph]
-    if dataset.graph_names is not None:
-        names["graph_names"] = list(dataset.graph_names)
-    if dataset.feature_names is not None:
-        names["feature_names"] = list(dataset.feature_names)
-    return names
+    nodes = dataset.node_names
+    found = {
+        "node_names": None if nodes is None else chain.from_iterable(nodes),
+        "graph_names": dataset.graph_names,
+        "feature_names": dataset.feature_names,
+    }
+    return {key: list(names) for key, names in found.items() if names is not None}
 
 
 def _outputs_of(
