@@ -193,13 +193,10 @@ def print_evaluation(
     as_json: bool,
     class_names: Sequence[str] = (),
 ) -> None:
-    """Mean, spread and rule of many runs, as a table or as JSON.
+    """Mean, spread and rule of the runs of each method, as a table or as JSON.
 
-    Args:
-        measured: the runs of each method, on the same splits with the same seeds.
-        rules: the selection rules, the main one first; baselines are shown by that one alone.
-        as_json: print JSON.
-        class_names: what the rows of the table of classes are called.
+    The main rule comes first; baselines, on the same splits with the same seeds, are shown by that
+    one alone.
     """
     results, *peers = measured
     if as_json:

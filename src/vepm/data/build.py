@@ -18,7 +18,6 @@ from vepm.data.features import (
     check_finite,
     degree_features,
     positions,
-    refuse_sparse,
 )
 from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
@@ -33,18 +32,7 @@ MOST_GAPS = 64
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user, or a fitted model, asks of a reader.
-
-    Args:
-        label: the column with the labels, if it is not called ``label``.
-        features: the columns to use as features; all that can be used if None.
-        drop: columns to leave out.
-        class_names: the classes of a fitted model, so that class indices agree with it.
-        feature_names: the feature columns of a fitted model.
-        strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
-        weights: whether to use the weights of edges.
-        directed: whether to keep the directions of edges.
-    """
+    """What a user, or a fitted model, asks of a reader: the arguments of :func:`read`."""
 
     label: str | None = None
     features: Sequence[str] | None = None
@@ -176,8 +164,6 @@ def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
 def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] | None]:
     if parts.x is not None:
         check_finite(parts.x, parts.source, parts.feature_names, parts.batch)
-        if parts.batch is not None:
-            refuse_sparse(parts.x, parts.source)
         return parts.x, parts.feature_names
     if parts.num_nodes > max(FEW_NODES, MOST_GAPS * edge_index.size(1)):
         raise InputError(

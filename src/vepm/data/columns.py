@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch import Tensor
 from vepm.data.build import ReadOptions
 from vepm.data.dataset import Dataset
 from vepm.data.features import DEGREE_FEATURES, is_sparse
+from vepm.data.labels import is_number
 from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
@@ -108,7 +108,7 @@ def _as_numbers(
         values = None
     if values is None or not (np.abs(values) <= np.finfo(np.float32).max).all():
         filled = [cell for cell in cells if not _is_blank(cell)]
-        if not expected and sum(map(_is_number, filled)) <= len(filled) / 2:
+        if not expected and sum(map(is_number, filled)) <= len(filled) / 2:
             return None
         # A mistyped number does not turn a column into text.
         _refuse_cell(name, cells, where)
@@ -123,7 +123,7 @@ def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
     for i, cell in enumerate(cells):
         if _is_blank(cell):
             raise InputError(f"{where(i, name)}: the cell is empty; give every row a number")
-        if not _is_number(cell):
+        if not is_number(cell):
             shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
             raise InputError(f"{where(i, name)}: {shown} is not a number; correct it")
         if np.size(cell) != width:
@@ -178,18 +178,6 @@ def _is_blank(cell: Any) -> bool:
     if isinstance(cell, str):
         return not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
-
-
-def _is_number(cell: Any) -> bool:
-    if isinstance(cell, np.ndarray):
-        cell = cell.ravel().tolist()
-    if isinstance(cell, list | tuple):
-        return len(cell) > 0 and all(isinstance(item, Real) for item in cell)
-    try:
-        float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
 
 
 def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def _encode_words(
     words: Sequence[str], where: Where, class_names: Sequence[str] | None
 ) -> tuple[Tensor, Sequence[str]]:
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
-    if all(_is_number(word) for word in (*words, *(class_names or ())) if word):
+    if all(is_number(word) for word in (*words, *(class_names or ())) if word):
         words = [_integer_text(word, where, i) if word else "" for i, word in enumerate(words)]
         class_names = sorted(set(words) - {""}, key=int) if class_names is None else class_names
     elif class_names is None:
@@ -86,10 +87,15 @@ def _encode_words(
     return torch.tensor([index[word] for word in words], dtype=torch.long), class_names
 
 
-def _is_number(word: str) -> bool:
+def is_number(cell: Any) -> bool:
+    """Whether a cell of a table is a number, a text that says one, or a vector of numbers."""
+    if isinstance(cell, np.ndarray):
+        cell = cell.ravel().tolist()
+    if isinstance(cell, list | tuple):
+        return len(cell) > 0 and all(isinstance(item, Real) for item in cell)
     try:
-        float(word)
-    except ValueError:
+        float(cell)
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 

@@ -48,13 +48,17 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
             raise InputError(f"{path}: there is no array '{label}' with labels")
         x = arrays.get("node_features") if listed else arrays.matrix("attr")
         overlapping = None if label in arrays.names else arrays.matrix("labels")
+        directed = arrays.get("directed")
+        if directed is not None and (directed.dtype.kind not in "biu" or directed.size != 1):
+            shape = list(directed.shape)
+            raise InputError(f"{path}: directed is {directed.dtype} {shape}; {_REMEDY}")
         fields: dict[str, Any] = {
             "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
             "memberships": None
             if overlapping is None
             else _memberships(overlapping, arrays, adjacency.shape[0]),
             "kinds": _kinds(arrays, adjacency),
-            "directed": _flag(arrays, "directed"),
+            "directed": None if directed is None else bool(directed.item()),
         }
         y = arrays.get(label)
     return matrix_parts(
@@ -77,13 +81,6 @@ def _columns(arrays: "_Archive", name: str) -> Any:
     if mask is None or mask.dtype.kind in "biu":
         return None if mask is None else torch.from_numpy(np.ascontiguousarray(mask, np.int64))
     raise InputError(f"{arrays.path}: {name} holds {mask.dtype}; True and False are needed")
-
-
-def _flag(arrays: "_Archive", name: str) -> bool | None:
-    flag = arrays.get(name)
-    if flag is not None and (flag.dtype.kind not in "biu" or flag.size != 1):
-        raise InputError(f"{arrays.path}: {name} is {flag.dtype} {list(flag.shape)}; {_REMEDY}")
-    return None if flag is None else bool(flag.item())
 
 
 def _memberships(matrix: Any, arrays: "_Archive", count: int) -> torch.Tensor:

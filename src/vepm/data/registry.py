@@ -63,15 +63,7 @@ _RENAMED = {
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A line of the list of datasets.
-
-    Args:
-        name: what :func:`load` takes.
-        task: ``"node"`` or ``"graph"``.
-        source: who publishes it.
-        description: what it is, in a line.
-        available: whether it can be loaded now without a network.
-    """
+    """A line of the list of datasets; ``available`` without a network if it is here already."""
 
     name: str
     task: TaskName

@@ -37,11 +37,7 @@ _LARGEST = 2**30
 class RawFiles:
     """The raw files of one dataset under a PyG root, and where they can be fetched from.
 
-    Args:
-        folder: the dataset's folder under the root.
-        names: the files needed in ``folder/inside``.
-        urls: what to fetch: the files themselves, or one .zip that holds them; may be empty.
-        inside: the folder inside ``folder`` that holds them.
+    ``urls`` are the files themselves or one .zip that holds them; there may be none.
     """
 
     folder: str
@@ -59,22 +55,18 @@ class RawFiles:
         missing = self.missing(root)
         if missing and self.urls:
             try:
-                self._fetch(root / self.folder / self.inside)
+                for url in self.urls:
+                    content, name = _download(url), url.rpartition("/")[2]
+                    wanted = {*self.names, "README.txt"}
+                    files = _unpack(content, wanted) if name[-4:] == ".zip" else {name: content}
+                    for file, inside in files.items():
+                        write_bytes(root / self.folder / self.inside / file, inside)
             except (OSError, zipfile.BadZipFile) as error:
                 raise InputError(self._explain(missing, f"cannot be fetched ({error})")) from None
             missing = self.missing(root)
         if missing:
             raise InputError(self._explain(missing, "cannot be fetched from anywhere"))
         return root / self.folder / self.inside
-
-    def _fetch(self, raw: Path) -> None:
-        wanted = {*self.names, "README.txt"}
-        for url in self.urls:
-            content = _download(url)
-            name = url.rpartition("/")[2]
-            found = _unpack(content, wanted) if name.endswith(".zip") else {name: content}
-            for file, inside in found.items():
-                write_bytes(raw / file, inside)
 
     def _explain(self, missing: Sequence[Path], why: str) -> str:
         listed = ", ".join(path.name for path in missing)

@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from vepm import training
 from vepm.data import Dataset, as_dataset
 from vepm.errors import InputError, TrainingWarning
 from vepm.files import write_text
@@ -20,22 +21,7 @@ from vepm.nn import VEPM
 from vepm.scale.ddp import ProcessGroup
 from vepm.schema import LARGEST_SEED, unknown
 from vepm.tasks import TASKS, TaskName
-from vepm.training import (
-    Config,
-    Explanation,
-    Fitted,
-    ModelCard,
-    Progress,
-    Source,
-    explain,
-    fit,
-    in_batches,
-    load_model,
-    pick_device,
-    preset,
-    save_model,
-    set_aside,
-)
+from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, fit
 from vepm.training.card import Used
 from vepm.training.config import FIELDS
 
@@ -119,7 +105,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             dataset: Name of the dataset, for which preset ``"tuned"`` may know better settings.
         """
-        config = self.config or preset(self.preset, self._task, dataset)
+        config = self.config or training.preset(self.preset, self._task, dataset)
         given = self.get_params(deep=False)
         changes = {n: plain(v) for n, v in given.items() if n in FIELDS and v is not None}
         if "num_communities" in changes:
@@ -168,7 +154,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
         path = Path(folder)
-        save_model(path / "model.safetensors", self._model(), self.card_)
+        training.save_model(path / "model.safetensors", self._model(), self.card_)
         write_text(path / "config.toml", self.card_.config.to_toml())
 
     @classmethod
@@ -212,7 +198,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         seed = self._seed()
         if validate_on is None:
-            train_on, validate_on = set_aside(train_on, dataset.labels, seed)
+            train_on, validate_on = training.set_aside(train_on, dataset.labels, seed)
         labels = dataset.labels[train_on].numpy()
         fitted = fit(
             dataset,
@@ -245,7 +231,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return seed
 
     def _seed(self) -> int:
-        """The seed of a fit, as scikit-learn reads ``random_state``."""
         if isinstance(self.random_state, int | np.integer):
             if not 0 <= self.random_state <= LARGEST_SEED:
                 raise InputError(
@@ -284,20 +269,20 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
         return Items(self.card_.prepare(items.dataset), items.rows)
 
-    def _source(self, dataset: Dataset) -> Source:
-        return in_batches(dataset, self._model().activation.device, self.card_.config)
+    def _source(self, dataset: Dataset) -> training.Source:
+        return training.in_batches(dataset, self._model().activation.device, self.card_.config)
 
     def _explain(self, dataset: Dataset) -> Explanation:
-        return explain(self._model(), self._source(dataset))
+        return training.explain(self._model(), self._source(dataset))
 
 
 def read_model(folder: str | Path, device: str) -> tuple[VEPM, ModelCard]:
     """The model of a folder, and its card."""
-    return load_model(Path(folder) / "model.safetensors", pick_device(device))
+    return training.load_model(Path(folder) / "model.safetensors", training.pick_device(device))
 
 
 def unlabelled(dataset: Dataset) -> Dataset:
-    """A model that has seen no label has no classes, and must not pass for one that has."""
+    """The dataset for a model that sees no label: it has no classes, and must not seem to."""
     return replace(dataset, num_classes=0, class_names=())
 
 

@@ -119,9 +119,10 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         weight = np.ones(len(counted)) if sample_weight is None else np.asarray(sample_weight)
         if sample_weight is not None and rows is None:
             weight = weight[counted]
-        truth = _names(dataset.class_names, dataset.labels.numpy()[counted])
+        # The -1 of unlabelled ones is the last.
+        truth = np.array([*dataset.class_names, ""], dtype=object)[dataset.labels[counted].numpy()]
         predicted = self._probabilities(Items(prepared, None)).argmax(1)
-        right = _names(self.card_.class_names, predicted[counted]) == truth
+        right = np.array(self.card_.class_names, dtype=object)[predicted[counted]] == truth
         return float(np.average(right[truth != ""], weights=weight[truth != ""]))
 
     @classmethod
@@ -190,11 +191,6 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         source = self._source(items.dataset)
         found = probabilities(self._model(), source, count, seed=self.card_.seed)
         return items.of(found).cpu().numpy()
-
-
-def _names(class_names: tuple[str, ...], index: Array) -> Array:
-    """The class behind each index; empty for the -1 of unlabelled ones, which is the last."""
-    return np.array([*class_names, ""], dtype=object)[index]
 
 
 class NodeClassifier(_Classifier):

@@ -70,16 +70,9 @@ def summarise_parts(
     kinds: Tensor | None = None,
     kind_names: tuple[str, ...] | None = None,
 ) -> list[Part]:
-    """One :class:`Part` for each metacommunity.
+    """One :class:`Part` for each metacommunity, from the shares of the edges [E, K].
 
-    Args:
-        model: The trained model.
-        edge_index: Edges [2, E].
-        shares: Share of each edge in each metacommunity [E, K].
-        labels: Class index of each node [N]; empty if graphs are labelled.
-        train: Indices of the training nodes.
-        kinds: Of which known kinds each edge is [E, R].
-        kind_names: Names of the kinds.
+    Labels are those of nodes [N], empty if graphs are labelled; ``kinds`` [E, R] are known kinds.
     """
     relevance = model.composer.relevance
     weights = [None] * shares.size(1) if relevance is None else relevance.weight.tolist()
