@@ -14,8 +14,7 @@ from typing import Annotated
 import typer
 
 from vepm import __version__, console
-from vepm.cli.bench import bench
-from vepm.cli.measures import evaluate, list_datasets, report
+from vepm.cli.measures import bench, evaluate, list_datasets, report
 from vepm.cli.models import communities, links, predict, train
 from vepm.cli.options import with_options
 from vepm.cli.reproduce import reproduce
