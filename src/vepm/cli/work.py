@@ -146,8 +146,9 @@ def train(
         logging = contextlib.nullcontext() if board is None else contextlib.closing(board)
         with folders.run_folder(folder, overwrite, job.inputs) as checkpoint, logging:
             fitted = job.fit(checkpoint, *(() if board is None else (board,)), group=group)
+            # Those known from before the run was stopped are kept.
             known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
-            scores = _peer_scores(job, peers, known)
+            scores = {peer.name: known.get(peer.name) or _score(job, peer) for peer in peers}
             extra = {"baselines": scores, "command": folders.command_line()}
             metrics = write_run(folder, job.data, fitted, dict(job.parts), extra)
             write_report(folder)
@@ -156,17 +157,10 @@ def train(
     return metrics
 
 
-def _peer_scores(
-    job: Job, peers: list[Baseline], known: Mapping[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Scores of the baselines; those known from before the run was stopped are kept."""
-    scores = {peer.name: known.get(peer.name, {}) for peer in peers}
-    for peer in peers:
-        if not scores[peer.name]:
-            found = peer(job.data, inputs.own_split(job.data, job.parts), job.seed)
-            measures = {f"test_{name}": value for name, value in found.measures.items()}
-            scores[peer.name] = {"test_accuracy": found.test_accuracy, **measures}
-    return scores
+def _score(job: Job, peer: Baseline) -> dict[str, Any]:
+    found = peer(job.data, inputs.own_split(job.data, job.parts), job.seed)
+    measures = {f"test_{name}": value for name, value in found.measures.items()}
+    return {"test_accuracy": found.test_accuracy, **measures}
 
 
 def predict(

@@ -102,7 +102,8 @@ class Scaling:
             return torch.cat([self._rows(rows) for rows in x.split(_ROWS_AT_ONCE)])
         values = x.values().double() * self.factor[x.indices()[1]]
         squares = values.new_zeros(x.size(0)).index_add(0, x.indices()[0], values.square())
-        values = values / _nonzero(squares.sqrt())[x.indices()[0]]
+        lengths = squares.sqrt().where(squares > 0, 1.0)
+        values = values / lengths[x.indices()[0]]
         return torch.sparse_coo_tensor(
             x.indices(), values.float(), x.shape, is_coalesced=True, check_invariants=False
         )
@@ -111,7 +112,8 @@ class Scaling:
         # In double precision neither 1e-27 nor 3e19 is lost when it is squared.
         scaled = (x.double() - self.center) * self.factor
         kept = scaled[:, self.kept]
-        scaled[:, self.kept] = kept / _nonzero(kept.norm(dim=1, keepdim=True))
+        lengths = kept.norm(dim=1, keepdim=True)
+        scaled[:, self.kept] = kept / lengths.where(lengths > 0, 1.0)
         return scaled.float()
 
 
@@ -134,10 +136,6 @@ def _unit(sizes: Tensor) -> float:
     """One over the largest size to the nearest power of two, which rounds no entry."""
     largest = sizes.max() if sizes.numel() else sizes.new_ones(())
     return float(torch.exp2(-largest.log2().floor())) if largest > 0 else 1.0
-
-
-def _nonzero(sizes: Tensor) -> Tensor:
-    return torch.where(sizes > 0, sizes, 1.0)
 
 
 _WITH_COORDINATES: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()

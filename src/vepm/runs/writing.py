@@ -71,7 +71,19 @@ def write_run(
         outputs = _outputs_of(dataset, fitted, source, roles, explained)
         metrics = _metrics(dataset, fitted, roles, outputs)
         if roles["train"].numel():
-            metrics["parts"] = _parts(dataset, fitted, roles["train"], outputs)
+            # Of graphs, neither labels nor kinds are those of the nodes.
+            single = dataset.single_graph
+            kinds = dataset.graphs[0].get("edge_kind") if single else None
+            found = summarise_parts(
+                fitted.model,
+                outputs["edge_index"],
+                outputs["edge_weight"],
+                outputs["y"],
+                roles["train"] if single else roles["train"][:0],
+                kinds,
+                None if kinds is None else dataset.kind_names,
+            )
+            metrics["parts"] = [part._asdict() for part in found]
     write_bytes(folder / schema.OUTPUTS, save(outputs))
     save_model(folder / schema.MODEL, fitted.model, fitted.card)
     write_text(folder / schema.CONFIG, fitted.card.config.to_toml())
@@ -81,24 +93,6 @@ def write_run(
     written: dict[str, Any] = for_json({**metrics, **extra})
     write_text(folder / schema.METRICS, json.dumps(written, indent=1))
     return written
-
-
-def _parts(
-    dataset: Dataset, fitted: Fitted, train: Tensor, outputs: Tensors
-) -> list[dict[str, Any]]:
-    """What each part of the edges is worth to a model that was trained on labels."""
-    single = dataset.single_graph
-    kinds = dataset.graphs[0].get("edge_kind") if single else None
-    found = summarise_parts(
-        fitted.model,
-        outputs["edge_index"],
-        outputs["edge_weight"],
-        outputs["y"],
-        train if single else train[:0],
-        kinds,
-        None if kinds is None else dataset.kind_names,
-    )
-    return [part._asdict() for part in found]
 
 
 def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors) -> dict[str, Any]:
