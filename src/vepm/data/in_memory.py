@@ -71,8 +71,15 @@ class _Checked(NamedTuple):
 
 def _check(data: Data, source: str, single: bool) -> _Checked:
     """What a graph holds, with types and shapes checked."""
-    num_nodes = count_nodes(data, source)
-    edges = _edge_index(data, source)
+    num_nodes, edges = count_nodes(data, source), data.edge_index
+    if edges is None:
+        raise InputError(f"{source}: edge_index is missing; give a [2, E] tensor (E may be 0)")
+    if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.size(0) != 2:
+        shape = list(edges.shape) if isinstance(edges, Tensor) else type(edges).__name__
+        raise InputError(f"{source}: edge_index is {shape}; a [2, E] tensor is needed")
+    if edges.is_floating_point() and edges.numel():
+        raise InputError(f"{source}: edge_index holds {edges.dtype}; integers are needed")
+    edges = edges.detach().cpu().long()
     check_range(edges, num_nodes, source)
     x = None if data.x is None else feature_table(data.x, num_nodes, source)
     y = _labels(data, num_nodes, source)
@@ -106,18 +113,6 @@ def count_nodes(data: Data, source: str) -> int:
     if count == 0:
         raise InputError(f"{source}: the graph has no nodes; every graph needs at least one")
     return count
-
-
-def _edge_index(data: Data, source: str) -> Tensor:
-    edges = data.edge_index
-    if edges is None:
-        raise InputError(f"{source}: edge_index is missing; give a [2, E] tensor (E may be 0)")
-    if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.size(0) != 2:
-        shape = list(edges.shape) if isinstance(edges, Tensor) else type(edges).__name__
-        raise InputError(f"{source}: edge_index is {shape}; a [2, E] tensor is needed")
-    if edges.is_floating_point() and edges.numel():
-        raise InputError(f"{source}: edge_index holds {edges.dtype}; integers are needed")
-    return edges.detach().cpu().long()
 
 
 def _labels(data: Data, num_nodes: int, source: str) -> Tensor:

@@ -99,7 +99,15 @@ class Scaling:
     def __call__(self, x: Tensor) -> Tensor:
         """A table [N, F] with its columns at the scale of training."""
         if not is_sparse(x):
-            return torch.cat([self._rows(rows) for rows in x.split(_ROWS_AT_ONCE)])
+            parts = []
+            for rows in x.split(_ROWS_AT_ONCE):
+                # In double precision neither 1e-27 nor 3e19 is lost when it is squared.
+                scaled = (rows.double() - self.center) * self.factor
+                kept = scaled[:, self.kept]
+                lengths = kept.norm(dim=1, keepdim=True)
+                scaled[:, self.kept] = kept / lengths.where(lengths > 0, 1.0)
+                parts.append(scaled.float())
+            return torch.cat(parts)
         values = x.values().double() * self.factor[x.indices()[1]]
         squares = values.new_zeros(x.size(0)).index_add(0, x.indices()[0], values.square())
         lengths = squares.sqrt().where(squares > 0, 1.0)
@@ -107,14 +115,6 @@ class Scaling:
         return torch.sparse_coo_tensor(
             x.indices(), values.float(), x.shape, is_coalesced=True, check_invariants=False
         )
-
-    def _rows(self, x: Tensor) -> Tensor:
-        # In double precision neither 1e-27 nor 3e19 is lost when it is squared.
-        scaled = (x.double() - self.center) * self.factor
-        kept = scaled[:, self.kept]
-        lengths = kept.norm(dim=1, keepdim=True)
-        scaled[:, self.kept] = kept / lengths.where(lengths > 0, 1.0)
-        return scaled.float()
 
 
 def _measure(x: Tensor) -> tuple[Tensor, ...]:

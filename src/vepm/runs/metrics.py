@@ -1,5 +1,6 @@
 """How good a prediction is, what each part of the edges is worth, and what that was measured on."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -137,12 +138,17 @@ def describe_machine() -> dict[str, Any]:
     """Versions and hardware behind a number."""
     packages = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    versions: dict[str, str | None] = dict.fromkeys(packages)
+    for name in packages:
+        # A source tree need not be installed.
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
-        **{name: _version(name) for name in packages},
+        **versions,
         "commit": commit(),
     }
 
@@ -182,11 +188,3 @@ def _commit_of_tree() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        # Run from a source tree that is not installed.
-        return None
