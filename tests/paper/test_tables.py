@@ -18,8 +18,17 @@ from vepm.paper.plan import squares
 from vepm.paper.results import Results, Value, gather
 from vepm.paper.runner import Ended
 from vepm.report.paper_figures import breadth_first, draw_figures
-from vepm.report.paper_tables import latex, markdown, terminal_tables, write_index, write_tables
-from vepm.report.paper_words import footnotes, ours, spread, theirs
+from vepm.report.paper_tables import (
+    footnotes,
+    latex,
+    markdown,
+    ours,
+    spread,
+    terminal_tables,
+    theirs,
+    write_index,
+    write_tables,
+)
 
 
 def summary(mean: float, error: float, n: int = 10, rule: str = "gin") -> Summary:

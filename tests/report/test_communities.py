@@ -1,28 +1,33 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from vepm.report import communities
+from vepm.report import communities, read_run
+from vepm.report.run import Floats, interactions
+
+from .writing import write_node_run
 
 
 @pytest.fixture
-def memberships() -> communities.Floats:
+def memberships() -> Floats:
     return np.random.default_rng(0).gamma(0.5, 1.0, size=(30, 5))
 
 
-def test_interactions_equal_the_double_loop(memberships: communities.Floats) -> None:
+def test_interactions_equal_the_double_loop(memberships: Floats) -> None:
     activation = np.linspace(0.5, 2.0, 5)
-    found = communities.interactions(memberships, activation, 2)
+    found = interactions(memberships, activation, 2)
     for k, segment in enumerate((slice(0, 3), slice(3, 5))):
         z = memberships[:, segment]
         expected = (z @ np.diag(activation[segment]) @ z.T).sum(axis=1)
         np.testing.assert_allclose(found[:, k], expected)
 
 
-def test_interactions_stay_within_a_graph(memberships: communities.Floats) -> None:
+def test_interactions_stay_within_a_graph(memberships: Floats) -> None:
     batch = np.repeat([0, 1], [12, 18])
     activation = np.ones(5)
-    together = communities.interactions(memberships, activation, 5, batch)
-    apart = [communities.interactions(memberships[batch == g], activation, 5) for g in (0, 1)]
+    together = interactions(memberships, activation, 5, batch)
+    apart = [interactions(memberships[batch == g], activation, 5) for g in (0, 1)]
     np.testing.assert_allclose(together, np.vstack(apart))
 
 
@@ -39,28 +44,45 @@ def test_a_community_belongs_where_most_of_it_goes() -> None:
     assert communities.part_of_each(3, learned).tolist() == [1, 0, 1]
 
 
-def test_table_of_two_triangles_that_share_a_node() -> None:
-    interaction = np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]], dtype=float)
+def test_density_and_overlap_of_two_triangles_that_share_a_node() -> None:
+    member = np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]], dtype=bool)
     pairs = np.array([[0, 0, 1, 2, 2, 3], [1, 2, 2, 3, 4, 4]])
     edges = np.hstack([pairs, pairs[::-1]])
-    share = np.repeat([[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3, 1, axis=0)
-    member = interaction > 0
-    table = communities.community_table(interaction, member, edges, np.vstack([share, share]))
-    assert table.nodes.tolist() == [3, 2]
-    assert table.members.tolist() == [3, 3]
-    assert table.edge_mass.tolist() == [3, 3]
-    assert table.density.tolist() == [1, 1]
-    np.testing.assert_allclose(table.overlapping, 1 / 3)
-    np.testing.assert_allclose(table.jaccard, [[1, 0.2], [0.2, 1]])
+    assert communities.densities(member, edges).tolist() == [1, 1]
+    np.testing.assert_allclose(communities.jaccard(member), [[1, 0.2], [0.2, 1]])
+
+
+def test_density_counts_pairs_within_a_graph() -> None:
+    edges = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
+    member, batch = np.ones((4, 1), dtype=bool), np.array([0, 0, 1, 1])
+    assert communities.densities(member, edges, batch).tolist() == [1]
+    assert communities.densities(member, edges).tolist() == [2 / 6]
 
 
 def test_empty_community_has_no_density() -> None:
-    interaction = np.array([[1.0, 0.0], [1.0, 0.0]])
-    no_edges = np.zeros((2, 0), dtype=np.int64)
-    member = interaction > 0
-    table = communities.community_table(interaction, member, no_edges, np.zeros((0, 2)))
-    assert np.isnan(table.density[1])
-    assert np.isnan(table.overlapping[1])
+    member = np.array([[True, False], [True, False]])
+    density = communities.densities(member, np.zeros((2, 0), dtype=np.int64))
+    assert np.isnan(density).tolist() == [False, True]
+    assert communities.jaccard(member)[1].tolist() == [0, 0]
+
+
+def test_rows_count_nodes_members_and_edges(tmp_path: Path) -> None:
+    run = read_run(write_node_run(tmp_path / "run", nodes=40))
+    rows = communities.community_rows(run)
+    assert sum(row["nodes"] for row in rows) == 40
+    assert [row["members"] for row in rows] == run.member.sum(axis=0).tolist()
+    assert sum(row["edge_mass"] for row in rows) == pytest.approx(run.edge_index.shape[1] / 2)
+    several = run.member.sum(axis=1) > 1
+    for k, row in enumerate(rows):
+        assert row["overlapping"] == pytest.approx(several[run.member[:, k]].mean())
+        assert row["closest"] != row["name"]
+
+
+def test_induced_edges_join_places_of_the_nodes() -> None:
+    edges = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+    inside, own = communities.induced(edges, np.array([3, 0, 1]), 4)
+    assert inside.tolist() == [True, False, False, True]
+    assert own.tolist() == [[1, 0], [2, 1]]
 
 
 def test_node_without_interactions_is_shared_evenly() -> None:

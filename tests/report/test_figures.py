@@ -138,11 +138,23 @@ def test_tsne_is_seeded_and_sampled() -> None:
     assert len(rows) == 40
 
 
-def test_stacked_communities_keep_whole_nodes() -> None:
-    values = np.arange(24.0).reshape(4, 3, 2)
-    stacked, community = figures.stack_communities(values, limit=6)
-    assert stacked.shape == (6, 2)
-    assert community.tolist() == [0, 1, 2, 0, 1, 2]
+def test_map_of_communities_has_a_dot_for_each_of_some_whole_nodes() -> None:
+    values = np.random.default_rng(0).normal(size=(40, 3, 2))
+    figure = figures.community_map(values, ["a", "b", "c"], "title", limit=30)
+    (dots,) = figure.axes[0].collections
+    assert len(np.asarray(dots.get_offsets())) == 30
+    shades, counts = np.unique(np.asarray(dots.get_facecolor()), axis=0, return_counts=True)
+    assert counts.tolist() == [10, 10, 10]
+    assert len(shades) == 3
+
+
+def test_map_names_the_unknown_last() -> None:
+    values = np.random.default_rng(0).normal(size=(12, 2))
+    category = np.array([1, -1, 0] * 4)
+    figure = figures.embedding_map(values, category, ["a", "b", "c"], ["red", "blue", "green"], "")
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "unknown"]
 
 
 def test_page_svg_takes_the_ink_of_the_page() -> None:

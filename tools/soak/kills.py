@@ -33,7 +33,7 @@ from paper.toys import write_toys
 from tools.record import beside, keep
 from tools.soak.contents import check_readable, contents, timeless
 from vepm.report import page
-from vepm.report.drawings import plan_drawings
+from vepm.report.page import plan_drawings
 from vepm.training import fitting
 
 Words = tuple[str | Path, ...]

@@ -46,8 +46,9 @@ from vepm.paper.plan import Square, squares
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended
 from vepm.report import payload, summary
-from vepm.report.drawings import plan_drawings
+from vepm.report.communities import community_rows
 from vepm.report.excerpt import take_excerpt
+from vepm.report.page import plan_drawings
 from vepm.report.paper_tables import latex, markdown
 from vepm.report.payload import build_payload, embed_json, layout
 from vepm.report.run import read_run
@@ -427,8 +428,9 @@ def _show(folder: Path) -> None:
     list(plan_drawings(found))
     summary.size_line(found)
     summary.headline(found)
-    summary.warnings(found)
-    summary.community_rows(found)
+    summary.conclusion(found)
+    summary.part_verdict(summary.part_rows(found))
+    community_rows(found)
     summary.settings_groups(found)
     summary.provenance(found)
     embed_json(build_payload(found, take_excerpt(found)))

@@ -135,8 +135,7 @@ def _show(
     from vepm.paper.plan import EVERY_PRESET, select, squares
     from vepm.paper.results import gather, with_finished_presets
     from vepm.report.paper_figures import draw_figures
-    from vepm.report.paper_tables import terminal_tables, write_tables
-    from vepm.report.paper_words import footnotes, heading
+    from vepm.report.paper_tables import footnotes, heading, terminal_tables, write_tables
 
     for experiment in chosen:
         # More seeds than the experiment asks for are shown; fewer are a part of it.

@@ -48,18 +48,19 @@ RANGES = {
 }
 
 
-def check_outputs(path: Path, outputs: Arrays, task: str) -> None:
-    """Raise an InputError that names the first array that does not fit."""
-    for problem in _problems(outputs, single_graph=TASKS[task].single_graph):
+def check_outputs(path: Path, outputs: Arrays, task: str) -> dict[str, int]:
+    """The sizes of the dimensions; an InputError names the first array that does not fit."""
+    sizes: dict[str, int] = {}
+    for problem in _problems(outputs, sizes, single_graph=TASKS[task].single_graph):
         raise InputError(f"{path}: {problem}; train again to rewrite it")
+    return sizes
 
 
-def _problems(outputs: Arrays, *, single_graph: bool) -> Iterator[str]:
+def _problems(outputs: Arrays, sizes: dict[str, int], *, single_graph: bool) -> Iterator[str]:
     """What is wrong; what follows a problem relies on what it says being right."""
     for name in REQUIRED if single_graph else (*REQUIRED, "batch"):
         if name not in outputs:
             yield f"no array {name!r}"
-    sizes: dict[str, int] = {}
     yield from _misfits(outputs, OF_NODES, sizes)
     if not sizes["nodes"]:
         yield "no nodes"

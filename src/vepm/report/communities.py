@@ -1,18 +1,70 @@
-"""What the communities of a run look like, in numbers."""
+"""What the communities of a run look like: who belongs to them, and what is typical of them."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from vepm import nn
+from vepm.report.figures.style import class_colours, community_colours
+from vepm.report.run import Array, Bools, Floats, Ints, Run
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+LEVELS = "0123456789abcdef"
+
+
+def community_rows(run: Run) -> list[dict[str, Any]]:
+    """One row per metacommunity for the table and the cards."""
+    main, member = run.interaction.argmax(axis=1), run.member
+    members = member.sum(axis=0)
+    elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
+    density, overlap = densities(member, run.edge_index, run.batch), jaccard(member)
+    features, pictures = _features(run), _mean_images(run)
+    rows = []
+    for k, nodes in enumerate(typical_nodes(run.interaction)):
+        labels = _label_mix(run, main == k)
+        closest = int(np.where(np.arange(len(overlap)) == k, -1, overlap[k]).argmax())
+        rows.append(
+            {
+                "name": run.community_names[k],
+                "nickname": _nickname(labels, features[k]),
+                "colour": community_colours(k + 1)[k],
+                "nodes": int((main == k).sum()),
+                "members": int(members[k]),
+                "edge_mass": float(run.edge_weight[:, k].sum() / 2),
+                "density": None if np.isnan(density[k]) else float(density[k]),
+                "overlapping": elsewhere[k] / members[k] if members[k] else None,
+                "closest": run.community_names[closest],
+                "overlap": float(overlap[k, closest]) if closest != k else 0.0,
+                "typical_nodes": [(int(node), _full_name(run, node)) for node in nodes],
+                "typical_features": features[k],
+                "labels": labels,
+                "image": pictures[k] if pictures else None,
+            }
+        )
+    return rows
+
+
+def densities(member: Bools, edge_index: Ints, batch: Ints | None = None) -> Floats:
+    """Edges among the members of each metacommunity over their pairs; NaN under two members."""
+    source, target = edge_index
+    inside = (member[source] & member[target]).sum(axis=0) / 2
+    graph = np.zeros(len(member), dtype=np.int64) if batch is None else batch
+    sizes = np.zeros((int(graph.max(initial=0)) + 1, member.shape[1]))
+    np.add.at(sizes, graph, member)
+    return _ratio(inside, (sizes * (sizes - 1) / 2).sum(axis=0))
+
+
+def jaccard(member: Bools) -> Floats:
+    """Shared over joint members of each pair of metacommunities [K, K]."""
+    both = member.T.astype(np.float64) @ member
+    count = member.sum(axis=0)
+    return np.nan_to_num(_ratio(both, count[:, None] + count - both))
+
+
+def _ratio(part: Array, whole: Array) -> Floats:
+    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 def part_of_each(num_communities: int, grouping: Floats | int) -> Ints:
@@ -22,35 +74,17 @@ def part_of_each(num_communities: int, grouping: Floats | int) -> Ints:
     return np.repeat(np.arange(grouping), nn.segment_sizes(num_communities, grouping))
 
 
-def interactions(
-    memberships: Floats,
-    activation: Floats,
-    grouping: Floats | int,
-    batch: Ints | None = None,
-) -> Floats:
-    """:func:`vepm.nn.interactions` of arrays: each node's links by metacommunity [N, K]."""
-    z, gamma, graphs = _tensor(memberships), _tensor(activation), _tensor(batch)
-    found: Floats = nn.interactions(z, gamma, _tensor(grouping), graphs).numpy()
-    return found
-
-
-def members(interaction: Floats, batch: Ints | None = None) -> Bools:
-    """:func:`vepm.nn.members` of an array: who is a member of what [N, K]."""
-    found: Bools = nn.members(_tensor(interaction), _tensor(batch)).numpy()
-    return found
-
-
-def _tensor(array: Any) -> Any:
-    """A tensor of an array's numbers; a number, or None, as it is."""
-    if not isinstance(array, np.ndarray):
-        return array
-    dtype = np.float64 if array.dtype.kind == "f" else np.int64
-    return torch.from_numpy(np.array(array, dtype=dtype))
-
-
 def adjacency_matrix(edge_index: Ints, num_nodes: int) -> Any:
     """Edges as a SciPy sparse matrix [N, N], whose type SciPy's graph functions do not agree on."""
     return csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
+
+
+def induced(edge_index: Ints, nodes: Ints, num_nodes: int) -> tuple[Bools, Ints]:
+    """Which edges join two of the given nodes, and these edges between places in ``nodes``."""
+    place = np.full(num_nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    inside = np.all(place[edge_index] >= 0, axis=0)
+    return inside, place[edge_index[:, inside]]
 
 
 def shares(interaction: Floats) -> Floats:
@@ -71,53 +105,16 @@ def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
     return np.lexsort((-strength, bucket)), bucket
 
 
-@dataclass(frozen=True)
-class CommunityTable:
-    """One entry per metacommunity."""
-
-    nodes: Ints
-    """Nodes that interact most through it."""
-    members: Ints
-    """Nodes that are members of it, by :func:`vepm.nn.members`."""
-    edge_mass: Floats
-    """Sum of its shares over the edges."""
-    density: Floats
-    """Edges among its members over pairs of members; NaN under two members."""
-    overlapping: Floats
-    """Part of its members that are members elsewhere too; NaN without members."""
-    jaccard: Floats
-    """Shared over joint members of each pair of metacommunities [K, K]."""
-
-
-def community_table(
-    interaction: Floats,
-    member: Bools,
-    edge_index: Ints,
-    edge_weight: Floats,
-    batch: Ints | None = None,
-) -> CommunityTable:
-    """Size, density and overlap of each metacommunity."""
-    count = member.sum(axis=0)
-    source, target = edge_index
-    inside = (member[source] & member[target]).sum(axis=0) / 2
-    pairs = _pairs(member, batch)
-    elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
-    both = member.T.astype(np.float64) @ member
-    union = count[:, None] + count[None, :] - both
-    return CommunityTable(
-        nodes=np.bincount(interaction.argmax(axis=1), minlength=interaction.shape[1]),
-        members=count,
-        edge_mass=edge_weight.sum(axis=0) / 2,
-        density=_ratio(inside, pairs),
-        overlapping=_ratio(elsewhere, count),
-        jaccard=np.nan_to_num(_ratio(both, union)),
-    )
-
-
 def typical_nodes(interaction: Floats, count: int = 6) -> list[Ints]:
     """The nodes of each metacommunity's bucket that interact most through it."""
     order, bucket = bucket_order(interaction)
     return [order[bucket[order] == k][:count] for k in range(interaction.shape[1])]
+
+
+def _means(features: Floats, interaction: Floats) -> Floats:
+    """Mean features of each metacommunity [K, F], its nodes weighted by their shares."""
+    weight = shares(interaction)
+    return (weight / np.maximum(weight.sum(axis=0), np.finfo(float).tiny)).T @ features
 
 
 def typical_features(
@@ -128,10 +125,8 @@ def typical_features(
     Returns:
         Per metacommunity, pairs of a feature and its distance in standard deviations.
     """
-    weight = shares(interaction)
-    weight = weight / np.maximum(weight.sum(axis=0), np.finfo(float).tiny)
     deviation = features.std(axis=0)
-    lift = weight.T @ features - features.mean(axis=0)
+    lift = _means(features, interaction) - features.mean(axis=0)
     lift = np.divide(lift, deviation, out=np.zeros_like(lift), where=deviation > 0)
     best = np.argsort(-lift, axis=1, kind="stable")[:, :count]
     return [
@@ -139,16 +134,61 @@ def typical_features(
     ]
 
 
-def _pairs(member: Bools, batch: Ints | None) -> Floats:
-    if batch is None:
-        sizes = member.sum(axis=0, keepdims=True).astype(np.float64)
-    else:
-        sizes = np.zeros((int(batch.max()) + 1, member.shape[1]))
-        np.add.at(sizes, batch, member)
-    total: Floats = (sizes * (sizes - 1) / 2).sum(axis=0)
-    return total
+def _features(run: Run) -> list[list[tuple[str, float]]]:
+    if run.features is None or not run.features.shape[1]:
+        return [[] for _ in run.community_names]
+    ranked = typical_features(run.features, run.interaction)
+    return [[(run.feature_names[f], lift) for f, lift in row] for row in ranked]
 
 
-def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
-    empty = np.full(np.shape(whole), np.nan)
-    return np.divide(part, whole, out=empty, where=np.asarray(whole) > 0)
+def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:
+    """Labels of the nodes whose main community this is, the commonest first."""
+    if run.labels is None or run.batch is not None:
+        return []
+    labels = run.labels[inside]
+    counts = np.bincount(labels[labels >= 0], minlength=len(run.class_names))
+    colours = class_colours(len(run.class_names))
+    return [
+        {"name": run.class_names[c], "colour": colours[c], "share": counts[c] / counts.sum()}
+        for c in np.argsort(-counts, kind="stable")
+        if counts[c]
+    ]
+
+
+def _nickname(labels: list[dict[str, Any]], features: list[tuple[str, float]]) -> str:
+    """What is typical of a community: the label of most of its nodes, or its named features."""
+    if labels and labels[0]["share"] >= 0.6:
+        return f"mostly {labels[0]['name']}"
+    named = [name for name, _ in features[:2] if not re.fullmatch(r"(feature |pixel_)[\d_]+", name)]
+    return ", ".join(named)
+
+
+def _full_name(run: Run, node: int) -> str:
+    """A node's name, with its graph's where there are several."""
+    name = run.node_names[node]
+    return name if run.batch is None else f"{run.graph_names[run.batch[node]]}: {name}"
+
+
+def _mean_images(run: Run) -> list[str]:
+    """The mean picture of each community, where features are pixels."""
+    if run.features is None or pixel_grid(run.feature_names) is None:
+        return []
+    return images(_means(run.features, run.interaction))
+
+
+def pixel_grid(feature_names: Sequence[str]) -> tuple[int, int] | None:
+    """Rows and columns of an image whose pixels the features are, in reading order."""
+    found = [re.fullmatch(r"pixel_(\d+)_(\d+)", name) for name in feature_names]
+    places = [(int(match[1]), int(match[2])) for match in found if match]
+    if not places or len(places) < len(found):
+        return None
+    rows, columns = places[-1][0] + 1, places[-1][1] + 1
+    return (rows, columns) if places == list(np.ndindex(rows, columns)) else None
+
+
+def images(features: Floats) -> list[str]:
+    """Each row of features as a string of grey levels, one hexadecimal digit a pixel."""
+    finite = np.where(np.isfinite(features), features, 0.0)
+    scale = float(finite.max(initial=0.0)) or 1.0
+    levels = (15 * np.clip(finite / scale, 0, 1)).round().astype(int)
+    return ["".join(LEVELS[level] for level in row) for row in levels.tolist()]

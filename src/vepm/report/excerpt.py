@@ -6,14 +6,13 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order
 
 from vepm.report.communities import (
-    Floats,
-    Ints,
     adjacency_matrix,
     bucket_order,
+    induced,
     shares,
     typical_nodes,
 )
-from vepm.report.run import Run
+from vepm.report.run import Floats, Ints, Run
 
 MOST_NODES = 5000
 FEWEST_NODES = 200
@@ -41,15 +40,15 @@ class Excerpt:
 def take_excerpt(run: Run) -> Excerpt:
     """All of a small run; neighbourhoods, or some graphs, of a large one."""
     budget = min(MOST_NODES, max(FEWEST_NODES, MOST_MEMBERSHIPS // run.memberships.shape[1]))
-    pairs = undirected(run.edge_index, run.edge_weight)
-    excerpt = _take(run, pairs, budget)
+    pairs, edge_weight = undirected(run.edge_index, run.edge_weight)
+    excerpt = _take(run, pairs, edge_weight, budget)
     while len(excerpt.source) > MOST_EDGES and budget > FEWEST_NODES:
         budget = max(FEWEST_NODES, int(0.8 * min(budget, len(excerpt.nodes))))
-        excerpt = _take(run, pairs, budget)
+        excerpt = _take(run, pairs, edge_weight, budget)
     return excerpt
 
 
-def _take(run: Run, pairs: tuple[Ints, Ints, Floats], budget: int) -> Excerpt:
+def _take(run: Run, pairs: Ints, edge_weight: Floats, budget: int) -> Excerpt:
     if run.batch is None:
         nodes = _neighbourhoods(run, budget)
         items, graph = nodes, np.zeros(len(nodes), dtype=np.int64)
@@ -57,22 +56,16 @@ def _take(run: Run, pairs: tuple[Ints, Ints, Floats], budget: int) -> Excerpt:
         items = _some_graphs(run, budget)
         nodes = np.flatnonzero(np.isin(run.batch, items))
         graph = np.searchsorted(items, run.batch[nodes])
-    source, target, edge_weight = pairs
-    place = np.full(run.num_nodes, -1)
-    place[nodes] = np.arange(len(nodes))
-    inside = (place[source] >= 0) & (place[target] >= 0)
-    return Excerpt(
-        nodes, items, graph, place[source[inside]], place[target[inside]], edge_weight[inside]
-    )
+    inside, (source, target) = induced(pairs, nodes, run.num_nodes)
+    return Excerpt(nodes, items, graph, source, target, edge_weight[inside])
 
 
-def undirected(edge_index: Ints, edge_weight: Floats) -> tuple[Ints, Ints, Floats]:
-    """Every edge once, without loops: lower end, higher end, shares."""
-    low, high = edge_index.min(axis=0), edge_index.max(axis=0)
-    proper = np.flatnonzero(low < high)
-    _, first = np.unique(np.stack([low, high])[:, proper], axis=1, return_index=True)
-    kept = proper[first]
-    return low[kept], high[kept], edge_weight[kept]
+def undirected(edge_index: Ints, edge_weight: Floats) -> tuple[Ints, Floats]:
+    """Every edge once [2, M], lower end first and without loops, and its shares."""
+    ends = np.sort(edge_index, axis=0)
+    proper = np.flatnonzero(ends[0] < ends[1])
+    once, first = np.unique(ends[:, proper], axis=1, return_index=True)
+    return once, edge_weight[proper[first]]
 
 
 def starting_node(run: Run, excerpt: Excerpt) -> int:
@@ -103,8 +96,8 @@ def _neighbourhoods(run: Run, budget: int) -> Ints:
 def _some_graphs(run: Run, budget: int) -> Ints:
     """Graphs that fit: test graphs first, the most uncertain of them first of all."""
     assert run.batch is not None
-    sizes = np.bincount(run.batch, minlength=run.num_graphs)
-    trained = ~run.masks["test"] if "test" in run.masks else np.zeros(run.num_graphs)
+    sizes = np.bincount(run.batch, minlength=run.num_items)
+    trained = ~run.masks["test"] if "test" in run.masks else np.zeros(run.num_items)
     order = np.lexsort((run.confidence, trained))
     order = order[sizes[order] > 0]
     fitting = np.cumsum(sizes[order]) <= budget

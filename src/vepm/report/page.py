@@ -2,32 +2,31 @@
 
 import base64
 import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
+from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from vepm.files import refuse_special, write_text
-from vepm.report import conclusion, figures, summary
-from vepm.report.drawings import Drawing, plan_drawings
+from vepm.report import figures, summary
+from vepm.report.communities import bucket_order, community_rows, induced
 from vepm.report.excerpt import take_excerpt
+from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.payload import build_payload, embed_json
-from vepm.report.run import Run, read_run
+from vepm.report.run import Ints, Run, read_run
 
 HERE = Path(__file__).parent
-SCRIPTS = (
-    "cytoscape.min.js",
-    "dom.js",
-    "theme.js",
-    "data.js",
-    "graph.js",
-    "panel.js",
-    "table.js",
-    "predictions.js",
-    "controls.js",
-)
+SCRIPTS = ("dom", "theme", "data", "graph", "panel", "table", "predictions", "controls")
+LARGEST_PICTURED_GRAPH = 400
+
+Drawing = tuple[str, str, Callable[[], Figure]]
+"""File name, description for screen readers, and how to draw it: raises an exception whose message
+says why, where there is nothing to draw."""
 
 
 def write_report(folder: str | Path) -> Path:
@@ -48,38 +47,29 @@ def write_report(folder: str | Path) -> Path:
     refuse_special(run.folder / "figures")
     # Many small steps: threads would spend their time waiting for one another.
     with threadpool_limits(1):
-        page = _compose(run)
+        drawings = {
+            name: {"description": description} | _picture(run.folder / "figures", name, draw)
+            for name, description, draw in plan_drawings(run)
+        }
+        page = _render(run, drawings)
     path = run.folder / "report.html"
     write_text(path, page)
     return path
 
 
-def _compose(run: Run) -> str:
-    drawings = {
-        drawing.name: {"description": drawing.description, **_draw(drawing, run.folder / "figures")}
-        for drawing in plan_drawings(run)
-    }
-    return _render(run, drawings)
-
-
-def _draw(drawing: Drawing, folder: Path) -> dict[str, str]:
+def _picture(folder: Path, name: str, draw: Callable[[], Figure]) -> dict[str, str]:
     """The picture as ``svg``, or the ``reason`` why there is none."""
     try:
-        picture = figures.render(drawing.draw(), drawing.name)
+        picture = figures.render(draw(), name)
     except Exception as error:  # One failed picture must not cost the whole page.
         return {"reason": str(error) or type(error).__name__}
-    picture.write(folder, drawing.name)
-    svg = figures.inline_svg(picture.svg, drawing.name)
-    return {"svg": Markup(svg)}  # noqa: S704 (our own drawing) # nosec B704
+    picture.write(folder, name)
+    return {"svg": own_markup(figures.inline_svg(picture.svg, name))}
 
 
-def _render(
-    run: Run,
-    drawings: dict[str, dict[str, str]],
-) -> str:
+def _render(run: Run, drawings: dict[str, dict[str, str]]) -> str:
     excerpt = take_excerpt(run)
-    headline = summary.headline(run)
-    parts = conclusion.part_rows(run)
+    parts = summary.part_rows(run)
     found = "communities" if run.prediction is None else f"{run.task} classification"
     return fill(
         "report.html",
@@ -89,12 +79,11 @@ def _render(
         eyebrow=f"VEPM {found}",
         lede=summary.size_line(run),
         run=run,
-        conclusion=conclusion.conclusion(run, headline),
-        headline=headline,
-        warnings=summary.warnings(run),
-        communities=summary.community_rows(run),
+        conclusion=summary.conclusion(run),
+        headline=summary.headline(run),
+        communities=community_rows(run),
         parts=parts,
-        verdict=conclusion.part_verdict(parts),
+        verdict=summary.part_verdict(parts),
         confused=summary.most_confused(run),
         settings=summary.settings_groups(run),
         provenance=summary.provenance(run),
@@ -106,7 +95,10 @@ def _render(
 
 def fill(template: str, scripts: tuple[str, ...], data: dict[str, Any], **values: Any) -> str:
     """A page from a template: style, script and data are put inside, text is escaped."""
-    script = _script(scripts)
+    own = "\n".join(_asset(f"{name}.js") for name in scripts)
+    library = _asset("cytoscape.min.js") if "graph" in scripts else ""
+    script = f'{library}\n(() => {{\n"use strict";\n{own}\n}})();\n'
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -115,25 +107,81 @@ def fill(template: str, scripts: tuple[str, ...], data: dict[str, Any], **values
         lstrip_blocks=True,
     )
     return environment.get_template(template).render(
-        style=Markup(_asset("report.css")),  # noqa: S704 (our own file) # nosec B704
-        script=Markup(script),  # noqa: S704 (our own file) # nosec B704
-        script_hash=_hash(script),
-        data=Markup(embed_json(data)),  # noqa: S704 # nosec B704
+        style=own_markup(_asset("report.css")),
+        script=own_markup(script),
+        # The page's own policy admits this script and no other.
+        script_hash="sha256-" + base64.b64encode(digest).decode("ascii"),
+        data=own_markup(embed_json(data)),
         **values,
     )
 
 
-def _script(names: tuple[str, ...]) -> str:
-    libraries = "\n".join(_asset(name) for name in names if name.endswith(".min.js"))
-    own = "\n".join(_asset(name) for name in names if not name.endswith(".min.js"))
-    return f'{libraries}\n(() => {{\n"use strict";\n{own}\n}})();\n'
+def own_markup(text: str) -> Markup:
+    """Text of our own making, which is not escaped."""
+    return Markup(text)  # noqa: S704 # nosec B704
 
 
 def _asset(name: str) -> str:
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
-    """The hash by which the page's own policy admits this script and no other."""
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")
+def plan_drawings(run: Run) -> Iterator[Drawing]:
+    """Every figure for which the run has data."""
+    if len(run.history["epoch"]):
+        epoch = summary.headline(run)["best_epoch"]
+        words = "Loss, ELBO terms and accuracies by epoch."
+        yield "learning_curves", words, lambda: figures.learning_curves(run.history, epoch)
+    words = "Adjacency matrix, and its parts by community, nodes sorted by community."
+    yield "adjacency", words, lambda: _adjacency(run)
+    yield _memberships_map(run)
+    if run.community_embeddings is not None:
+        words = "t-SNE of the community embeddings, coloured by community."
+        given = (run.community_embeddings, run.community_names, "What each community knows")
+        yield "tsne_communities", words, lambda: figures.community_map(*given)
+    yield from _quality(run)
+
+
+def _adjacency(run: Run) -> Figure:
+    nodes = np.arange(run.num_nodes) if run.batch is None else _pictured_graph(run.batch)
+    order, bucket = bucket_order(run.interaction[nodes])
+    inside, edges = induced(run.edge_index, nodes, run.num_nodes)
+    return figures.adjacency(edges, run.edge_weight[inside], order, bucket)
+
+
+def _pictured_graph(batch: Ints) -> Ints:
+    """Nodes of the largest graph that a picture can hold."""
+    sizes = np.bincount(batch)
+    fits = sizes <= LARGEST_PICTURED_GRAPH
+    chosen = np.where(fits, sizes, 0).argmax() if fits.any() else sizes.argmin()
+    return np.flatnonzero(batch == chosen)
+
+
+def _memberships_map(run: Run) -> Drawing:
+    labels = run.labels if run.batch is None or run.labels is None else run.labels[run.batch]
+    if labels is not None and (labels >= 0).any():
+        category, names = labels, list(run.class_names)
+        colours = class_colours(len(names))
+        by = "label" if run.batch is None else "label of the graph"
+    else:
+        category, names = run.interaction.argmax(axis=1), run.community_names
+        colours, by = community_colours(len(names)), "main community"
+    given = (run.memberships, category, names, colours, f"Memberships Z, by {by}")
+    words = f"t-SNE of the memberships, coloured by {by}."
+    return "tsne_memberships", words, lambda: figures.embedding_map(*given)
+
+
+def _quality(run: Run) -> Iterator[Drawing]:
+    matrix, tested = summary.test_confusion(run), run.labelled("test")
+    if matrix is None:
+        return
+    title = f"{tested.sum():,} test {run.items}"
+    confusion = figures.confusion_matrix
+    yield (
+        "confusion",
+        "Confusion matrix on test.",
+        lambda: confusion(matrix, run.class_names, title),
+    )
+    if run.probabilities is not None:
+        right = np.asarray(run.prediction == run.labels)[tested]
+        words = "Accuracy against confidence on test."
+        yield "reliability", words, lambda: figures.reliability(run.confidence[tested], right)

@@ -3,35 +3,33 @@
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from vepm.paper.experiments import slug
 from vepm.paper.plan import Square
 from vepm.paper.results import Results, Value, records
-from vepm.report.communities import Floats, Ints, adjacency_matrix, bucket_order, interactions
+from vepm.report.communities import adjacency_matrix, bucket_order, induced
 from vepm.report.figures import (
     adjacency,
+    community_map,
     confusion_grid,
     embedding_map,
     render,
-    stack_communities,
-    tsne,
 )
-from vepm.report.figures.style import WARNING, class_colours, community_colours, new_figure, styled
+from vepm.report.figures.embeddings import MOST_POINTS
+from vepm.report.figures.style import WARNING, class_colours, new_figure, styled
+from vepm.report.run import Array, Floats, Ints, interactions
 
 logger = logging.getLogger("vepm")
 
 SUBGRAPH_NODES = 200
 QUICK_POINTS = 200
-POINTS = 1500
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 Drawn = dict[str, Figure]
 
 
@@ -49,8 +47,12 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     name, kind = results.experiment.name, results.experiment.figure
     if kind is None:
         return []
-    drawn = _reduced_labels(results) if kind == "curves" else {}
-    for square in squares if kind != "curves" else ():
+    drawn: Drawn = {}
+    if kind == "curves":
+        # All squares in one figure.
+        drawn = {name: _reduced_labels(results)} if any(v.main for v in results.values) else {}
+        squares = ()
+    for square in squares:
         found = records(square, folder)
         if found:
             arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
@@ -78,14 +80,12 @@ def _whole_adjacency(arrays: Arrays, results: Results) -> Drawn:
 def _subgraph(arrays: Arrays, results: Results) -> Drawn:
     edges = arrays["edge_index"]
     chosen = breadth_first(edges, len(arrays["z"]), SUBGRAPH_NODES)
-    place = np.full(len(arrays["z"]), -1)
-    place[chosen] = np.arange(len(chosen))
-    inside = (place[edges] >= 0).all(axis=0)
+    inside, own = induced(edges, chosen, len(arrays["z"]))
     part = {**arrays, "z": arrays["z"][chosen]}
-    return {"": _partitioned(place[edges[:, inside]], arrays["edge_weight"][inside], part)}
+    return {"": _partitioned(own, arrays["edge_weight"][inside], part)}
 
 
-def breadth_first(edge_index: NDArray[Any], num_nodes: int, count: int) -> Ints:
+def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
     """The first nodes of a breadth-first search from the first node that reaches so many.
 
     Where no node reaches that many, it is the search that comes furthest.
@@ -109,21 +109,18 @@ def _partitioned(edges: Ints, shares: Floats, arrays: Arrays) -> Figure:
 
 
 def _embeddings(arrays: Arrays, results: Results) -> Drawn:
-    limit = QUICK_POINTS if results.quick else POINTS
-    affiliations, rows = tsne(arrays["pretrained_z"], limit=limit)
-    labels = arrays["y"][rows].astype(np.int64)
-    classes = int(arrays["y"].max()) + 1
-    stacked, community = stack_communities(arrays["community_embeddings"], limit=limit)
-    points, kept = tsne(stacked, limit=limit)
-    parts = int(community.max()) + 1
+    limit = QUICK_POINTS if results.quick else MOST_POINTS
+    labels = arrays["y"].astype(np.int64)
+    classes = [f"class {c + 1}" for c in range(int(labels.max()) + 1)]
+    parts = arrays["community_embeddings"].shape[1]
     return {
         "-affiliations": embedding_map(
-            affiliations, labels, [f"class {c + 1}" for c in range(classes)],
-            class_colours(classes), "Z after pretraining, by label",
+            arrays["pretrained_z"], labels, classes, class_colours(len(classes)),
+            "Z after pretraining, by label", limit,
         ),
-        "-embeddings": embedding_map(
-            points, community[kept], [f"metacommunity {k + 1}" for k in range(parts)],
-            community_colours(parts), "Community embeddings after finetuning",
+        "-embeddings": community_map(
+            arrays["community_embeddings"], [f"metacommunity {k + 1}" for k in range(parts)],
+            "Community embeddings after finetuning", limit,
         ),
     }  # fmt: skip
 
@@ -145,16 +142,22 @@ DRAWINGS: dict[str, Callable[[Arrays, Results], Drawn]] = {
 
 
 @styled
-def _curves_figure(results: Results, datasets: list[str]) -> Figure:
+def _reduced_labels(results: Results) -> Figure:
+    """A panel of curves for each dataset; a method has one colour, whatever the panel."""
+    drawn = [value for value in results.values if value.main is not None]
+    datasets = list(dict.fromkeys(value.dataset for value in drawn))
+    methods = list(dict.fromkeys(map(_method, drawn)))
     figure = new_figure(4.8 * len(datasets), 3.6)
     panels = figure.subplots(1, len(datasets), squeeze=False).ravel()
-    drawn = [v for v in results.values if v.main is not None]
-    # A method has one colour, whatever the panel.
-    methods = list(dict.fromkeys(_method(v) for v in drawn))
-    colours = dict(zip(methods, class_colours(len(methods)), strict=True))
     for axes, dataset in zip(panels, datasets, strict=True):
-        _draw_curves(axes, results, [v for v in drawn if v.dataset == dataset], colours)
+        for method, colour in zip(methods, class_colours(len(methods)), strict=True):
+            if own := [v for v in drawn if (v.dataset, _method(v)) == (dataset, method)]:
+                _draw_curve(axes, results, own, colour)
         axes.set_title(dataset)
+        axes.set_xlabel("training labels kept (%)")
+        axes.set_ylabel("accuracy (%)")
+        axes.grid(axis="y")
+        axes.legend(loc="lower right")
     return figure
 
 
@@ -162,21 +165,11 @@ def _method(value: Value) -> str:
     return value.row.removeprefix(f"{value.dataset}, ")
 
 
-def _reduced_labels(results: Results) -> Drawn:
-    datasets = list(dict.fromkeys(v.dataset for v in results.values if v.main is not None))
-    return {results.experiment.name: _curves_figure(results, datasets)} if datasets else {}
-
-
-def _draw_curves(axes: Axes, results: Results, own: list[Value], colours: dict[str, str]) -> None:
+def _draw_curve(axes: Axes, results: Results, own: list[Value], colour: str) -> None:
     rates = {column.name: column.keep for column in results.experiment.columns}
-    for method in dict.fromkeys(_method(v) for v in own):
-        values = [v for v in own if _method(v) == method]
-        means = [v.metric.scale * v.main.mean for v in values if v.main]
-        errors = [v.metric.scale * v.main.standard_error for v in values if v.main]
-        places = [100 * (rates[v.column] or 0.0) for v in values]
-        colour = colours[method]
-        axes.errorbar(places, means, errors, color=colour, marker="o", markersize=3.5, label=method)
-    axes.set_xlabel("training labels kept (%)")
-    axes.set_ylabel("accuracy (%)")
-    axes.grid(axis="y")
-    axes.legend(loc="lower right")
+    means = [v.metric.scale * v.main.mean for v in own if v.main]
+    errors = [v.metric.scale * v.main.standard_error for v in own if v.main]
+    places = [100 * (rates[v.column] or 0.0) for v in own]
+    axes.errorbar(
+        places, means, errors, color=colour, marker="o", markersize=3.5, label=_method(own[0])
+    )

@@ -10,12 +10,11 @@ from scipy.spatial import cKDTree
 from scipy.special import expit
 
 from vepm.report.checks import SPLITS
-from vepm.report.communities import Floats, Ints, adjacency_matrix, part_of_each, shares
-from vepm.report.conclusion import UNSURE
+from vepm.report.communities import adjacency_matrix, images, part_of_each, pixel_grid, shares
 from vepm.report.excerpt import Excerpt, starting_node
 from vepm.report.figures.style import class_colours, community_colours
-from vepm.report.run import Run
-from vepm.report.summary import edge_density, images, pixel_grid
+from vepm.report.run import Floats, Ints, Run
+from vepm.report.summary import UNSURE
 
 MOST_CLASSES = 6
 MOST_PIXELS = 400_000
@@ -37,7 +36,7 @@ def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "colours": community_colours(count),
         "partOf": part_of_each(run.memberships.shape[1], run.grouping).tolist(),
         "activation": [_short(value) for value in run.activation.tolist()],
-        "density": edge_density(run),
+        "density": _density(run),
         "unsure": 100 * UNSURE,
         "start": starting_node(run, excerpt),
         "nodes": _nodes(run, excerpt),
@@ -48,6 +47,13 @@ def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         },
         "items": _items(run, excerpt),
     }
+
+
+def _density(run: Run) -> float:
+    """Edges over pairs of nodes of the same graph."""
+    sizes = np.bincount(np.zeros(run.num_nodes, dtype=int) if run.batch is None else run.batch)
+    pairs = float((sizes * (sizes - 1) / 2).sum())
+    return run.edge_index.shape[1] / 2 / pairs if pairs else 0.0
 
 
 def embed_json(payload: dict[str, Any]) -> str:
@@ -111,8 +117,7 @@ def _items(run: Run, excerpt: Excerpt) -> dict[str, Any]:
 
 def _split(run: Run) -> Ints:
     """0 for none, 1 for train, 2 for val, 3 for test."""
-    length = run.num_nodes if run.batch is None else run.num_graphs
-    split = np.zeros(length, dtype=np.int64)
+    split = np.zeros(run.num_items, dtype=np.int64)
     for number, name in enumerate(SPLITS, 1):
         if name in run.masks:
             split[run.masks[name]] = number

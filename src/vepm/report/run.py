@@ -7,38 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from vepm import nn
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.report.checks import OF_ITEMS, OF_NODES, SPLITS, check_outputs
-from vepm.report.communities import Bools, Floats, Ints, interactions, members
 from vepm.runs import schema
 from vepm.tasks import TASKS
 
 Array = NDArray[Any]
-PUBLISHED = {
-    "Cora": (
-        "Theory",
-        "Reinforcement learning",
-        "Genetic algorithms",
-        "Neural networks",
-        "Probabilistic methods",
-        "Case-based",
-        "Rule learning",
-    ),
-    "CiteSeer": (
-        "Artificial intelligence",
-        "Machine learning",
-        "Information retrieval",
-        "Databases",
-        "Agents",
-        "Human-computer interaction",
-    ),
-    "PubMed": ("Experimental diabetes", "Type 2 diabetes", "Type 1 diabetes"),
-    "MUTAG": ("not mutagenic", "mutagenic"),
-}
-"""What the class numbers of benchmarks stand for, as the sizes of the classes tell."""
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+BENCHMARKS = Path(__file__).parent / "assets" / "benchmarks.toml"
 SOURCES = ("Planetoid", "TU collection")
 
 
@@ -104,7 +87,8 @@ class Run:
     @property
     def member(self) -> Bools:
         """Who is a member of which metacommunity [N, K]."""
-        return members(self.interaction, self.batch)
+        found: Bools = nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
+        return found
 
     @cached_property
     def interaction(self) -> Floats:
@@ -119,9 +103,7 @@ class Run:
     @property
     def confidence(self) -> Floats:
         """Probability of each item's likeliest class; one where there are no probabilities."""
-        if self.probabilities is None:
-            return np.ones(self.num_nodes if self.batch is None else self.num_graphs)
-        return self.probabilities.max(axis=1)
+        return np.ones(self.num_items) if self.probabilities is None else self.probabilities.max(1)
 
     @property
     def community_names(self) -> list[str]:
@@ -144,9 +126,31 @@ class Run:
         return self.edge_weight.shape[1]
 
     @property
-    def num_graphs(self) -> int:
-        """Number of graphs."""
-        return 1 if self.batch is None else len(self.graph_names)
+    def num_items(self) -> int:
+        """Number of nodes or graphs that may have labels."""
+        return self.num_nodes if self.batch is None else len(self.graph_names)
+
+    def labelled(self, split: str) -> Bools:
+        """Which items of a split have labels."""
+        if self.labels is None or split not in self.masks:
+            return np.zeros(self.num_items, dtype=bool)
+        return self.masks[split] & (self.labels >= 0)
+
+
+def interactions(
+    memberships: Floats, activation: Floats, grouping: Floats | int, batch: Ints | None = None
+) -> Floats:
+    """:func:`vepm.nn.interactions` of arrays: each node's links by metacommunity [N, K]."""
+    given = map(_tensor, (memberships, activation, grouping, batch))
+    found: Floats = nn.interactions(*given).numpy()
+    return found
+
+
+def _tensor(array: Any) -> Any:
+    """A tensor of an array's numbers; a number, or None, as it is."""
+    if not isinstance(array, np.ndarray):
+        return array
+    return torch.from_numpy(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))
 
 
 def read_run(folder: str | Path) -> Run:
@@ -169,21 +173,27 @@ def read_run(folder: str | Path) -> Run:
             raise InputError(f"{folder / name}: not a file")
     metrics = schema.read_metrics(folder / schema.METRICS)
     outputs = schema.read_outputs(folder / schema.OUTPUTS)
-    check_outputs(folder / schema.OUTPUTS, outputs, metrics["task"])
+    sizes = check_outputs(folder / schema.OUTPUTS, outputs, metrics["task"])
     names = schema.read_json(folder / schema.NAMES, required=False)
+    numbers = [outputs[name] for name in ("y", "prediction") if name in outputs]
+    num_classes = max(
+        metrics.get("num_classes") or 0,
+        sizes.get("classes", 0),
+        *(int(found.max(initial=-1)) + 1 for found in numbers),
+    )
+    names.setdefault("feature_names", metrics.get("feature_names"))
+    found: dict[str, Any] = {
+        "class_names": _names(metrics.get("class_names"), num_classes, "class"),
+        "node_names": _names(names.get("node_names"), sizes["nodes"], "node"),
+        "graph_names": _names(names.get("graph_names"), sizes["items"], "graph")[: sizes["items"]],
+        "feature_names": _names(names["feature_names"], sizes.get("features", 0), "feature"),
+    }
     return Run(
         folder=folder,
         settings=read_toml(folder / schema.CONFIG),
         metrics=metrics,
         history=schema.read_history(folder / schema.HISTORY),
-        class_names=_class_names(metrics, outputs),
-        node_names=_names(names.get("node_names"), len(outputs["memberships"]), "node"),
-        graph_names=_names(names.get("graph_names"), _num_graphs(outputs), "graph"),
-        feature_names=_names(
-            names.get("feature_names") or metrics.get("feature_names"),
-            _num_features(outputs),
-            "feature",
-        ),
+        **found | _benchmark(metrics, found["class_names"], outputs.get("features")),
         **_fields(outputs, metrics["task"]),
     )
 
@@ -202,25 +212,6 @@ def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
     return fields
 
 
-def _num_graphs(outputs: Mapping[str, Array]) -> int:
-    if "batch" not in outputs or not len(outputs["batch"]):
-        return 1
-    labelled = len(outputs["y"]) if "y" in outputs else 0
-    return max(int(outputs["batch"].max()) + 1, labelled)
-
-
-def _num_features(outputs: Mapping[str, Array]) -> int:
-    return outputs["features"].shape[1] if "features" in outputs else 0
-
-
-def _class_names(metrics: Mapping[str, Any], outputs: Mapping[str, Array]) -> tuple[str, ...]:
-    known = [int(metrics.get("num_classes") or 0)]
-    known += [int(outputs[name].max()) + 1 for name in ("y", "prediction") if name in outputs]
-    if "probabilities" in outputs:
-        known.append(outputs["probabilities"].shape[1])
-    return _names(_published_classes(metrics) or metrics.get("class_names"), max(known), "class")
-
-
 def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     """The given names, printable, or numbered ones where they are absent or too few."""
     if not isinstance(given, list) or len(given) < count:
@@ -228,10 +219,17 @@ def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     return tuple("".join(c if c.isprintable() else " " for c in str(name)) for name in given)
 
 
-def _published_classes(metrics: Mapping[str, Any]) -> list[str] | None:
-    """The class names of a benchmark whose files have only numbers."""
-    given, source = metrics.get("class_names"), str(metrics.get("source"))
-    names = PUBLISHED.get(str(metrics.get("dataset")), ())
-    numbered = isinstance(given, list) and all(str(name).isdigit() for name in given)
-    known = numbered and len(names) == len(given or ()) and source.startswith(SOURCES)
-    return list(names) if known else None
+def _benchmark(
+    metrics: Mapping[str, Any], classes: tuple[str, ...], features: Array | None
+) -> dict[str, Any]:
+    """Names of classes and features of a benchmark whose files have only numbers."""
+    known = read_toml(BENCHMARKS).get(str(metrics["dataset"]), {})
+    if not str(metrics.get("source")).startswith(SOURCES):
+        return {}
+    found = {}
+    if all(map(str.isdigit, classes)) and len(known.get("classes", ())) == len(classes):
+        found["class_names"] = tuple(known["classes"])
+    counts = {count: name for name, count in known.get("features", {}).items()}
+    if features is not None and set(having := (features > 0).sum(0).tolist()) == set(counts):
+        found["feature_names"] = tuple(counts[count] for count in having)
+    return found

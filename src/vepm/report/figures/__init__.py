@@ -5,12 +5,13 @@ Every function returns a :class:`matplotlib.figure.Figure` that no global state 
 """
 
 from vepm.report.figures.curves import compared_curves, learning_curves, reliability
-from vepm.report.figures.embeddings import embedding_map, stack_communities, tsne
+from vepm.report.figures.embeddings import community_map, embedding_map, tsne
 from vepm.report.figures.matrices import adjacency, confusion_grid, confusion_matrix
 from vepm.report.figures.style import draw_svg, inline_svg, render
 
 __all__ = [
     "adjacency",
+    "community_map",
     "compared_curves",
     "confusion_grid",
     "confusion_matrix",
@@ -20,6 +21,5 @@ __all__ = [
     "learning_curves",
     "reliability",
     "render",
-    "stack_communities",
     "tsne",
 ]

@@ -9,16 +9,17 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from vepm.report.communities import Floats
 from vepm.report.figures.style import (
     ACCENT,
     COMMUNITY_COLOURS,
     MUTED,
     WARNING,
     new_figure,
+    panels,
     shorten,
     styled,
 )
+from vepm.report.run import Floats
 
 History = Mapping[str, NDArray[Any]]
 
@@ -49,22 +50,16 @@ def learning_curves(history: History, best_epoch: int | None = None) -> Figure:
     """
     terms = [name for name in TERMS if _recorded(history, name)]
     accuracies = [name for name in ACCURACIES if _recorded(history, name)]
-    panels = max(len(terms) + bool(accuracies), 1)
-    columns = min(panels, 3)
-    rows = -(-panels // columns)
-    figure = new_figure(9.6, 2.4 * rows + 0.2)
-    all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure, all_axes = panels(max(len(terms) + bool(accuracies), 1), 3, 2.4, 0.2)
     for axes, name in zip(all_axes, terms, strict=False):
         _panel(axes, history, [(name, "", ACCENT)], best_epoch)
         axes.set_title(TERMS[name])
     if accuracies:
         percent = {**history, **{name: 100 * history[name] for name in accuracies}}
         lines = [(name, *ACCURACIES[name]) for name in accuracies]
-        _panel(all_axes[len(terms)], percent, lines, best_epoch)
-        all_axes[len(terms)].set_title("Accuracy (%)")
-        all_axes[len(terms)].legend(loc="best")
-    for axes in all_axes[panels:]:
-        axes.remove()
+        _panel(all_axes[-1], percent, lines, best_epoch)
+        all_axes[-1].set_title("Accuracy (%)")
+        all_axes[-1].legend(loc="best")
     return figure
 
 
@@ -74,18 +69,14 @@ def compared_curves(
 ) -> Figure:
     """Loss and validation accuracy of several runs over the epochs of their last phase."""
     figure = new_figure(9.6, 3.0)
-    panels = {"loss": "Loss (minimised)", "val_accuracy": "Validation accuracy"}
-    for axes, (column, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+    titles = {"loss": TERMS["loss"], "val_accuracy": "Validation accuracy"}
+    for axes, (column, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
         for history, name, colour in zip(histories, names, colours, strict=True):
-            last = history["phase"] == history["phase"][-1:]
-            if column in history and last.any():
-                known = last & np.isfinite(history[column])
-                axes.plot(
-                    history["epoch"][known],
-                    history[column][known],
-                    color=colour,
-                    label=shorten(name),
-                )
+            if not _recorded(history, column):
+                continue
+            known = (history["phase"] == history["phase"][-1]) & np.isfinite(history[column])
+            epochs, values = history["epoch"][known], history[column][known]
+            axes.plot(epochs, values, color=colour, label=shorten(name))
         axes.set_title(title)
         axes.set_xlabel("epoch")
         axes.grid(axis="y")
@@ -149,7 +140,8 @@ def _panel(
 ) -> None:
     """Columns over the phases in which they were recorded, one phase after the other."""
     recorded = np.isfinite(np.stack([history[name] for name, _, _ in lines])).any(axis=0)
-    phases = [p for p in dict.fromkeys(history["phase"].tolist()) if _any(history, recorded, p)]
+    phases = list(dict.fromkeys(history["phase"][recorded].tolist()))
+    chosen = chosen_row(history, best_epoch)
     start = 0
     for phase in phases:
         rows = np.flatnonzero(history["phase"] == phase)
@@ -163,9 +155,8 @@ def _panel(
             axes.plot(steps[known], values, color=colour, label=shown_label, marker=marker)
         if start:
             axes.axvline(start - 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (3, 3)))
-        chosen = chosen_row(history, best_epoch)
         if chosen is not None and chosen in rows:
-            _mark(axes, start + int(np.flatnonzero(rows == chosen)[0]))
+            _mark(axes, start + rows.tolist().index(chosen))
         start += len(rows)
     axes.set_xlim(-0.5, max(start - 0.5, 0.5))
     axes.locator_params(axis="x", nbins=5, integer=True, min_n_ticks=1)
@@ -174,19 +165,8 @@ def _panel(
     axes.grid(axis="y")
 
 
-def _any(history: History, recorded: NDArray[np.bool_], phase: str) -> bool:
-    return bool((recorded & (history["phase"] == phase)).any())
-
-
 def _mark(axes: Axes, step: int) -> None:
     """A line and a marker at the chosen epoch."""
     axes.axvline(step, color=WARNING, linewidth=1.0)
-    axes.plot(
-        [step],
-        [1.0],
-        marker="v",
-        color=WARNING,
-        transform=axes.get_xaxis_transform(),
-        clip_on=False,
-        markersize=5,
-    )
+    top = axes.get_xaxis_transform()
+    axes.plot([step], [1.0], "v", color=WARNING, transform=top, clip_on=False, markersize=5)

@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from vepm.report.communities import Floats, Ints
-from vepm.report.figures.style import UNKNOWN, category_legend, new_figure, styled
+from vepm.report.figures.style import (
+    UNKNOWN,
+    category_legend,
+    community_colours,
+    new_figure,
+    sample,
+    styled,
+)
+from vepm.report.run import Floats, Ints
 
 MOST_POINTS = 1500
 FEWEST_POINTS = 4
@@ -32,9 +39,7 @@ def tsne(values: Floats, seed: int = 0, limit: int = MOST_POINTS) -> tuple[Float
     Raises:
         ValueError: Fewer than four rows are distinct.
     """
-    rows = np.arange(len(values))
-    if len(values) > limit:
-        rows = np.sort(np.random.default_rng(seed).choice(len(values), limit, replace=False))
+    rows = sample(len(values), limit, seed)
     distinct, place = _distinct(np.asarray(values[rows], dtype=np.float64))
     reducer = TSNE(
         perplexity=min(30.0, (len(distinct) - 1) / 3),
@@ -62,54 +67,46 @@ def _distinct(values: Floats) -> tuple[NDArray[np.float32], Ints]:
     return (distinct / np.abs(distinct).max()).astype(np.float32), place.ravel()
 
 
-def stack_communities(
-    community_embeddings: Floats, seed: int = 0, limit: int = MOST_POINTS
-) -> tuple[Floats, Ints]:
-    """One row per node and metacommunity [n K, D], and the metacommunity of each row.
-
-    Args:
-        community_embeddings: What each metacommunity knows of each node [N, K, D].
-        seed: Seed of the sample of nodes.
-        limit: Rows to keep, of whole nodes.
-    """
-    count, communities, width = community_embeddings.shape
-    keep = max(limit // communities, 1)
-    rows = np.arange(count)
-    if count > keep:
-        rows = np.sort(np.random.default_rng(seed).choice(count, keep, replace=False))
-    return (
-        community_embeddings[rows].reshape(-1, width),
-        np.tile(np.arange(communities), len(rows)),
-    )
-
-
 @styled
 def embedding_map(
-    points: Floats, category: Ints, names: Sequence[str], colours: Sequence[str], title: str
+    values: Floats,
+    category: Ints,
+    names: Sequence[str],
+    colours: Sequence[str],
+    title: str,
+    limit: int = MOST_POINTS,
 ) -> Figure:
-    """Points in the plane, coloured by category; -1 is drawn in grey."""
+    """The t-SNE of values [N, D], coloured by category; -1 is drawn in grey."""
+    points, rows = tsne(values, limit=limit)
+    category = category[rows]
     figure = new_figure(5.6, 3.9)
     axes = figure.subplots()
-    palette = to_rgba_array([*colours, UNKNOWN])
+    names, colours = [*names, "unknown"], [*colours, UNKNOWN]
     # A random order lets no category hide another.
     order = np.random.default_rng(0).permutation(len(points))
-    axes.scatter(
-        points[order, 0],
-        points[order, 1],
-        c=palette[category[order]],
-        s=float(np.clip(9000 / max(len(points), 1), 5, 40)),
-        alpha=0.8,
-        linewidths=0,
-        rasterized=True,
-    )
+    size = float(np.clip(9000 / max(len(points), 1), 5, 40))
+    shades = to_rgba_array(colours)[category[order]]
+    x, y = points[order].T
+    axes.scatter(x, y, s=size, c=shades, alpha=0.8, linewidths=0, rasterized=True)
     axes.set_title(title)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
-    present = [c for c in range(len(names)) if (category == c).any()]
-    shown_names = [names[c] for c in present]
-    shown_colours = [colours[c] for c in present]
-    if (category < 0).any():
-        shown_names.append("unknown")
-        shown_colours.append(UNKNOWN)
-    category_legend(axes, shown_names, shown_colours)
+    present = [c for c in (*range(len(names) - 1), -1) if (category == c).any()]
+    category_legend(axes, [names[c] for c in present], [colours[c] for c in present])
     return figure
+
+
+def community_map(
+    community_embeddings: Floats, names: Sequence[str], title: str, limit: int = MOST_POINTS
+) -> Figure:
+    """The t-SNE of what each metacommunity knows of each node [N, K, D], one dot for each."""
+    values, community = _stack(community_embeddings, limit)
+    return embedding_map(values, community, names, community_colours(len(names)), title, limit)
+
+
+def _stack(community_embeddings: Floats, limit: int) -> tuple[Floats, Ints]:
+    """One row per node and metacommunity, of whole nodes, and the metacommunity of each row."""
+    count, communities, width = community_embeddings.shape
+    rows = sample(count, max(limit // communities, 1), seed=0)
+    stacked = community_embeddings[rows].reshape(-1, width)
+    return stacked, np.tile(np.arange(communities), len(rows))

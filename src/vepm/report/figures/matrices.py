@@ -5,19 +5,21 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
+from matplotlib.colors import LinearSegmentedColormap, to_rgba, to_rgba_array
 from matplotlib.figure import Figure
 
-from vepm.report.communities import Floats, Ints
 from vepm.report.figures.style import (
     ACCENT,
     INK,
     MUTED,
     community_colours,
     new_figure,
+    panels,
+    sample,
     shorten,
     styled,
 )
+from vepm.report.run import Floats, Ints
 
 MOST_DOTS = 200_000
 MOST_NUMBERED = 12
@@ -46,26 +48,22 @@ def adjacency(
     count = edge_weight.shape[1]
     names = names or [f"Community {k}" for k in range(count)]
     total = edge_index.shape[1]
-    edge_index, edge_weight = _sample(edge_index, edge_weight, seed)
+    kept = sample(total, MOST_DOTS, seed)
+    edge_index, edge_weight = edge_index[:, kept], edge_weight[kept]
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     row, column = place[edge_index]
-    panels = count + 1
-    columns = min(panels, 3 if panels <= 9 else 5)
-    rows = -(-panels // columns)
-    figure = new_figure(9.6, 9.6 / columns * rows + 0.1)
-    all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    columns = min(count + 1, 3 if count < 9 else 5)
+    figure, all_axes = panels(count + 1, columns, 9.6 / columns, 0.1)
     size = _dot_size(len(order), columns)
     _panel(all_axes[0], row, column, np.ones(len(row)), WHOLE, len(order), size)
     all_axes[0].set_title(_shown(edge_index.shape[1], total))
-    for k, colour in enumerate(community_colours(count)):
-        axes = all_axes[k + 1]
-        _panel(axes, row, column, edge_weight[:, k], colour, len(order), size)
-        axes.set_title(names[k])
-    for axes in all_axes[:panels]:
+    every = zip(all_axes[1:], edge_weight.T, community_colours(count), names, strict=True)
+    for axes, share, colour, name in every:
+        _panel(axes, row, column, share, colour, len(order), size)
+        axes.set_title(name)
+    for axes in all_axes:
         _rule_off(axes, order, bucket)
-    for axes in all_axes[panels:]:
-        axes.remove()
     return figure
 
 
@@ -76,14 +74,6 @@ def _shown(drawn: int, total: int) -> str:
     return f"A: {drawn / total:.0%} of {total // 2:,} edges"
 
 
-def _sample(edge_index: Ints, edge_weight: Floats, seed: int) -> tuple[Ints, Floats]:
-    total = edge_index.shape[1]
-    if total <= MOST_DOTS:
-        return edge_index, edge_weight
-    kept = np.sort(np.random.default_rng(seed).choice(total, MOST_DOTS, replace=False))
-    return edge_index[:, kept], edge_weight[kept]
-
-
 def _dot_size(num_nodes: int, columns: int) -> float:
     cell = 72 * 8.6 / columns / max(num_nodes, 1)
     return float(np.clip(cell**2, 0.7, 60))
@@ -92,20 +82,16 @@ def _dot_size(num_nodes: int, columns: int) -> float:
 def _panel(
     axes: Axes, row: Ints, column: Ints, share: Floats, colour: str, num_nodes: int, size: float
 ) -> None:
-    visible = share > 0.02
-    rgba = np.empty((int(visible.sum()), 4))
-    rgba[:, :3] = to_rgb(colour)
-    rgba[:, 3] = np.clip(share[visible], 0, 1)
-    axes.scatter(
-        column[visible], row[visible], s=size, c=rgba, marker="s", linewidths=0, rasterized=True
-    )
+    seen = share > 0.02
+    shades = to_rgba_array([colour] * seen.sum(), np.clip(share[seen], 0, 1))
+    dots = axes.scatter(column[seen], row[seen], s=size, c=shades, marker="s", linewidths=0)
+    dots.set_rasterized(True)
     axes.set_xlim(-0.5, num_nodes - 0.5)
     axes.set_ylim(num_nodes - 0.5, -0.5)
     axes.set_aspect("equal")
     axes.set_xticks([])
     axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(True)
+    axes.spines[:].set_visible(True)
 
 
 def _rule_off(axes: Axes, order: Ints, bucket: Ints | None) -> None:
@@ -148,20 +134,16 @@ def confusion_matrix(matrix: Ints, names: Sequence[str], title: str = "") -> Fig
 def confusion_grid(matrices: Sequence[Ints], names: Sequence[str], titles: Sequence[str]) -> Figure:
     """Small confusion matrices side by side, one per metacommunity, in its colour."""
     columns = min(len(matrices), 4)
-    rows = -(-len(matrices) // columns)
-    figure = new_figure(9.6, 9.6 / columns * rows + 0.25 * rows)
-    all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure, all_axes = panels(len(matrices), columns, 9.6 / columns + 0.25)
     colours = community_colours(len(matrices))
-    for axes, matrix, title, colour in zip(all_axes, matrices, titles, colours, strict=False):
+    for axes, matrix, title, colour in zip(all_axes, matrices, titles, colours, strict=True):
         _shade(axes, matrix, colour)
         axes.set_title(title, fontsize=8.5)
         axes.set_xticks([])
         axes.set_yticks([])
     if len(names) <= MOST_NUMBERED:
-        for axes in all_axes[: len(matrices) : columns]:
+        for axes in all_axes[::columns]:
             axes.set_yticks(range(len(names)), [shorten(name, 14) for name in names], fontsize=6.5)
-    for axes in all_axes[len(matrices) :]:
-        axes.remove()
     return figure
 
 
@@ -170,8 +152,7 @@ def _shade(axes: Axes, matrix: Ints, colour: str) -> None:
     share = np.divide(matrix, total, out=np.zeros(matrix.shape), where=total > 0)
     fade = LinearSegmentedColormap.from_list("fade", [to_rgba(colour, a) for a in (0.0, 1.0)])
     axes.imshow(share, cmap=fade, vmin=0, vmax=1, interpolation="nearest")
-    for spine in axes.spines.values():
-        spine.set_visible(True)
+    axes.spines[:].set_visible(True)
     axes.tick_params(length=0)
 
 

@@ -7,15 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec
+from typing import NamedTuple, ParamSpec
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from vepm.files import write_bytes, write_text
+from vepm.report.run import Ints
 
 # Each colour lies as far as possible from those before it, in CIELAB and as people without
 # green cones see it, so that no class looks like a community.
@@ -40,6 +42,8 @@ ACCENT = "#0B7A75"
 WARNING = "#C2410C"
 
 RASTER_DPI = 170
+MOST_NAMED = 20
+"""Entries of a legend."""
 LOOK = Path(__file__).parents[1] / "assets" / "figures.mplstyle"
 
 WHITE_PAPER = '<rect width="100%" height="100%" fill="white"/>'
@@ -57,15 +61,10 @@ def class_colours(count: int) -> list[str]:
     return [CLASS_COLOURS[c % len(CLASS_COLOURS)] for c in range(count)]
 
 
-@functools.cache
-def _settings() -> dict[Any, Any]:
-    return dict(mpl.rc_params_from_file(LOOK, use_default_template=False))
-
-
 @contextmanager
 def look(hashsalt: str | None = None) -> Iterator[None]:
     """Draw or save with the shared look."""
-    with mpl.rc_context({**_settings(), "svg.hashsalt": hashsalt}), warnings.catch_warnings():
+    with mpl.rc_context({"svg.hashsalt": hashsalt}, LOOK), warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes in the PNG only.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
@@ -87,6 +86,19 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def panels(
+    count: int, columns: int, row_height: float, extra: float = 0.0
+) -> tuple[Figure, list[Axes]]:
+    """A figure as wide as a page with so many axes, in rows of at most ``columns``."""
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure = new_figure(9.6, row_height * rows + extra)
+    every: list[Axes] = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for axes in every[count:]:
+        axes.remove()
+    return figure, every[:count]
 
 
 class Picture(NamedTuple):
@@ -133,29 +145,32 @@ def inline_svg(document: str, name: str) -> str:
     """
     svg = document[document.index("<svg") :].replace(WHITE_PAPER, "", 1)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for side in ("width", "height"):
+        svg = re.sub(rf'(<svg[^>]*?) {side}="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     for colour, variable in ((INK, "currentColor"), (MUTED, "var(--muted)")):
         svg = re.sub(re.escape(colour), variable, svg, flags=re.IGNORECASE)
     return svg.replace("<svg ", '<svg aria-hidden="true" ', 1)
 
 
-def category_legend(
-    axes: Axes, names: Sequence[str], colours: Sequence[str], *, limit: int = 20, columns: int = 1
-) -> None:
+def category_legend(axes: Axes, names: Sequence[str], colours: Sequence[str]) -> None:
     """A legend of coloured dots to the right of the axes."""
-    handles = [
+    dots = [
         Line2D([], [], marker="o", linestyle="", color=colour, markersize=6)
-        for colour in colours[:limit]
+        for colour in colours[:MOST_NAMED]
     ]
-    labels = [shorten(name) for name in names[:limit]]
-    if len(names) > limit:
-        handles.append(Line2D([], [], linestyle=""))
-        labels.append(f"and {len(names) - limit} more")
-    axes.legend(
-        handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns, borderpad=0
-    )
+    labels = [shorten(name) for name in names[:MOST_NAMED]]
+    if len(names) > MOST_NAMED:
+        dots.append(Line2D([], [], linestyle=""))
+        labels.append(f"and {len(names) - MOST_NAMED} more")
+    axes.legend(dots, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderpad=0)
+
+
+def sample(count: int, limit: int, seed: int) -> Ints:
+    """Numbers below ``count`` in order: all of them, or ``limit`` at random."""
+    if count <= limit:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
 
 
 def shorten(name: str, limit: int = 24) -> str:
