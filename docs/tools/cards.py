@@ -1,10 +1,11 @@
 """A model card for every benchmark that has results."""
 
+from goals import VEPM
 from headlines import MISSING, table
+from results import grid
 from vepm.data import datasets
 from vepm.training.presets import tuned_for
 
-VEPM = "VEPM (this work)"
 NODES = {"Cora": "Cora", "Citeseer": "CiteSeer", "Pubmed": "PubMed"}
 GRAPHS = {
     "MUTAG": "MUTAG",
@@ -40,8 +41,7 @@ def _card(experiment: str, column: str, dataset: str) -> str:
         "Command": f"`vepm reproduce {experiment} --rows VEPM --datasets {column}`",
         "Not for": "graphs other than this one: the settings were chosen on its validation labels",
     }
-    lines = [f"### {dataset}", "", "| | |", "|---|---|"]
-    return "\n".join(lines + [f"| {name} | {words} |" for name, words in rows.items()])
+    return f"### {dataset}\n\n{grid(['', ''], rows.items())}"
 
 
 def _settings(dataset: str) -> str:

@@ -1,6 +1,5 @@
 """What the project set out to reach, beside what the committed result files say."""
 
-import csv
 import json
 import math
 from collections.abc import Iterator
@@ -9,7 +8,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from results import ROOT
+from headlines import MISSING, table
+from results import ROOT, grid
 from vepm.evaluation import Summary
 from vepm.files import read_toml
 from vepm.paper.experiments import catalogue
@@ -24,7 +24,6 @@ VEPM = "VEPM (this work)"
 NODE_BARS = {"Cora": 84.3, "Citeseer": 72.5, "Pubmed": 82.4}
 RIVALS = ("GCN", "GCN-64", "GAT", "DisenGCN")
 GRAPH_SETS = ("IMDB-B", "IMDB-M", "MUTAG", "PTC", "NCI1", "PROTEINS", "RDT-B")
-MISSING = "not measured yet"
 LENGTHS = ("epochs", "pretrain_epochs", "patience")
 
 
@@ -38,29 +37,33 @@ class Goal(NamedTuple):
 
 def goals() -> str:
     """Every aim with what was measured."""
-    lines = ["| aim | measured | reached |", "|---|---|---|"]
     words = {True: "yes", False: "**no**", None: MISSING}
     every = (*_nodes(), *_graph_sets(), *_partitions(), *_few_labels(), *_honesty())
-    lines += [f"| {goal.aim} | {goal.found} | {words[goal.reached]} |" for goal in every]
-    return "\n".join(lines)
+    rows = [[goal.aim, goal.found, words[goal.reached]] for goal in every]
+    return grid(["aim", "measured", "reached"], rows)
 
 
 def sweeps(folder: str) -> str:
     """What each search tried, and the best validation accuracy it found."""
-    lines = ["| search | dataset | settings | runs | to improve on | best | where |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for path in sorted((ROOT / folder).glob("*.toml")):
-        log = path.with_suffix(".jsonl")
-        if log.exists():
-            lines.append(_sweep(path.stem, log))
-    return "\n".join(lines)
+    rows = [_sweep(path.stem, log) for path, log in _searches(folder)]
+    return grid(["search", "dataset", "settings", "runs", "to improve on", "best", "where"], rows)
+
+
+def _searches(folder: str) -> list[tuple[Path, Path]]:
+    """What each search draws from, and its log."""
+    paths = sorted((ROOT / folder).glob("*.toml"))
+    return [(path, log) for path in paths if (log := path.with_suffix(".jsonl")).exists()]
+
+
+def _read_log(log: Path) -> list[Any]:
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
 def tried(folder: str) -> str:
     """How many different settings of ours were tried on each dataset; longer is not different."""
     settings: dict[str, set[str]] = {}
     for log in sorted((ROOT / folder).glob("*.jsonl")):
-        head, *rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        head, *rows = _read_log(log)
         sweep = head.get("sweep")
         if sweep is None:
             # The first search of all wrote every run's settings in full, and no head.
@@ -73,8 +76,7 @@ def tried(folder: str) -> str:
             values = _usual(row["dataset"]) | values
             own = {name: value for name, value in values.items() if name not in LENGTHS}
             settings.setdefault(row["dataset"], set()).add(json.dumps(own, sort_keys=True))
-    lines = ["| dataset | settings |", "|---|---|"]
-    return "\n".join(lines + [f"| {name} | {len(settings[name])} |" for name in sorted(settings)])
+    return grid(["dataset", "settings"], [[n, str(len(settings[n]))] for n in sorted(settings)])
 
 
 @cache
@@ -85,36 +87,36 @@ def _usual(dataset: str) -> dict[str, Any]:
 
 def partitions(folder: str) -> str:
     """How the settings of each search did by the partition they had, best and on average."""
-    lines = ["| search | learned | even | random |", "|---|---|---|---|"]
-    for path in sorted((ROOT / folder).glob("*.toml")):
-        log = path.with_suffix(".jsonl")
-        if log.exists() and "random" in read_toml(path)["space"].get("partition", ()):
-            lines.append(_by_partition(path.stem, log))
-    return "\n".join(lines)
+    rows = [
+        _by_partition(path.stem, log)
+        for path, log in _searches(folder)
+        if "random" in read_toml(path)["space"].get("partition", ())
+    ]
+    return grid(["search", "learned", "even", "random"], rows)
 
 
 def tuned() -> str:
     """What the preset changes on each dataset."""
-    lines = ["| dataset | partition | changes |", "|---|---|---|"]
+    rows = []
     for (dataset, partition), changes in tuned_for().items():
         words = ", ".join(f"`{name} = {json.dumps(value)}`" for name, value in changes.items())
-        lines.append(f"| {dataset} | {partition} | {words} |")
-    return "\n".join(lines)
+        rows.append([dataset, partition, words])
+    return grid(["dataset", "partition", "changes"], rows)
 
 
-def _by_partition(name: str, log: Path) -> str:
-    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()[1:]]
-    words = []
+def _by_partition(name: str, log: Path) -> list[str]:
+    _, *rows = _read_log(log)
+    words = [name]
     for partition in ("learned", "even", "random"):
         own = [row for row in rows if row["changes"].get("partition") == partition]
         scores = [100 * one.val_accuracy for one in standings(own)]
         error = stdev(scores) / math.sqrt(len(scores))
         words.append(f"{fmean(scores):.1f} ± {error:.1f} of {len(scores)}, best {max(scores):.1f}")
-    return f"| {name} | {' | '.join(words)} |"
+    return words
 
 
-def _sweep(name: str, log: Path) -> str:
-    head, *rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+def _sweep(name: str, log: Path) -> list[str]:
+    head, *rows = _read_log(log)
     found = standings(rows)
     base = next((one for one in found if one.number == 0), None)
     best = f"{100 * found[0].val_accuracy:.1f}"
@@ -123,8 +125,8 @@ def _sweep(name: str, log: Path) -> str:
     before = f"{100 * base.val_accuracy:.1f}" if base else "-"
     where = head["machine"].get("gpu") or "CPU"
     datasets = ", ".join(head["sweep"]["datasets"])
-    counts = f"{len({row['number'] for row in rows})} | {len(rows)}"
-    return f"| {name} | {datasets} | {counts} | {before} | {best} | {where} |"
+    different = str(len({row["number"] for row in rows}))
+    return [name, datasets, different, str(len(rows)), before, best, where]
 
 
 @cache
@@ -239,13 +241,11 @@ def _few_labels() -> Iterator[Goal]:
 
 def _nmi(row: str) -> tuple[float | None, str]:
     """From the table: the arrays that belong to its cells are too large to be kept with them."""
-    path = ROOT / "results" / "nmi" / "table.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            if (line["row"], line["source"]) == (row, "ours"):
-                mean, error = float(line["mean"]), float(line["standard_error"])
-                return mean, f"{mean:.3f} ± {error:.3f} (n {line['n']})"
-    return None, MISSING
+    line = next((found for (name, _), found in table("nmi").items() if name == row), None)
+    if line is None:
+        return None, MISSING
+    mean, error = float(line["mean"]), float(line["standard_error"])
+    return mean, f"{mean:.3f} ± {error:.3f} (n {line['n']})"
 
 
 def _lead(ours: Any, theirs: Any) -> float:

@@ -1,10 +1,18 @@
-"""Result files as one page."""
+"""Result files as one page, and Markdown tables."""
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NONE = "**No result files are committed yet.**"
+
+
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def tables(folder: str) -> str:

@@ -3,17 +3,18 @@
 import json
 from typing import Any
 
-from results import ROOT
+from results import ROOT, grid
 
 
 def summary(folder: str) -> str:
     """What a search found, from its ``summary.json``."""
     found = json.loads((ROOT / folder / "summary.json").read_text(encoding="utf-8"))
     counts, versions = found["trials"], found["versions"]
-    lines = ["| settings | trial | validation accuracy | validation loss |", "|---|---|---|---|"]
-    lines += [_row(name, found[name]) for name in ("default", "best")]
+    header = ["settings", "trial", "validation accuracy", "validation loss"]
+    table = grid(header, [_row(name, found[name]) for name in ("default", "best")])
     changes = ", ".join(f"`{name} = {_short(v)}`" for name, v in found["best"]["changes"].items())
-    lines += [
+    lines = [
+        table,
         "",
         f"`{found['command']}`: {counts['finished']} trials, {counts['pruned']} of them stopped "
         f"early{_abandoned(counts)}; "
@@ -32,9 +33,9 @@ def _abandoned(counts: dict[str, int]) -> str:
     return f", {counts['abandoned']} more cut short when the search was killed and begun anew"
 
 
-def _row(name: str, trial: dict[str, Any]) -> str:
+def _row(name: str, trial: dict[str, Any]) -> list[str]:
     accuracy, loss = f"{100 * trial['val_accuracy']:.1f} %", f"{trial['val_loss']:.3f}"
-    return f"| {name} | {trial['trial']} | {accuracy} | {loss} |"
+    return [name, str(trial["trial"]), accuracy, loss]
 
 
 def _short(value: Any) -> str:

@@ -6,10 +6,12 @@ import inspect
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from textwrap import indent
 from typing import Any
 
 from typer.main import get_command
 
+from results import grid
 from vepm.baselines import BASELINES, NodeBaseline
 from vepm.cli import app
 from vepm.data import datasets
@@ -66,44 +68,40 @@ def presets() -> str:
     return _by_task(_differences)
 
 
-def _by_task(table: Callable[[str], list[str]]) -> str:
+def _by_task(table: Callable[[str], str]) -> str:
     parts = []
     for task, title in (("node", "Nodes"), ("graph", "Graphs")):
-        parts += [f'=== "{title}"', "", *(f"    {line}" for line in table(task)), ""]
+        parts += [f'=== "{title}"', "", indent(table(task), "    "), ""]
     return "\n".join(parts)
 
 
-def _settings_table(section: str, task: str) -> list[str]:
+def _settings_table(section: str, task: str) -> str:
     default = getattr(Config(), section)
     chosen = {name: getattr(by_task[task], section) for name, by_task in PRESETS.items()}
     words = meanings(section)
-    lines = [_row(["setting", "default", *chosen, "meaning"]), _row(["---"] * (3 + len(chosen)))]
+    rows = []
     for field in dataclasses.fields(default):
         base = getattr(default, field.name)
         values = [getattr(values, field.name) for values in chosen.values()]
         cells = [f"**{_show(value)}**" if value != base else _show(value) for value in values]
-        lines.append(_row([f"`{field.name}`", _show(base), *cells, words[field.name]]))
-    return lines
+        rows.append([f"`{field.name}`", _show(base), *cells, words[field.name]])
+    return grid(["setting", "default", *chosen, "meaning"], rows)
 
 
-def _differences(task: str) -> list[str]:
+def _differences(task: str) -> str:
     configs = [by_task[task] for by_task in PRESETS.values()]
-    lines = [_row(["setting", *PRESETS]), _row(["---"] * (1 + len(PRESETS)))]
+    rows = []
     for section in SECTIONS:
         parts = [getattr(config, section) for config in configs]
         for field in dataclasses.fields(parts[0]):
             values = [getattr(part, field.name) for part in parts]
             if len(set(values)) > 1:
-                lines.append(_row([f"`{field.name}`", *map(_show, values)]))
-    return lines
+                rows.append([f"`{field.name}`", *map(_show, values)])
+    return grid(["setting", *PRESETS], rows)
 
 
 def _show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value}"
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def commands() -> str:
@@ -118,9 +116,7 @@ def commands() -> str:
         shown = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
         if shown:
             parts += ["```bash", *shown, "```", ""]
-        parts += [_row(["option", "default", "meaning"]), _row(["---"] * 3)]
-        parts += [_option(parameter) for parameter in command.params]
-        parts.append("")
+        parts += [grid(["option", "default", "meaning"], map(_option, command.params)), ""]
     return "\n".join(parts)
 
 
@@ -131,14 +127,14 @@ def _usage(parameter: Any) -> str:
     return name if parameter.required else f"[{name}]"
 
 
-def _option(parameter: Any) -> str:
+def _option(parameter: Any) -> list[str]:
     is_argument = parameter.param_type_name == "argument"
     name = (parameter.metavar or parameter.name.upper()) if is_argument else None
     names = name or ", ".join(f"`{option}`" for option in reversed(parameter.opts))
     default = parameter.default
     empty = any(default is none for none in (None, False)) or default in ("", ())
     empty = empty or callable(default) or parameter.required
-    return _row([names, "" if empty else f"`{default}`", _plain(parameter.help or "")])
+    return [names, "" if empty else f"`{default}`", _plain(parameter.help or "")]
 
 
 def _plain(words: str) -> str:
@@ -151,34 +147,27 @@ def _plain(words: str) -> str:
 
 def datasets_table() -> str:
     """What can be loaded by name."""
-    lines = [_row(["name", "task", "source", "what it is"]), _row(["---"] * 4)]
-    for info in datasets():
-        lines.append(_row([f"`{info.name}`", info.task, info.source, info.description]))
-    return "\n".join(lines)
+    rows = [[f"`{info.name}`", info.task, info.source, info.description] for info in datasets()]
+    return grid(["name", "task", "source", "what it is"], rows)
 
 
 def baselines_table() -> str:
     """The baselines by name."""
-    lines = [_row(["name", "for", "what it is"]), _row(["---"] * 3)]
+    rows = []
     for name, method in BASELINES.items():
         task = "nodes" if isinstance(method, NodeBaseline) else "graphs"
         first = (inspect.getdoc(type(method)) or "").split("\n\n")[0]
-        lines.append(_row([f"`{name}`", task, " ".join(first.split())]))
-    return "\n".join(lines)
+        rows.append([f"`{name}`", task, " ".join(first.split())])
+    return grid(["name", "for", "what it is"], rows)
 
 
 def rules_table() -> str:
     """The selection rules."""
-    lines = [_row(["rule", "how the epoch was chosen"]), _row(["---"] * 2)]
-    lines += [
-        _row([f"`{name}`", words])
-        for name, words in ((r.name, r.description) for r in RULES.values())
-    ]
-    return "\n".join(lines)
+    rows = [[f"`{rule.name}`", rule.description] for rule in RULES.values()]
+    return grid(["rule", "how the epoch was chosen"], rows)
 
 
 def experiments() -> str:
     """The tables and figures of the paper that can be rerun."""
-    lines = [_row(["name", "what it shows"]), _row(["---"] * 2)]
-    lines += [_row([f"`{name}`", found.title]) for name, found in catalogue().items()]
-    return "\n".join(lines)
+    rows = [[f"`{name}`", found.title] for name, found in catalogue().items()]
+    return grid(["name", "what it shows"], rows)

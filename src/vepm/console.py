@@ -105,16 +105,16 @@ def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
     rows |= {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
     for name, value in rows.items():
         table.add_row(name, "-" if value is None else f"{100 * value:.1f} %")
-    several = ", the same for all" if len(rows) > 1 else ""
+    several = ", the same for all methods" if len(rows) > 1 else ""
     print_line(f"{metrics['dataset']}: {metrics['num_train']} training labels{several}")
     out.print(table)
     for number, part in enumerate(metrics.get("parts", ())):
-        print_line(f"part {number}: {part_in_words(part)}")
+        print_line(f"community {number}: {part_in_words(part)}")
     for line in (
         f"epoch: {metrics['rule']}",
-        f"one run, seed {metrics['seed']}; vepm evaluate tells how far seeds differ",
+        f"one run, seed {metrics['seed']}; vepm evaluate shows how much results vary between seeds",
         f"cost:  {_cost(metrics)}",
-        f"look:  {folder / PAGE}",
+        f"see:   {folder / PAGE}",
     ):
         print_line(line)
 
@@ -127,16 +127,16 @@ def print_warnings(metrics: Mapping[str, Any]) -> None:
 
 
 def part_in_words(part: Mapping[str, Any]) -> str:
-    """What a part of the edges is worth, as metrics.json has it.
+    """Weight and share of a part of the edges, as metrics.json has it.
 
     Example:
         >>> part_in_words({"relevance": 2.0, "share": 0.25, "homophily": 0.8, "kinds": {}})
-        'weight 2, 25 % of the edges, 80 % of them between equal labels'
+        'weight 2, 25 % of the edges, 80 % of them between nodes of one class'
     """
     words = [] if part["relevance"] is None else [f"weight {part['relevance']:.3g}"]
     words.append(f"{100 * part['share']:.0f} % of the edges")
     if part["homophily"] is not None:
-        words.append(f"{100 * part['homophily']:.0f} % of them between equal labels")
+        words.append(f"{100 * part['homophily']:.0f} % of them between nodes of one class")
     words += [f"{100 * share:.0f} % {name}" for name, share in part["kinds"].items()]
     return ", ".join(words)
 
@@ -156,7 +156,7 @@ def print_communities(metrics: Mapping[str, Any], folder: Path) -> None:
     for method, row in metrics["communities"].items():
         found = (f"{name} {row[key]:.2f}" for key, name in COMMUNITY_MEASURES.items() if key in row)
         print_line(f"{method}: {', '.join(found)}")
-    print_line(f"look: {folder / PAGE}")
+    print_line(f"see: {folder / PAGE}")
 
 
 def print_links(metrics: Mapping[str, Any], folder: Path) -> None:

@@ -107,7 +107,7 @@ def test_datasets_are_listed(tmp_path: Path) -> None:
 def test_the_page_is_written_again(pets_run: Path) -> None:
     shutil.copytree(pets_run, "copy")
     outcome = succeed("report", "copy")
-    assert outcome.out == "look: copy/report.html\n"
+    assert outcome.out == "see: copy/report.html\n"
     assert "pets" in Path("copy/report.html").read_text()
     assert names_in(Path("copy/figures"))
 

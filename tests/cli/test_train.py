@@ -52,7 +52,7 @@ def test_own_graphs_leave_a_whole_run_folder(shapes: Path, tmp_path: Path) -> No
     metrics = check_whole_run(folder, "graph")
     assert metrics["dataset"] == "shapes"
     assert 0 <= metrics["val_accuracy"] <= 1
-    assert "test labels chose nothing" in metrics["rule"]
+    assert "test labels were not used" in metrics["rule"]
     assert metrics["rule"] in outcome.out
 
 

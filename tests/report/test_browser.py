@@ -47,7 +47,7 @@ def test_picked_node_shows_its_true_memberships(browser: Browser, node_run: Path
     assert run.prediction is not None
     panel = browser.driver.find_element("id", "panel").text
     assert run.class_names[run.prediction[node]] in panel
-    assert "argue for" in panel
+    assert "Evidence for" in panel
 
 
 def test_support_is_what_the_label_loses_without_a_community(
@@ -188,7 +188,7 @@ def test_parts_of_the_view_are_drawn_apart(browser: Browser, graph_run: Path) ->
     assert browser.run(pictures) != first
 
 
-def test_wrong_and_unsure_nodes_are_one_click_away(browser: Browser, node_run: Path) -> None:
+def test_wrong_and_uncertain_nodes_are_one_click_away(browser: Browser, node_run: Path) -> None:
     run = read_run(node_run)
     assert run.labels is not None
     assert run.probabilities is not None
@@ -227,7 +227,7 @@ def test_picked_edge_tells_why_it_exists_and_how_surprising_it_is(
     reasons = [int(row.get_attribute("data-reason")) for row in browser.all("#panel [data-reason]")]
     assert reasons[0] == parts.argmax()
     panel = browser.driver.find_element("id", "panel").text
-    for words in ("Why it is there", "How surprising it is", "Its split among communities"):
+    for words in ("Why this edge exists", "How surprising it is", "Its split among communities"):
         assert words in panel
 
 
@@ -272,7 +272,7 @@ def test_warnings_stand_at_the_top(browser: Browser, tmp_path: Path) -> None:
     assert "every node is predicted to be of class 'red'" in banner.text
     assert banner.location["y"] < browser.driver.find_element("id", "graph").location["y"]
     (conclusion,) = browser.all("#conclusion")
-    assert "of the test nodes are right" in conclusion.text
+    assert "of the test nodes are classified correctly" in conclusion.text
     assert conclusion.location["y"] < banner.location["y"]
 
 

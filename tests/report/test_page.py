@@ -79,12 +79,15 @@ def test_page_opens_with_a_conclusion(node_run: Path, unsupervised_run: Path) ->
     assert run.probabilities is not None
     text = " ".join(Page(node_run / "report.html").text.split())
     points = 100 * (run.metrics["test_accuracy"] - 0.8)
-    assert f"{100 * run.metrics['test_accuracy']:.1f} % of the test nodes are right" in text
+    assert (
+        f"{100 * run.metrics['test_accuracy']:.1f} % of the test nodes are classified correctly"
+        in text
+    )
     assert f"{abs(points):.1f} points {'above' if points >= 0 else 'below'} GCN." in text
     unsure = int((run.probabilities.max(axis=1) < 0.6).sum())
     assert f"{unsure} nodes are uncertain (under 60 %)" in text
     text = " ".join(Page(unsupervised_run / "report.html").text.split())
-    assert "of 3 communities are some node's main one" in text
+    assert "of 3 communities are the main one of some node" in text
 
 
 def test_evidence_names_the_communities_that_carry_it(tmp_path: Path) -> None:
@@ -105,14 +108,14 @@ def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> N
     ]
     rewrite_metrics(folder, parts=parts)
     text = " ".join(Page(write_report(folder)).text.split())
-    assert "The labels count an edge of Community 0 8.0 times as much as one of Community 2" in text
+    assert "An edge of Community 0 counts 8.0 times as much as an edge of Community 2" in text
     assert "author 90" in text
     assert "75.0" in text
     rewrite_metrics(folder, parts=[part | {"relevance": 1.0} for part in parts])
     text = " ".join(Page(write_report(folder)).text.split())
-    assert "The labels weigh all parts about alike" in text
+    assert "All communities have about the same weight" in text
     rewrite_metrics(folder, parts=["no", "such", "parts"])
-    assert "What each part is worth" not in Page(write_report(folder)).text
+    assert "How much each community counts" not in Page(write_report(folder)).text
 
 
 def test_classes_of_a_benchmark_have_their_names(tmp_path: Path) -> None:
@@ -150,6 +153,23 @@ def test_pixels_become_pictures(tmp_path: Path) -> None:
     assert len(page.attributes("data-image")) == 3
 
 
+def test_labels_of_most_nodes_name_a_community(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=60)
+    main = read_run(folder).interaction.argmax(axis=1)
+    change(folder, y=np.where(main == 0, 2, np.arange(60) % 2))
+    nicknames = Page(write_report(folder)).data["nicknames"]
+    assert nicknames[0] == "mostly blue"
+    assert set(nicknames[1:]) <= {"mostly red and green", "mostly green and red"}
+
+
+def test_baselines_go_by_their_written_names(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    rewrite_metrics(folder, baselines={"gcn": {"test_accuracy": 0.99}, "my-own": 0.5})
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert "below GCN, the best baseline" in text
+    assert "my-own" in text
+
+
 def test_named_features_name_a_community(tmp_path: Path) -> None:
     folder = write_node_run(tmp_path / "run", nodes=40)
     change(folder, y=None)
@@ -177,7 +197,7 @@ def test_large_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page = Page(write_report(folder))
     assert len(page.data["nodes"]["name"]) == 200
     assert page.data["totalNodes"] == 320
-    assert "carries 200 of the run's 320 nodes" in " ".join(page.text.split())
+    assert "shows 200 of 320 nodes" in " ".join(page.text.split())
 
 
 def test_dense_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def report(
     else:
         with only_writer(runs[0]):
             page = write_report(runs[0])
-    console.print_line(f"look: {page}")
+    console.print_line(f"see: {page}")
 
 
 def bench(
@@ -226,7 +226,7 @@ def bench(
         print(json.dumps(report))
         return
     console.out.print(as_table(report))
-    console.out.print(f"look: {output}", highlight=False)
+    console.out.print(f"see: {output}", highlight=False)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -173,7 +173,7 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
         )
     console.print_line(
         f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed; "
-        f"look: {folder / 'index.md'}"
+        f"see: {folder / 'index.md'}"
     )
     if expected and ended.missing and not ended.ran + ended.found:
         raise InputError(

@@ -9,8 +9,10 @@ from scipy.sparse import csr_array
 
 from vepm import nn
 from vepm.report.figures.style import class_colours, community_colours
-from vepm.report.run import Array, Bools, Floats, Ints, Run
+from vepm.report.run import Array, Bools, Floats, Ints, Run, listed
 
+MOSTLY = 0.6
+"""At most three labels that together have this share of a community's nodes give it a name."""
 LEVELS = "0123456789abcdef"
 
 
@@ -156,10 +158,16 @@ def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:
 
 
 def _nickname(labels: list[dict[str, Any]], features: list[tuple[str, float]]) -> str:
-    """What is typical of a community: the label of most of its nodes, or its named features."""
-    if labels and labels[0]["share"] >= 0.6:
-        return f"mostly {labels[0]['name']}"
-    named = [name for name, _ in features[:2] if not re.fullmatch(r"(feature |pixel_)[\d_]+", name)]
+    """What is typical of a community: the labels of most of its nodes, or its named features."""
+    covered = np.cumsum([label["share"] for label in labels[:3]])
+    if len(covered) and covered[-1] >= MOSTLY:
+        first = [label["name"] for label in labels[: int((covered < MOSTLY).sum()) + 1]]
+        return f"mostly {listed(first)}"
+    named = [
+        name
+        for name, _ in features[:2]
+        if not re.fullmatch(r"(feature |label_|pixel_)[\d_]+", name)
+    ]
     return ", ".join(named)
 
 

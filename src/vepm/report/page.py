@@ -69,19 +69,20 @@ def _picture(folder: Path, name: str, draw: Callable[[], Figure]) -> dict[str, s
 
 def _render(run: Run, drawings: dict[str, dict[str, str]]) -> str:
     excerpt = take_excerpt(run)
-    parts = summary.part_rows(run)
+    parts, communities = summary.part_rows(run), community_rows(run)
+    nicknames = {"nicknames": [row["nickname"] for row in communities]}
     found = "communities" if run.prediction is None else f"{run.task} classification"
     return fill(
         "report.html",
         SCRIPTS,
-        build_payload(run, excerpt),
+        build_payload(run, excerpt) | nicknames,
         title=run.title,
         eyebrow=f"VEPM {found}",
         lede=summary.size_line(run),
         run=run,
         conclusion=summary.conclusion(run),
         headline=summary.headline(run),
-        communities=community_rows(run),
+        communities=communities,
         parts=parts,
         verdict=summary.part_verdict(parts),
         confused=summary.most_confused(run),
@@ -136,7 +137,7 @@ def plan_drawings(run: Run) -> Iterator[Drawing]:
     yield _memberships_map(run)
     if run.community_embeddings is not None:
         words = "t-SNE of the community embeddings, coloured by community."
-        given = (run.community_embeddings, run.community_names, "What each community knows")
+        given = (run.community_embeddings, run.community_names, "Community embeddings")
         yield "tsne_communities", words, lambda: figures.community_map(*given)
     yield from _quality(run)
 

@@ -1,6 +1,6 @@
 """A finished run, read from its folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,6 +135,11 @@ class Run:
         if self.labels is None or split not in self.masks:
             return np.zeros(self.num_items, dtype=bool)
         return self.masks[split] & (self.labels >= 0)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: commas, and an "and" before the last."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def interactions(

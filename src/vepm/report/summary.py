@@ -9,10 +9,16 @@ from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 
 from vepm.report.figures.style import community_colours
-from vepm.report.run import Ints, Run
+from vepm.report.run import Ints, Run, listed
 
 UNSURE = 0.6
 """An item whose likeliest class has a lower probability is called uncertain."""
+BASELINES = {
+    "label-propagation": "label propagation",
+    **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "GRAND", "MLP", "ChebNet")},
+    **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
+}
+"""How baselines are written; others go by the name they have on the command line."""
 MOST = 0.6
 """Communities that together have this part of the evidence carry most of it."""
 
@@ -55,7 +61,7 @@ def _baselines(run: Run) -> dict[str, float]:
     found = {}
     for name, scores in run.metrics.get("baselines", {}).items():
         given = scores if isinstance(scores, dict) else {"test_accuracy": scores}
-        found[name] = number_in(given, "test_accuracy")
+        found[BASELINES.get(name, name)] = number_in(given, "test_accuracy")
     return {name: accuracy for name, accuracy in found.items() if accuracy is not None}
 
 
@@ -87,7 +93,7 @@ def conclusion(run: Run) -> list[str]:
     accuracy, rivals = number_in(run.metrics, "test_accuracy"), _baselines(run)
     if accuracy is None:
         return [_groups(run)]
-    first = f"{100 * accuracy:.1f} % of the test {run.items} are right"
+    first = f"{100 * accuracy:.1f} % of the test {run.items} are classified correctly"
     if rivals:
         best = max(rivals, key=lambda name: rivals[name])
         points = 100 * (accuracy - rivals[best])
@@ -101,7 +107,7 @@ def conclusion(run: Run) -> list[str]:
 def _groups(run: Run) -> str:
     found = np.unique(run.interaction.argmax(axis=1))
     several = int((run.member.sum(axis=1) > 1).sum())
-    words = f"{len(found)} of {run.num_metacommunities} communities are some node's main one"
+    words = f"{len(found)} of {run.num_metacommunities} communities are the main one of some node"
     return f"{words}; {several:,} of {run.num_nodes:,} nodes are members of several."
 
 
@@ -116,10 +122,9 @@ def _evidence(run: Run) -> str:
     needed = int((np.cumsum(support[order]) < MOST * support.sum()).sum()) + 1
     if needed > len(order) / 2:
         return f"the evidence is spread over all {len(order)} communities"
-    *others, last = (str(k) for k in sorted(order[:needed].tolist()))
-    if not others:
-        return f"community {last} carries most of the evidence"
-    return f"communities {', '.join(others)} and {last} carry most of the evidence"
+    names = listed([str(k) for k in sorted(order[:needed].tolist())])
+    carry = "communities {} carry" if needed > 1 else "community {} carries"
+    return f"{carry.format(names)} most of the evidence"
 
 
 def _uncertain(run: Run) -> str:
@@ -161,9 +166,9 @@ def part_verdict(rows: list[dict[str, Any]]) -> str:
         return ""
     (low, least), (high, most) = weighed[0], weighed[-1]
     if high < 1.5 * low:
-        return "The labels weigh all parts about alike: here the split decides little."
+        return "All communities have about the same weight: the split makes little difference here."
     times = f"{high / low:.1f}" if high < 100 * low else "over a hundred"
-    return f"The labels count an edge of {most} {times} times as much as one of {least}."
+    return f"An edge of {most} counts {times} times as much as an edge of {least}."
 
 
 def size_line(run: Run) -> str:

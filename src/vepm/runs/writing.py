@@ -38,9 +38,9 @@ LARGEST = 20_000
 LARGEST_FEATURES = 10_000_000
 """Entries of the feature matrix above which outputs leave it out."""
 RULE = (
-    "the epoch of best validation accuracy, then lowest validation loss; test labels chose nothing"
+    "the epoch of best validation accuracy, then lowest validation loss; test labels were not used"
 )
-LAST = "the last epoch; there were no labels to validate on"
+LAST = "the last epoch; there were no validation labels"
 
 
 def write_run(

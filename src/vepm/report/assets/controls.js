@@ -71,7 +71,7 @@ function filterBy(k) {
 function buildChips() {
   const all = make("button", { type: "button", "data-community": "all", "aria-pressed": "true", onclick: () => filterBy(null) }, "All communities");
   byId("chips").append(all, ...D.communities.map((name, k) =>
-    make("button", { type: "button", "data-community": k, "aria-pressed": "false", onclick: () => filterBy(k) }, swatch(D.colours[k]), name)));
+    make("button", { type: "button", "data-community": k, "aria-pressed": "false", title: D.nicknames[k], onclick: () => filterBy(k) }, swatch(D.colours[k]), name, nickname(k))));
 }
 
 function buildNodeControls() {

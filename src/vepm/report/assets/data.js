@@ -11,6 +11,7 @@ D.edges.source.forEach((source, edge) => {
 
 const itemOf = (node) => (isGraphTask ? D.nodes.graph[node] : node);
 const className = (index) => (index >= 0 ? D.classes[index] : "unknown");
+const nickname = (k) => (D.nicknames[k] ? make("small", {}, D.nicknames[k]) : null);
 const indexOfLargest = (values) => values.indexOf(Math.max(...values));
 
 /** Up to `size` nodes, breadth first from `start`. */

@@ -194,7 +194,7 @@ function drawParts() {
     context.fillStyle = cssColour("--muted");
     const size = points.size > 300 ? 0.8 : 1.6;
     points.forEach(([x, y]) => context.fillRect(x - size / 2, y - size / 2, size, size));
-    return make("figure", { "data-part": k }, canvas, make("figcaption", {}, swatch(D.colours[k]), name));
+    return make("figure", { "data-part": k }, canvas, make("figcaption", { title: D.nicknames[k] }, swatch(D.colours[k]), name, nickname(k)));
   }));
 }
 

@@ -42,16 +42,16 @@ function support(item) {
   const label = D.items.prediction[item];
   const rows = D.items.support[item].map((row, k) => [k, ...row]).sort((a, b) => b[1] - a[1]);
   const strongest = Math.max(...rows.map(([, value]) => Math.abs(value)), 0.05);
-  return block(`Which communities argue for “${className(label)}”`,
+  return block(`Evidence for “${className(label)}” by community`,
     ...rows.map(([k, value, percent, other]) => {
       const row = bar(D.communities[k], signed(value), (100 * Math.abs(value)) / strongest, D.colours[k],
         { class: value < 0 ? "row against" : "row", "data-support": k, "data-value": value, title: `without it ${percent} %` });
       if (other !== label) {
-        row.append(make("span", { class: "dissent" }, `without it: ${className(other)}, and ${className(label)} at ${percent} %`));
+        row.append(make("span", { class: "dissent" }, `without it: ${className(other)} (${className(label)} ${percent} %)`));
       }
       return row;
     }),
-    make("p", { class: "note" }, "By how much the label’s log-odds fall when the model hears of each node only what the community says on average; +1 multiplies its odds by 2.7. Pale: argues against."));
+    make("p", { class: "note" }, "How far the log-odds of this class fall when the embeddings of one community are replaced by their mean over all nodes; +1 is a factor of 2.7 in the odds. Pale bars are evidence against the class."));
 }
 
 function memberships(node) {
@@ -72,7 +72,7 @@ function memberships(node) {
 function parts(node) {
   const order = D.nodes.part[node].map((_, k) => k).sort((a, b) => D.nodes.part[node][b] - D.nodes.part[node][a]);
   const shown = order.filter((k, place) => D.nodes.part[node][k] > 0 || place === 0);
-  return block("Share of its expected links", ...shown.map((k) =>
+  return block("Share of expected links", ...shown.map((k) =>
     bar(D.communities[k], `${D.nodes.part[node][k]} %`, D.nodes.part[node][k], D.colours[k], { "data-community": k })));
 }
 
@@ -113,16 +113,16 @@ function reasons(edge) {
   const order = parts.map((_, c) => c).sort((a, b) => parts[b] - parts[a]).slice(0, 4);
   const short = (value) => Number(value.toPrecision(2)).toLocaleString("en");
   const likely = probability(edge);
-  const times = D.density ? ` That is ${short(likely / D.density)} times the ${short(100 * D.density)} % of two nodes picked at random.` : "";
+  const times = D.density ? `, ${short(likely / D.density)} times that of two random nodes (${short(100 * D.density)} %)` : "";
   return [
-    block("Why it is there",
+    block("Why this edge exists",
       ...order.filter((c) => parts[c] > 0).map((c) => bar(`z${c} (${short(one[c])} × ${short(other[c])})`,
         `${Math.round((100 * parts[c]) / total)} %`, (100 * parts[c]) / total, D.colours[D.partOf[c]], { "data-reason": c })),
-      make("p", { class: "note" }, "Affiliations that both ends share, by their part of the edge’s rate.")),
+      make("p", { class: "note" }, "Affiliations that both ends share, and their part of the edge’s rate.")),
     block("How surprising it is",
       make("p", { id: "surprise", "data-probability": likely },
-        `The model expects an edge here with a probability of ${short(100 * likely)} %.${times}`),
-      make("p", { class: "note" }, `It expected ${Math.round(surprise(edge))} % of the edges on this page more.`)),
+        `The model gives this edge a probability of ${short(100 * likely)} %${times}.`),
+      make("p", { class: "note" }, `${Math.round(surprise(edge))} % of the edges on this page are more probable.`)),
   ];
 }
 
@@ -146,7 +146,7 @@ function showGraph() {
     make("p", { class: "eyebrow" }, "Graph"),
     make("h3", { id: "panel-title", "data-graph": item }, D.items.name[item]),
     verdict(item),
-    make("p", { class: "note" }, `${cy.nodes().length} nodes, ${cy.edges().length} edges. Pick a node for its memberships.`),
+    make("p", { class: "note" }, `${cy.nodes().length} nodes, ${cy.edges().length} edges. Click a node for its memberships.`),
     probabilities(item),
     support(item),
   ].filter(Boolean));
@@ -155,7 +155,7 @@ function showGraph() {
 function showHint() {
   panel.replaceChildren(
     make("p", { class: "eyebrow" }, "Details"),
-    make("p", {}, "Pick a node to see its memberships, its neighbours and which communities argued for its label."));
+    make("p", {}, "Click a node to see its memberships, its neighbours and the evidence for its label."));
 }
 
 /** A button that says there is more of the panel below, while there is. */

@@ -17,7 +17,7 @@ function buildFinder() {
   };
   const buttons = [];
   if (D.items.prediction && D.items.label) buttons.push(finder("find-wrong", `Next wrong ${items.slice(0, -1)}`, wrongItems, pickItem));
-  if (D.items.probabilities) buttons.push(finder("find-unsure", `Next unsure ${items.slice(0, -1)}`, unsureItems, pickItem));
+  if (D.items.probabilities) buttons.push(finder("find-unsure", `Next uncertain ${items.slice(0, -1)}`, unsureItems, pickItem));
   if (!isGraphTask) buttons.push(finder("find-edge", "Next surprising edge", oddEdges.slice(0, 50), (edge) => {
     const end = D.edges.source[edge];
     if (!cy.getElementById(`e${edge}`).length) startFrom(end);
@@ -28,7 +28,7 @@ function buildFinder() {
 
 function outcome(item) {
   const words = [isWrong(item) ? "wrong" : D.items.label && D.items.label[item] >= 0 ? "right" : ""];
-  if (isUnsure(item)) words.push("unsure");
+  if (isUnsure(item)) words.push("uncertain");
   return words.filter(Boolean).join(", ");
 }
 
@@ -40,7 +40,7 @@ function buildPredictions() {
     { title: isGraphTask ? "Graph" : "Node", value: nameOf,
       cell: (item) => make("button", { type: "button", class: "name" }, nameOf(item)) },
     { title: "Prediction", value: (item) => className(D.items.prediction[item]) },
-    { title: "Probability (%)", value: confidence },
+    { title: "Probability (%)", value: confidence, cell: (item) => confidence(item).toFixed(1) },
     { title: "Split", value: (item) => SPLIT_NAMES[D.items.split[item]] },
   ];
   if (D.items.label) {

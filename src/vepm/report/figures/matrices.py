@@ -170,7 +170,9 @@ def _name_axes(axes: Axes, names: Sequence[str]) -> None:
     step = math.ceil(len(names) / 40)
     places = range(0, len(names), step)
     labels = [shorten(names[place]) for place in places]
-    axes.set_xticks(list(places), labels, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_xticks(list(places), labels)
+    for label in axes.get_xticklabels() if max(map(len, labels)) > 2 else ():
+        label.set(rotation=40, ha="right", rotation_mode="anchor")
     axes.set_yticks(list(places), labels)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
