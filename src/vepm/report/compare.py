@@ -123,13 +123,12 @@ def _conclusion(right: Bools, names: list[str], items: str) -> list[str]:
     lost = int((right[second] & ~right[best]).sum())
     chance = binomtest(won, won + lost).pvalue if won + lost else 1.0
     high, low = (100 * float(right[run].mean()) for run in (best, second))
-    more = f"more than chance would (p = {chance:.2g})"
-    verdict = "no more than chance would" if chance > 0.05 else more
+    verdict = "no larger than chance" if chance > 0.05 else "larger than chance"
     return [
         f"Of {right.shape[1]:,} test {items}, {names[best]} gets {high:.1f} % right and "
         f"{names[second]} {low:.1f} %.",
-        f"They differ by {high - low:.1f} points, {verdict} (sign test on the {won + lost} {items} "
-        "that only one of them gets right).",
+        f"The difference of {high - low:.1f} points is {verdict} (p = {chance:.2g}, sign test on "
+        f"the {won + lost} {items} that only one of them gets right).",
     ]
 
 
