@@ -185,21 +185,16 @@ def _records(results: Results) -> Iterator[list[Any]]:
         scale = value.metric.scale
         known = [results.experiment.name, value.row, value.column, value.dataset, value.method]
         paper = [value.printed.value, value.printed.spread]
+        end = [value.reason, results.quick]
         for place, summary in enumerate(value.summaries):
+            spreads = (summary.mean, summary.std, summary.standard_error)
+            numbers = [summary.rule, *(f"{scale * x:.6g}" for x in spreads), summary.n]
+            numbers += [value.splits, value.seeds, value.metric.unit, *paper]
             marks = [value.mark, value.verdict] if place == 0 else ["", ""]
-            yield [
-                *known, "ours", summary.rule,
-                *(f"{scale * x:.6g}" for x in (summary.mean, summary.std, summary.standard_error)),
-                summary.n, value.splits, value.seeds, value.metric.unit, *paper, *marks,
-                value.reason, results.quick,
-            ]  # fmt: skip
+            yield [*known, "ours", *numbers, *marks, *end]
         if not value.summaries:
             source = "quoted" if value.quoted else "missing"
-            nothing = [""] * 7
-            yield [
-                *known, source, *nothing, value.metric.unit, *paper, "", "", value.reason,
-                results.quick,
-            ]  # fmt: skip
+            yield [*known, source, *[""] * 7, value.metric.unit, *paper, "", "", *end]
 
 
 def _latex_row(first: str, cells: Iterable[str]) -> str:
