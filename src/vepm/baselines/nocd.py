@@ -21,9 +21,9 @@ class _Network(nn.Module):
         self.second = GCNConv(HIDDEN, num_communities)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        h = self.norm(
-            torch.relu(self.first(nn.functional.dropout(x, DROPOUT, self.training), edges))
-        )
+        values = nn.functional.dropout(x.values(), DROPOUT, self.training)
+        kept = torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False)
+        h = self.norm(torch.relu(self.first(kept, edges)))
         h = nn.functional.dropout(h, DROPOUT, self.training)
         return torch.relu(self.second(h, edges))
 
@@ -36,7 +36,7 @@ def nocd(
     It is trained on the balanced Bernoulli-Poisson likelihood of the edges, without a posterior.
 
     Args:
-        x: Features [N, F]; the paper takes the adjacency where there are none.
+        x: Features [N, F], best sparse; the paper takes the adjacency where there are none.
         edge_index: Edges in both directions.
         num_communities: Number of communities K.
         seed: Seed of the weights and of dropout.
@@ -45,7 +45,7 @@ def nocd(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = _Network(x.size(1), num_communities)
-        x = nn.functional.normalize(x, dim=1)
+        x = nn.functional.normalize(x.to_dense(), dim=1).to_sparse()
         optimizer = torch.optim.Adam(
             model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY
         )
