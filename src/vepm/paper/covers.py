@@ -1,9 +1,13 @@
 """Overlapping communities against known ones: VEPM, NOCD, BigCLAM and Louvain."""
 
+from dataclasses import replace
+
 import torch
+from torch import Tensor
 
 from vepm.baselines.communities import Bools, bigclam, louvain
 from vepm.baselines.nocd import nocd
+from vepm.data import Dataset
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import compare, known_communities
 from vepm.paper.findings import Finding, Setting
@@ -15,16 +19,18 @@ QUICK_EPOCHS = 2
 def found_communities(setting: Setting) -> Finding:
     """VEPM's, as many as are known unless the settings ask to find the number.
 
-    For graphs with labels, also the NMI of each node's main community with its label.
+    The adjacency stands beside the features, which need not tell communities apart. For graphs with
+    labels, also the NMI of each node's main community with its label.
     """
+    dataset = _with_adjacency(setting)
     model = CommunityDetector(
         config=setting.config,
         num_communities=None if setting.config.training.shrinkage else _number(setting),
         random_state=setting.seed,
         device=setting.device,
         n_init=1 if setting.quick else 4,
-    ).fit(setting.dataset)
-    found = model.communities(setting.dataset)
+    ).fit(dataset)
+    found = model.communities(dataset)
     judged = _judge(setting, found.overlapping)
     if setting.dataset.num_classes:
         y = setting.dataset.labels
@@ -34,13 +40,10 @@ def found_communities(setting: Setting) -> Finding:
 
 def nocd_communities(setting: Setting) -> Finding:
     """NOCD's, with the adjacency as features."""
-    graph = setting.graph
-    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
-    adjacency[tuple(graph.edge_index)] = 1
+    edges = setting.graph.edge_index
     epochs = {"epochs": QUICK_EPOCHS} if setting.quick else {}
-    return _judge(
-        setting, nocd(adjacency, graph.edge_index, _number(setting), setting.seed, **epochs)
-    )
+    found = nocd(_adjacency(setting), edges, _number(setting), setting.seed, **epochs)
+    return _judge(setting, found)
 
 
 def bigclam_communities(setting: Setting) -> Finding:
@@ -55,6 +58,20 @@ def louvain_communities(setting: Setting) -> Finding:
     """Louvain's, as many as it finds."""
     graph = setting.graph
     return _judge(setting, louvain(graph.edge_index.numpy(), graph.num_nodes, 0, setting.seed))
+
+
+def _adjacency(setting: Setting) -> Tensor:
+    """Ones where there is an edge [N, N]; the paper of NOCD has such features."""
+    nodes = int(setting.graph.num_nodes or 0)
+    adjacency = torch.zeros(nodes, nodes)
+    adjacency[tuple(setting.graph.edge_index)] = 1
+    return adjacency
+
+
+def _with_adjacency(setting: Setting) -> Dataset:
+    graph = setting.graph.clone()
+    graph.x = torch.cat([graph.x.to_dense(), _adjacency(setting)], dim=1)
+    return replace(setting.dataset, graphs=[graph], feature_names=None)
 
 
 def _truth(setting: Setting) -> Bools:
