@@ -9,6 +9,7 @@ import torch
 from sklearn.metrics import normalized_mutual_info_score
 from torch_geometric.data import Data
 
+from vepm.baselines.nocd import nocd
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
 from vepm.paper.blocks import (
@@ -239,3 +240,22 @@ def test_the_number_of_communities_may_be_found() -> None:
     given = replace(setting, config=config.replace(shrinkage=0.0))
     assert found["nmi"] > 0.5
     assert found != STUDIES["found_communities"](given).numbers
+
+
+def test_vepm_reads_the_adjacency_beside_the_features() -> None:
+    """Features that are all alike tell nodes apart by their degrees at most."""
+    data = planted_graph(150, 3, overlap=0.02, average_degree=20, seed=1)
+    data.graphs[0].x = torch.ones(150, 1)
+    config = preset("communities", "node").replace(feature_norm="none")
+    setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu", quick=True)
+    assert STUDIES["found_communities"](setting).numbers["nmi"] > 0.8
+    assert data.graphs[0].x.shape == (150, 1)
+
+
+def test_nocd_finds_the_same_with_sparse_features(caves: Data) -> None:
+    x = torch.eye(caves.num_nodes)
+    dense, sparse = (
+        nocd(given, caves.edge_index, PARTS, epochs=200) for given in (x, x.to_sparse())
+    )
+    assert dense.any()
+    assert (dense == sparse).all()
