@@ -181,10 +181,14 @@ def _commit_of_tree() -> str | None:
     if not (folder.parents[1] / ".git").exists():
         return None
     try:
-        head, changes = (
-            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603,S607
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno", "."))
-        )
+        head = _git(folder, "rev-parse", "HEAD")
+        changes = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
+    return head + ("+" if changes else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout.strip()
