@@ -18,7 +18,6 @@ from vepm.errors import InputError
 from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.runs.metrics import (
-    _version,
     accuracy,
     agreement,
     calibration_error,
@@ -206,8 +205,3 @@ def test_commit_is_that_of_the_source_tree() -> None:
     assert describe_machine()["commit"] == found
     if (Path(__file__).parents[2] / ".git").exists() and shutil.which("git"):
         assert found is not None
-
-
-def test_a_package_that_is_not_installed_has_no_version() -> None:
-    assert _version("no-package-of-this-name") is None
-    assert _version("numpy") == np.__version__
