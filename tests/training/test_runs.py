@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
