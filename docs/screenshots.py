@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "screenshots"
 PICTURES = ROOT / "docs" / "screenshots"
 TRAININGS = {
-    "digits": ["digits", "--set", "partition=learned", "--baselines", "gcn,label-propagation"],
+    "digits": ["digits", "--baselines", "gcn,label-propagation"],
     "mutag": ["MUTAG", "--set", "pretrain_epochs=100", "--set", "epochs=100"],
 }
 DESKTOP = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
