@@ -1,30 +1,40 @@
-"""Which tests are closest to a module, by what imports what."""
+"""Which tests are closest to a module, by what they import and the words they use."""
 
 import ast
 import functools
-import re
 from pathlib import Path
+from typing import Any
+
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 HERE = Path(__file__).resolve().parents[2]
 SOURCE, TESTS = HERE / "src", HERE / "tests"
 
 
 def closest_tests(module: str) -> tuple[Path, ...]:
-    """The test files from which the fewest imports lead to a module, the closest first.
+    """The test files that lead to a module, the most similar in words first."""
+    similar = _similarities(module)
+    reached = [test for test in similar if module in _reached(test)]
+    ranked = sorted(reached, key=lambda test: similar[test], reverse=True)
+    return tuple(files()[test] for test in ranked)
 
-    Of two that are equally close, the one in ``tests/PACKAGE`` for ``vepm.PACKAGE`` comes first,
-    then the one that mentions the module more often.
-    """
-    package, name = [*module.split("."), ""][1], module.split(".")[-1]
-    ranked = []
-    for test, path in files().items():
-        if not path.stem.startswith("test_") or module not in _distances(test):
-            continue
-        # A file of the module's own name is one import closer.
-        distance = _distances(test)[module] - (path.stem == f"test_{name}")
-        mentions = len(re.findall(rf"\b{name}", path.read_text(), re.IGNORECASE))
-        ranked.append((distance, package not in path.parts, -mentions, path))
-    return tuple(path for *_, path in sorted(ranked))
+
+def _similarities(module: str) -> dict[str, float]:
+    """How similar the words of test files are to those of a module, rare words counting more."""
+    weights, names = _words()
+    found = (weights @ weights[names.index(module)].T).toarray().flatten()
+    return {
+        name: value
+        for name, value in zip(names, found, strict=True)
+        if files()[name].stem.startswith("test_")
+    }
+
+
+@functools.cache
+def _words() -> tuple[Any, list[str]]:
+    """Weights of the words of every file, and the names of the files."""
+    counter = TfidfVectorizer(token_pattern=r"[A-Za-z]{3,}", sublinear_tf=True)
+    return counter.fit_transform(path.read_text() for path in files().values()), [*files()]
 
 
 @functools.cache
@@ -44,14 +54,14 @@ def tree_of(module: str) -> ast.Module:
 
 
 @functools.cache
-def _distances(start: str) -> dict[str, int]:
-    """Imports that lead from a module to others, at the least."""
-    found, frontier = {start: 0}, [start]
+def _reached(start: str) -> frozenset[str]:
+    """Modules that imports lead to from a module."""
+    found, frontier = {start}, [start]
     for module in frontier:
-        for other in _imports(module) - found.keys():
-            found[other] = found[module] + 1
-            frontier.append(other)
-    return found
+        fresh = _imports(module) - found
+        found |= fresh
+        frontier += fresh
+    return frozenset(found)
 
 
 @functools.cache
