@@ -1,13 +1,20 @@
 """What commands print, word for word."""
 
+import errno
+import io
+import json
+import logging
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from vepm import console
-from vepm.evaluation import RunResult
+from vepm.errors import InputError
+from vepm.evaluation import RULES, RunResult
 from vepm.tasks import TASKS
 
 RUN: dict[str, Any] = {
@@ -19,42 +26,252 @@ RUN: dict[str, Any] = {
     "seed": 3,
     "epochs": 5,
     "seconds": 61.0,
-    "peak_memory_mib": 300.0,
+    "peak_memory_mib": 3000.0,
     "warnings": [],
 }
+COST = "61.0 s in 5 epochs, at most 3,000 MiB of memory"
+Captured = pytest.CaptureFixture[str]
 
 
-def result(method: str, seed: int) -> RunResult:
-    curve = {"val_accuracy": [0.5], "val_loss": [1.0], "test_accuracy": [0.25]}
-    measures = TASKS["node"].measures(torch.eye(2), torch.tensor([0, 1]))
-    return RunResult.from_curve(method, "pets", "own", seed, curve, measures=measures)
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal on which tables need no wrapping."""
+    monkeypatch.setattr(console, "out", Console(markup=False, width=200))
 
 
-def test_links_are_shown_in_percent(capsys: pytest.CaptureFixture[str]) -> None:
+def result(method: str, seed: int, right: int, validated: bool = True) -> RunResult:
+    """A run whose scores are right on the one item of class 0, and on some of the three others."""
+    curve = {"test_accuracy": [(1 + right) / 4]}
+    if validated:
+        curve |= {"val_accuracy": [0.5], "val_loss": [1.0]}
+    second = torch.tensor([1.0] * right + [0.0] * (4 - right))
+    scores = torch.stack([1 - second, second], dim=1)
+    measures = TASKS["node"].measures(scores, torch.tensor([1, 1, 1, 0]))
+    return RunResult.from_curve(method, "pets", "own", seed, curve, 1.5, {"k": 2}, measures)
+
+
+def cells(said: str) -> list[list[str]]:
+    """The rows of the tables that were printed, and the lines between them."""
+    lines = [line.strip() for line in said.splitlines() if "─" not in line and "━" not in line]
+    return [[cell.strip() for cell in re.split("[│┃]", line.strip("│┃"))] for line in lines]
+
+
+def words(said: str) -> str:
+    """What was printed, without line breaks and colours."""
+    return " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said).split())
+
+
+def test_links_are_shown_in_percent(capsys: Captured) -> None:
     measures = {"auc": 0.912, "average_precision": 0.8, "calibration_error": 0.034}
     console.print_links({**RUN, **measures}, Path("out"))
-    said = capsys.readouterr().out
-    assert "AUC 91.2 %, average precision 80.0 %, calibration error 3.4 %" in said
-    assert "missing.csv and edges.csv in out" in said
+    assert capsys.readouterr().out.splitlines() == [
+        "held-out edges: AUC 91.2 %, average precision 80.0 %, calibration error 3.4 %",
+        "missing.csv and edges.csv in out",
+        f"cost: {COST}",
+    ]
 
 
-def test_a_run_is_shown_beside_its_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_shown_beside_its_baselines(capsys: Captured) -> None:
     console.print_run(RUN, Path("out"))
+    assert cells(capsys.readouterr().out) == [
+        ["pets: 7 training labels, the same for all"],
+        ["method", "test accuracy"],
+        ["vepm", "75.0 %"],
+        ["gcn", "-"],
+        ["epoch: the best"],
+        ["one run, seed 3; vepm evaluate tells how far seeds differ"],
+        [f"cost:  {COST}"],
+        ["look:  out/report.html"],
+    ]
+
+
+def test_a_run_names_its_parts_and_what_it_was_chosen_among(capsys: Captured) -> None:
+    part = {"relevance": None, "share": 0.25, "homophily": None, "kinds": {"friend": 0.5}}
+    whole = {"relevance": 2.0, "share": 0.75, "homophily": 0.8, "kinds": {}}
+    tried = {"learned": 0.81, "even": 0.79}
+    console.print_run({**RUN, "baselines": {}, "parts": [whole, part], "tried": tried}, Path("out"))
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "pets: 7 training labels"
+    assert said[-7:-4] == [
+        "part 0: weight 2, 75 % of the edges, 80 % of them between equal labels",
+        "part 1: 25 % of the edges, 50 % friend",
+        "model: validation labels chose the best of a learned split (81.0 %), an even split "
+        "(79.0 %)",
+    ]
+
+
+def test_communities_are_shown_by_every_measure_there_is(capsys: Captured) -> None:
+    measures = {"modularity": 0.416, "overlapping_nmi": 0.5, "omega": 0.25, "f1": 0.75}
+    found = {"vepm": measures, "louvain": {"modularity": 0.25}}
+    console.print_communities({**RUN, "communities": found}, Path("out"))
+    assert capsys.readouterr().out.splitlines() == [
+        "memberships.csv and edges.csv in out",
+        f"cost: {COST}",
+        "vepm: modularity 0.42, overlapping NMI 0.50, omega 0.25, F1 0.75",
+        "louvain: modularity 0.25",
+        "look: out/report.html",
+    ]
+
+
+MEASURED = [
+    [result("vepm", 4, right=2), result("vepm", 2, right=3)],
+    [result("gcn", 2, right=0), result("gcn", 4, right=0)],
+]
+
+
+def test_an_evaluation_is_shown_as_tables(capsys: Captured) -> None:
+    console.print_evaluation(MEASURED, ["validation", "last"], False, ["cat", "dog\n"])
     said = capsys.readouterr().out
-    assert "pets: 7 training labels, the same for all" in said
-    assert "75.0 %" in said
-    assert "epoch: the best" in said
-    assert "one run, seed 3" in said
-    assert "model:" not in said
-    console.print_run({**RUN, "baselines": {}}, Path("out"))
-    assert "pets: 7 training labels\n" in capsys.readouterr().out
+    chosen, last = RULES["validation"].description, RULES["last"].description
+    # Titles are wrapped to the width of their table.
+    for title in ("vepm on pets: 2 runs, seeds 2-4", "vepm by class"):
+        assert title in words(said)
+    assert "Test part at the epoch that validation chose, mean over runs" in words(said)
+    assert [row for row in cells(said) if len(row) > 1] == [
+        ["method", "rule", "mean", "std", "std. error", "how the epoch was chosen"],
+        ["vepm", "validation", "87.50", "17.68", "12.50", chosen],
+        ["vepm", "last", "87.50", "17.68", "12.50", last],
+        ["gcn", "validation", "25.00", "0.00", "0.00", chosen],
+        ["method", "macro F1", "ROC AUC"],
+        ["vepm", "86.67", "91.67"],
+        ["gcn", "20.00", "50.00"],
+        ["class", "precision", "recall", "f1", "support"],
+        ["cat", "75.00", "100.00", "83.33", "2"],
+        ["dog", "100.00", "83.33", "90.00", "6"],
+    ]
+    assert said.endswith("cost: 6.0 s of training in 4 runs\n")
 
 
-def test_an_evaluation_names_its_method_and_seeds(capsys: pytest.CaptureFixture[str]) -> None:
-    measured = [[result("vepm", 4), result("vepm", 2)], [result("gcn", 2), result("gcn", 4)]]
-    console.print_evaluation(measured, ["validation"], as_json=False)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "vepm on pets: 2 runs, seeds 2-4" in said
-    assert "25.0" in said
-    console.print_evaluation(measured, ["validation"], as_json=True)
-    assert '"baselines": {"gcn"' in capsys.readouterr().out
+def test_an_evaluation_without_validation_or_names_of_classes(capsys: Captured) -> None:
+    runs = [result("vepm", 0, right=3, validated=False)]
+    gcn = [result("gcn", 0, right=3, validated=False)]
+    gcn[0].measures["roc_auc"] = None
+    console.print_evaluation([runs, gcn], ["last"], as_json=False)
+    said = capsys.readouterr().out
+    assert "Test part at the last epoch, mean over runs" in words(said)
+    assert ["gcn", "100.00", "-"] in cells(said)
+    assert "by class" not in said
+
+
+def test_an_evaluation_as_json_holds_every_run(capsys: Captured) -> None:
+    console.print_evaluation(MEASURED, ["validation", "last"], as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [found[key] for key in ("dataset", "method", "rule")] == ["pets", "vepm", "validation"]
+    assert found["mean"] == 0.875
+    assert found["std"] == pytest.approx(0.17678, abs=1e-5)
+    assert found["standard_error"] == pytest.approx(0.125)
+    assert found["n"] == 2
+    assert list(found["rules"]) == ["validation", "last"]
+    assert found["settings"] == {"k": 2}
+    assert found["measures"]["macro_f1"] == pytest.approx(0.86667, abs=1e-5)
+    assert [(run["seed"], run["test_accuracy"]) for run in found["runs"]] == [(4, 0.75), (2, 1.0)]
+    assert found["runs"][1]["macro_f1"] == 1
+    gcn = found["baselines"]["gcn"]
+    assert (gcn["mean"], list(gcn["rules"])) == (0.25, ["validation"])
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InputError("no\x1b[2Jgraph"), "error: no\\x1b[2Jgraph"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "a.csv"), "error: a.csv: No such file"),
+        (OSError("no name"), "error: no name"),
+        (
+            OSError(errno.ENOSPC, "No space left", "a.csv"),
+            "error: a.csv: No space left; what was written before is whole: make room and give "
+            "the command again",
+        ),
+    ],
+)
+def test_errors_are_one_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(console, "err", Console(stderr=True, markup=False, width=20))
+    console.print_error(error)
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_warnings_and_notes_are_one_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(console, "err", Console(stderr=True, markup=False, width=20))
+    console.print_warnings({"warnings": ["the first warning of [them]", "two\nlines"]})
+    console.print_note("a note that is longer than the [red]terminal")
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: the first warning of [them]",
+        "warning: two lines",
+        "a note that is longer than the [red]terminal",
+    ]
+
+
+def test_messages_of_the_package_go_to_standard_error_once(capsys: Captured) -> None:
+    logger = logging.getLogger("vepm")
+    before = logger.handlers[:], logger.level
+    try:
+        console.show_messages()
+        console.show_messages()
+        logger.info("two\nlines")
+        logger.debug("nothing")
+        assert capsys.readouterr().err == "two lines\n"
+    finally:
+        logger.handlers[:], logger.level = before
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_of_epochs_shows_loss_and_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(console, "err", Console(file=screen, width=100))
+    with console.epoch_bar() as show:
+        assert show is not None
+        show("pretrain", 2, 5, {"loss": 0.1234})
+        show("finetune", 1, 3, {"loss": 2.0, "val_accuracy": 0.5})
+        show("finetune", 3, 3, {"loss": 1.0, "val_accuracy": 0.75})
+    shown = words(screen.getvalue().split("\r")[-1])
+    assert re.fullmatch(
+        r"pretrain \S+ 2/5 loss 0\.123 finetune \S+ 3/3 loss 1\.000 validation 0\.750", shown
+    )
+
+
+def test_a_bar_of_runs_counts_them_and_shows_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(console, "err", Console(file=screen, width=100))
+    with console.run_bar("two\n[lines]") as show:
+        assert show is not None
+        show(1, 4, "a\n[note]")
+        show(2, 4, "a\n[note]")
+    shown = words(screen.getvalue().split("\r")[-1])
+    assert re.fullmatch(r"two \[lines\] \S+ 2/4 \S+ a \[note\]", shown)
+
+
+@pytest.mark.parametrize(("terminal", "rank"), [(False, "0"), (True, "1")])
+def test_no_bar_where_nobody_looks(
+    terminal: bool, rank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen))
+    monkeypatch.setenv("RANK", rank)
+    with console.run_bar("runs") as show:
+        assert show is None
+    if not terminal:
+        with console.epoch_bar() as epochs:
+            assert epochs is None
+    assert screen.getvalue() == ""
+
+
+def test_numbers_and_names_are_not_highlighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    terminal = Console(file=screen, force_terminal=True, color_system="standard", markup=False)
+    monkeypatch.setattr(console, "out", terminal)
+    monkeypatch.setattr(console, "err", terminal)
+    console.print_line("5 'of' 7")
+    console.print_note("5 'of' 7")
+    assert screen.getvalue() == "5 'of' 7\n5 'of' 7\n"
+    console.print_error(InputError("5 'of' 7"))
+    console.print_warnings({"warnings": ["5 'of' 7"]})
+    error, warning = screen.getvalue().splitlines()[2:]
+    assert error == "\x1b[31merror: 5 'of' 7\x1b[0m"
+    assert warning == "\x1b[33mwarning: 5 'of' 7\x1b[0m"
