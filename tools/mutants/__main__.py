@@ -20,7 +20,7 @@ from tools.mutants.execute import preload, run_tests
 from tools.mutants.sample import allot, mutants_of, packages, source_of
 
 WANTED = 0.9
-LONGEST_SECONDS = 20.0
+LONGEST_SECONDS = 10.0
 """Test files that take more processor time on unchanged code are left out."""
 MOST_FILES = 3
 """Test files that a mutant is run against."""
