@@ -23,6 +23,8 @@ HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"
 """The names of such files, as a pattern."""
 STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
+DEEPEST = 64
+"""Tables and lists inside each other, at most."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says when a disk, a share of it or a file can hold no more."""
 
@@ -88,7 +90,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: if it is no such table, or nested too deeply.
     """
-    return dict(_with_short_integers(tomllib.loads, text))
+    return dict(_checked(tomllib.loads, text))
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -97,18 +99,22 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: if it is no such value, or nested too deeply.
     """
-    return _with_short_integers(json.loads, text)
+    return _checked(json.loads, text)
 
 
-def _with_short_integers(parse: Callable[[Any], Any], text: str | bytes) -> Any:
+def _checked(parse: Callable[[Any], Any], text: str | bytes) -> Any:
     try:
         found = parse(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    values = [found]
-    for value in values:
+    values = [(found, 0)]
+    for value, level in values:
         if isinstance(value, dict | list):
-            values += value.values() if isinstance(value, dict) else value
+            # Dotted keys of TOML nest without recursion, which printing the value would need.
+            if level == DEEPEST:
+                raise ValueError("nested too deeply")
+            inside = value.values() if isinstance(value, dict) else value
+            values += ((part, level + 1) for part in inside)
         # They cannot be converted to floats; hexadecimal ones can be too long to print.
         elif isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise ValueError("an integer of more than 64 bits")
