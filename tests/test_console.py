@@ -36,7 +36,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal on which tables need no wrapping."""
-    monkeypatch.setattr(console, "out", Console(markup=False, width=200))
+    monkeypatch.setattr(console.out, "width", 200)
 
 
 def result(method: str, seed: int, right: int, validated: bool = True) -> RunResult:
@@ -86,15 +86,15 @@ def test_a_run_is_shown_beside_its_baselines(capsys: Captured) -> None:
 
 
 def test_a_run_names_its_parts_and_what_it_was_chosen_among(capsys: Captured) -> None:
-    part = {"relevance": None, "share": 0.25, "homophily": None, "kinds": {"friend": 0.5}}
-    whole = {"relevance": 2.0, "share": 0.75, "homophily": 0.8, "kinds": {}}
+    part = {"relevance": None, "share": 0.25, "homophily": None, "kinds": {"friend": 0.95}}
+    whole = {"relevance": 2.0, "share": 0.7, "homophily": 0.8, "kinds": {}}
     tried = {"learned": 0.81, "even": 0.79}
     console.print_run({**RUN, "baselines": {}, "parts": [whole, part], "tried": tried}, Path("out"))
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "pets: 7 training labels"
     assert said[-7:-4] == [
-        "part 0: weight 2, 75 % of the edges, 80 % of them between equal labels",
-        "part 1: 25 % of the edges, 50 % friend",
+        "part 0: weight 2, 70 % of the edges, 80 % of them between equal labels",
+        "part 1: 25 % of the edges, 95 % friend",
         "model: validation labels chose the best of a learned split (81.0 %), an even split "
         "(79.0 %)",
     ]
@@ -142,6 +142,15 @@ def test_an_evaluation_is_shown_as_tables(capsys: Captured) -> None:
     assert said.endswith("cost: 6.0 s of training in 4 runs\n")
 
 
+def test_only_descriptions_are_wrapped(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console.out, "width", 72)
+    runs = [result("vepm (even split)", 0, right=2)]
+    console.print_evaluation([runs], ["validation"], as_json=False)
+    rows = [row[:5] for row in cells(capsys.readouterr().out)]
+    assert ["method", "rule", "mean", "std", "std. error"] in rows
+    assert ["vepm (even split)", "validation", "75.00", "0.00", "0.00"] in rows
+
+
 def test_an_evaluation_without_validation_or_names_of_classes(capsys: Captured) -> None:
     runs = [result("vepm", 0, right=3, validated=False)]
     gcn = [result("gcn", 0, right=3, validated=False)]
@@ -186,15 +195,18 @@ def test_an_evaluation_as_json_holds_every_run(capsys: Captured) -> None:
 def test_errors_are_one_line(
     error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(console, "err", Console(stderr=True, markup=False, width=20))
+    monkeypatch.setattr(console.err, "width", 20)
     console.print_error(error)
     assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_warnings_and_notes_are_one_line_each(
+def test_lines_warnings_and_notes_are_not_wrapped(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(console, "err", Console(stderr=True, markup=False, width=20))
+    monkeypatch.setattr(console.err, "width", 20)
+    monkeypatch.setattr(console.out, "width", 20)
+    console.print_line("a line that is longer than the [red]terminal")
+    assert capsys.readouterr().out == "a line that is longer than the [red]terminal\n"
     console.print_warnings({"warnings": ["the first warning of [them]", "two\nlines"]})
     console.print_note("a note that is longer than the [red]terminal")
     assert capsys.readouterr().err.splitlines() == [
