@@ -133,3 +133,12 @@ def test_text_that_would_fill_memory_is_left_out(
     assert read(people, label="team").feature_names == ("age", "city=Oslo", "city=Rome")
     monkeypatch.setattr("vepm.data.columns._MOST_CELLS", 7)
     assert read(people, label="team").feature_names == ("age",)
+
+
+def test_a_column_of_vectors_is_a_column_for_each_entry() -> None:
+    graph = nx.path_graph(3)
+    for node in graph:
+        graph.nodes[node].update(pair=[node, 2 * node], one=[5 * node + 1], none=[])
+    dataset = as_dataset(graph)
+    assert dataset.feature_names == ("pair_0", "pair_1", "one")
+    assert dataset.graphs[0].x.tolist() == [[0, 0, 1], [1, 2, 6], [2, 4, 11]]

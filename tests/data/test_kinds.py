@@ -140,6 +140,17 @@ def test_planted_relations_are_what_they_are_asked_to_be() -> None:
         assert float(same[~graph.edge_kind[:, r]].mean()) == pytest.approx(1 / 5, abs=0.02)
 
 
+def test_features_of_planted_relations_are_memberships_under_noise() -> None:
+    graph = planted_relations(400, 2, 2, num_features=500, seed=0).graphs[0]
+    _, groups = graph.relation_communities.unique(dim=0, return_inverse=True)
+    means = torch.stack([graph.x[groups == group].mean(0) for group in range(4)])
+    # What is left of a hundred nodes of a group without their mean.
+    assert float((graph.x - means[groups]).std()) == pytest.approx(2, rel=0.02)
+    # Unit normal, halved for each of two relations; the noise of the means adds 2 * 4 / 100.
+    apart = (means[0] - means[3]).square().mean()
+    assert float(apart) == pytest.approx(2 + 0.08, rel=0.2)
+
+
 def test_planted_relations_repeat_by_seed_and_name() -> None:
     first, again = (load("planted-relations:nodes=300,relations=2,seed=4").graphs[0] for _ in "ab")
     other = load("Planted-Relations:nodes=300,relations=2,seed=5").graphs[0]

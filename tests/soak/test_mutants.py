@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pytest
+
+from tools.mutants import sample
 from tools.mutants.closeness import HERE, SOURCE, closest_tests
 from tools.mutants.sample import (
     allot,
@@ -66,6 +69,23 @@ def test_mutants_differ_in_what_they_do() -> None:
         changed, plain = mutant.code.splitlines(), original.splitlines()
         assert changed[mutant.line - 1] != plain[mutant.line - 1]
         assert ast.dump(ast.parse(mutant.code)) != ast.dump(ast.parse(original))
+
+
+def test_mutants_of_what_nothing_runs_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import os\n\n\n"
+        "def double(*, x: int | float = 3) -> float | int:\n    return 2 * x\n"
+    )
+    monkeypatch.setattr(sample, "source_of", lambda module: path)
+    found = [mutant.code for mutant in mutants_of("module", 9, Random(0))]
+    # One of the line with the default value, one of the line with the product.
+    assert len(found) == 2
+    for code in found:
+        ast.parse(code)
+        assert "def double(*, x: int | float = " in code
 
 
 def test_tests_run_on_the_changed_code() -> None:

@@ -64,7 +64,8 @@ def allot(package: str, sample: int, seed: int = 0) -> dict[str, int]:
 def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
     """Some mutants of a module, each of another line, whose code differs in what it does.
 
-    Those that only touch annotations or docstrings are left out: nothing runs them.
+    Those that only touch annotations, docstrings or how arguments may be passed are left out, as
+    nothing runs them, and those that are no Python, as any test would notice them.
     """
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
@@ -83,7 +84,7 @@ def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
     plain, lines = _running_code(original), set[int]()
     for name, occurrence in places:
         changed = mutate_code(original, get_operator(name)(), occurrence)
-        if changed is None or _running_code(changed) == plain:
+        if changed is None or _running_code(changed) in (None, plain):
             continue
         line = _first_difference(original, changed)
         if line not in lines:
@@ -100,6 +101,15 @@ class _Bare(ast.NodeTransformer):
         node.annotation = None
         return node
 
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults += filter(None, node.kw_defaults)
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
@@ -112,11 +122,12 @@ class _Bare(ast.NodeTransformer):
         return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
 
-def _running_code(text: str) -> str:
+def _running_code(text: str) -> str | None:
+    """What of a module is run; None if it is no Python."""
     try:
         return ast.dump(_Bare().visit(ast.parse(text)))
     except SyntaxError:
-        return text
+        return None
 
 
 def _first_difference(original: str, changed: str) -> int:
