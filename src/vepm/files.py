@@ -51,7 +51,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         half.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            half.unlink(missing_ok=True)
+            half.unlink()
         if isinstance(error, OSError):
             # Errors of an open file do not say which one it was.
             error.filename = error.filename or str(path)

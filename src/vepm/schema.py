@@ -144,7 +144,7 @@ def is_of_type(value: Any, kind: Any) -> bool:
         values = value.values() if isinstance(value, Mapping) else value
         return isinstance(value, origin) and all(is_of_type(item, inside) for item in values)
     # A bool is an int to Python, and a whole number will do for a float.
-    return type(value) is kind or (kind is float and type(value) is int)
+    return type(value) is kind or (type(value), kind) == (int, float)
 
 
 def _within(value: float, bounds: Mapping[str, float | None]) -> bool:

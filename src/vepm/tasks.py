@@ -53,7 +53,8 @@ class Task:
     def masks(self, graphs: Sequence[Data], splits: Sequence[Masks] | None) -> Masks | None:
         """The training, validation and test masks that come with the data, if any."""
         if self.single_graph:
-            train, val, test = (graphs[0][name] for name in MASK_NAMES)
+            (graph,) = graphs
+            train, val, test = (graph[name] for name in MASK_NAMES)
             return train, val, test
         return splits[0] if splits else None
 

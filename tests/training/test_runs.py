@@ -135,6 +135,29 @@ def test_metrics_of_other_types_are_refused(forged: dict[str, Any], tmp_path: Pa
         read_metrics(tmp_path / "metrics.json")
 
 
+SIZES = {"nodes": 1, "edges": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("num_classes", [0, 2**20, None], [-1, 2**20 + 1]),
+        ("val_accuracy", [0.0, 1.0, None], [-0.01, 1.01]),
+        ("test_accuracy", [0.0, 1.0, None], [-0.01, 1.01]),
+        ("excerpt_of", [SIZES], [{"nodes": 1}, SIZES | {"graphs": 1}, SIZES | {"edges": 2.5}]),
+    ],
+)
+def test_metrics_have_bounds(name: str, good: list[Any], bad: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    for value in good:
+        path.write_text(json.dumps({"dataset": "toy", "task": "node", name: value}))
+        assert read_metrics(path)[name] == value  # type: ignore[literal-required]
+    for value in bad:
+        path.write_text(json.dumps({"dataset": "toy", "task": "node", name: value}))
+        with pytest.raises(InputError, match=f"metrics.json: {name} is "):
+            read_metrics(path)
+
+
 def test_without_validation_the_last_epoch_is_kept_and_said_so(tmp_path: Path) -> None:
     metrics, _ = written(tmp_path, "node", parts("node") | {"val": NONE})
     assert (metrics["rule"], metrics["val_accuracy"]) == (LAST, None)
