@@ -75,12 +75,16 @@ def line(path: Path) -> str:
     )
 
 
+def lines() -> str:
+    """What every record says."""
+    paths = (ROOT / "results" / "soak" / f"{name}.json" for name in LINES)
+    return "\n".join(line(path) for path in paths if path.exists())
+
+
 def main() -> None:
     """Replace the text between the marks."""
-    paths = [ROOT / "results" / "soak" / f"{name}.json" for name in LINES]
-    body = "\n".join(line(path) for path in paths if path.exists())
     page = ROOT / "SECURITY.md"
-    page.write_text(filled(page.read_text(encoding="utf-8"), "soak", body), encoding="utf-8")
+    page.write_text(filled(page.read_text(encoding="utf-8"), "soak", lines()), encoding="utf-8")
 
 
 if __name__ == "__main__":
