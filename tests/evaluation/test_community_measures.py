@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -95,11 +97,22 @@ def test_omega_of_covers_equals_the_loop() -> None:
     assert omega_index(x, y) == pytest.approx((observed - expected) / (1 - expected))
 
 
+@pytest.mark.parametrize("measure", [overlapping_nmi, omega_index, average_f1])
+def test_covers_of_other_shapes_are_refused(measure: Callable[[Any, Any], float]) -> None:
+    table = np.ones((4, 2))
+    for other in (np.ones((5, 2)), np.ones(4)):
+        with pytest.raises(ValueError, match=r"covers must be \[N, K\] and \[N, L\]"):
+            measure(table, other)
+        with pytest.raises(ValueError, match=r"covers must be \[N, K\] and \[N, L\]"):
+            measure(other, table)
+
+
 def test_omega_of_many_nodes_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = cover(5, 300), cover(6, 300)
     y[:200] = x[:200]
     exact = omega_index(x, y)
-    monkeypatch.setattr(communities, "MOST_EXACT", 100)
+    monkeypatch.setattr(communities, "MOST_EXACT", 299)
+    monkeypatch.setattr(communities, "PAIRS", 2**18)
     assert omega_index(x, y) == pytest.approx(exact, abs=0.01)
     assert omega_index(x, y, seed=1) != omega_index(x, y, seed=2)
 
