@@ -6,8 +6,6 @@ that are closest to its module. Run it with ``python -m tools.mutants``.
 
 import argparse
 import functools
-import itertools
-import math
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -16,39 +14,42 @@ from random import Random
 from typing import Any
 
 from tools.mutants.closeness import closest_tests
-from tools.mutants.execute import preload, run_tests
-from tools.mutants.sample import allot, mutants_of, packages, source_of
+from tools.mutants.execute import preload, quick_tests, run_tests
+from tools.mutants.sample import allot, mutants_of, packages
 
 WANTED = 0.9
-LONGEST_SECONDS = 10.0
-"""Test files that take more processor time on unchanged code are left out."""
-MOST_FILES = 3
-"""Test files that a mutant is run against."""
+LONGEST_SECONDS = 2.0
+"""Tests that take more processor time on unchanged code are left out."""
+MOST_SECONDS, MOST_FILES = 10.0, 4
+"""Processor time of the tests that a mutant is run against, and the files they come from."""
 
 
 @functools.cache
-def seconds_of(test: Path) -> float:
-    """Processor time of a test file on unchanged code; infinite if it fails or takes too long."""
-    outcome = run_tests("vepm", source_of("vepm").read_text(), [test], LONGEST_SECONDS)
-    return outcome.seconds if outcome.passed else math.inf
+def quick_tests_of(path: Path) -> dict[str, float]:
+    """The quick tests of a file with their processor time."""
+    return quick_tests(path, LONGEST_SECONDS)
 
 
-def chosen_tests(module: str) -> list[Path]:
-    """The closest test files to a module that are not too slow."""
-    quick = (test for test in closest_tests(module) if seconds_of(test) < math.inf)
-    return list(itertools.islice(quick, MOST_FILES))
+def chosen_tests(module: str) -> tuple[dict[str, Path], float]:
+    """The closest tests to a module that are not too slow, and their processor time."""
+    chosen, total = dict[str, Path](), 0.0
+    for path in closest_tests(module)[:MOST_FILES]:
+        for name, seconds in quick_tests_of(path).items():
+            if total + seconds <= MOST_SECONDS:
+                chosen[name], total = path, total + seconds
+    return chosen, total
 
 
 def judge(package: str, sample: int, seed: int) -> dict[str, Any]:
     """How many mutants of a package the tests notice, and which they do not."""
     killed, survivors = 0, []
     for module, count in allot(package, sample, seed).items():
-        tests = chosen_tests(module)
-        print(f"{module}: {count}", file=sys.stderr, flush=True)
+        tests, seconds = chosen_tests(module)
+        print(f"{module}: {count}, {len(tests)} tests", file=sys.stderr, flush=True)
         # A mutant that takes much longer than the unchanged code is as good as noticed.
-        limit = 3 * sum(map(seconds_of, tests)) + 10
+        limit = 3 * seconds + 10
         for mutant in mutants_of(module, count, Random(f"{seed}/{module}")):
-            if tests and not run_tests(module, mutant.code, tests, limit).passed:
+            if tests and not run_tests(module, mutant.code, tests, limit):
                 killed += 1
                 continue
             line = mutant.code.splitlines()[mutant.line - 1].strip()
