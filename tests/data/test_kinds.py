@@ -140,6 +140,17 @@ def test_planted_relations_are_what_they_are_asked_to_be() -> None:
         assert float(same[~graph.edge_kind[:, r]].mean()) == pytest.approx(1 / 5, abs=0.02)
 
 
+def test_bit_masks_name_the_kinds_of_an_edge() -> None:
+    ends = torch.tensor([[1, 2, 3], [0, 1, 2]])
+    dataset = as_dataset(Data(edge_index=ends, edge_kind=torch.tensor([1, 2, 6])))
+    assert dataset.kind_names == ("kind 0", "kind 1", "kind 2")
+    graph = dataset.graphs[0]
+    rows = dict(
+        zip(map(tuple, graph.edge_index.t().tolist()), graph.edge_kind.int().tolist(), strict=True)
+    )
+    assert (rows[1, 0], rows[2, 1], rows[3, 2]) == ([1, 0, 0], [0, 1, 0], [0, 1, 1])
+
+
 def test_features_of_planted_relations_are_memberships_under_noise() -> None:
     graph = planted_relations(400, 2, 2, num_features=500, seed=0).graphs[0]
     _, groups = graph.relation_communities.unique(dim=0, return_inverse=True)

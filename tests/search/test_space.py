@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from training.toys import TASKS
@@ -29,6 +30,44 @@ def test_every_mixture_of_the_own_space_can_be_built(task: str) -> None:
 def test_there_and_back() -> None:
     entries = {"dropout": {"low": 0.1, "high": 0.5, "log": True}, "conv": {"choices": ["gcn"]}}
     assert Space.from_dict(entries).to_dict() == entries
+
+
+def test_draws_cover_what_the_space_holds() -> None:
+    space = Space.from_dict(
+        {
+            "conv": ["gcn", "gin"],
+            "epochs": {"low": 3, "high": 5},
+            "dropout": {"low": 0.25, "high": 0.75},
+            "patience": {"low": 1, "high": 100, "log": True},
+            "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+        }
+    )
+    rng = np.random.default_rng(0)
+    drawn = {d.name: [d.draw(rng) for _ in range(400)] for d in space.dimensions}
+    assert set(drawn["conv"]) == {"gcn", "gin"}
+    assert set(drawn["epochs"]) == {3, 4, 5}
+    assert {type(value) for value in drawn["epochs"] + drawn["patience"]} == {int}
+    for name, low, middle, high in (
+        ("dropout", 0.25, 0.5, 0.75),
+        ("patience", 1, 10, 100),
+        ("learning_rate", 1e-4, 1e-3, 1e-2),
+    ):
+        assert low <= min(drawn[name]) < max(drawn[name]) <= high
+        # Half of the draws lie below the middle of the scale.
+        assert np.mean([value < middle for value in drawn[name]]) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_choice_may_set_several_settings() -> None:
+    sizes = [{"num_communities": 4, "hidden_channels": 8}, {"num_communities": 8}]
+    space = Space.from_dict({"size": sizes, "dropout": {"low": 0.1, "high": 0.5}})
+    assert space.names == ["num_communities", "hidden_channels", "dropout"]
+    size, dropout = space.dimensions
+    assert size.find({"num_communities": 4, "hidden_channels": 8}) == sizes[0]
+    assert size.find({"num_communities": 4, "hidden_channels": 9}) is None
+    assert [dropout.find({"dropout": value}) for value in (0.05, 0.1, 0.5, 0.6)] == [
+        *(None, 0.1),
+        *(0.5, None),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
-from vepm.runs.metrics import accuracy, agreement, calibration_error
+from vepm.runs.metrics import (
+    accuracy,
+    agreement,
+    alternatives_in_words,
+    calibration_error,
+)
 
 
 def rows(*values: tuple[float, ...]) -> Tensor:
@@ -74,3 +79,9 @@ def test_agreement_by_hand() -> None:
     halves, quarters = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3])
     assert agreement(halves, quarters) == pytest.approx(2 / 3)
     assert agreement(quarters, halves) == pytest.approx(2 / 3)
+
+
+def test_alternatives_are_named_in_order_with_their_accuracy() -> None:
+    assert alternatives_in_words({"even": 0.5, "odd": 0.25}).endswith(
+        "the best of an even split (50.0 %), odd (25.0 %)"
+    )
