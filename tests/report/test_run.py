@@ -92,6 +92,11 @@ def test_pickle_is_refused(folder: Path) -> None:
         read_run(folder)
 
 
+SIGNALLING = np.full((30, 6), 0x7FA00000, dtype=np.uint32).view(np.float32)
+"""NaN of the kind that warns when it is converted."""
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -105,6 +110,7 @@ def test_pickle_is_refused(folder: Path) -> None:
             "edge_index holds numbers outside 0 to 29",
         ),
         ({"memberships": np.full((30, 6), np.nan)}, "memberships holds values that are not"),
+        ({"memberships": SIGNALLING}, "memberships holds values that are not"),
         ({"memberships": np.full((30, 6), -1.0)}, "memberships holds values that are not"),
         ({"memberships": np.full((30, 6), 1e39)}, "memberships holds values that are not"),
         ({"probabilities": np.full((30, 3), 2.0)}, "probabilities holds values that are not"),

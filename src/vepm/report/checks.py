@@ -96,8 +96,10 @@ def _misfits(outputs: Arrays, shapes: Shapes, sizes: dict[str, int]) -> Iterator
             if size != wanted:
                 yield f"{name} is {array.shape}, with {size} instead of {wanted} {dimension}"
         low, high = RANGES.get(name, (-LARGEST, LARGEST))
-        # In double precision, because the bounds overflow half precision.
-        values = array.astype(np.float64) if array.dtype.kind == "f" else np.zeros(0)
+        # In double precision, because the bounds overflow half precision. Some patterns of bits
+        # that are no numbers would make NumPy warn of the conversion.
+        with np.errstate(invalid="ignore"):
+            values = array.astype(np.float64) if array.dtype.kind == "f" else np.zeros(0)
         if not ((low <= values) & (values <= high)).all():
             yield f"{name} holds values that are not between {low:g} and {high:g}"
 
