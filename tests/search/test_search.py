@@ -12,6 +12,7 @@ import torch
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
 from vepm.search import Problem, Space, Trial, standings, tune
+from vepm.search.tuning import _digest
 from vepm.training import Config, fit
 
 from .small import SPACE, search, small_problem, with_shuffled_test_labels, without_times
@@ -124,6 +125,12 @@ def test_seed_of_the_search_decides_its_trials(tmp_path: Path) -> None:
     other = search(small_problem(sampler_seed=1), tmp_path / "1", trials=3)
     assert without_times(first.trials)[0] == without_times(other.trials)[0]
     assert first.trials[1].changes != other.trials[1].changes
+
+
+def test_searches_of_earlier_versions_know_their_data() -> None:
+    tensors = [torch.arange(3), torch.eye(2).to_sparse()]
+    assert _digest(tensors) == "d87667eadfb6e21fe2f05c65a3498f3e"
+    assert _digest(tensors[::-1]) != _digest(tensors)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from vepm.cli import app
 from vepm.data import load
 from vepm.errors import InputError
 from vepm.evaluation import PROTOCOLS, Compute
-from vepm.search import Row, Sweep, run_sweep, standings
+from vepm.search import Row, Space, Sweep, run_sweep, standings
 from vepm.search.log import open_log
+from vepm.search.samplers import random_changes
 from vepm.search.sweeps import search_splits
 from vepm.training import preset
 
@@ -44,6 +45,12 @@ def test_draws_are_distinct_and_begin_with_the_settings_to_improve_on() -> None:
     assert all(change["consistency_weight"] == 1.0 for change in changes[1:])
     # There are no more than these, however many are asked for.
     assert tiny_sweep(seeds=[0], settings=50).count == 3
+
+
+def test_settings_in_another_order_are_the_same_settings() -> None:
+    loss = {"passes": 2, "consistency_weight": 1.0}
+    space = Space.from_dict({"loss": [loss, dict(reversed(loss.items()))]})
+    assert random_changes(space, 50, seed=0) == [{}, loss]
 
 
 def test_a_stopped_sweep_goes_on_and_ends_the_same(tmp_path: Path) -> None:
