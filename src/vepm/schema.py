@@ -123,7 +123,7 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
 def unknown(name: str, known: Iterable[str], where: str) -> InputError:
     """The error for a name that does not exist, with the closest one that does."""
     names = list(known)
-    close = difflib.get_close_matches(str(name), names, n=1)
+    close = difflib.get_close_matches(str(name), names)
     hint = f"; did you mean {close[0]}?" if close else ""
     if not close and len(names) <= FEW:
         hint = f"; there are {', '.join(names)}"
