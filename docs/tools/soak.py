@@ -57,7 +57,7 @@ def noticed(found: Record) -> str:
         f"{name.removeprefix('vepm.')} {part['killed']}/{part['mutants']}"
         for name, part in packages.items()
     )
-    return f"{killed} of {total} mutants were noticed by the tests ({killed / total:.0%}: {scores})"
+    return f"{killed} of {total} mutants were noticed by the tests ({killed / total:.1%}: {scores})"
 
 
 LINES = {"fuzz": fuzzed, "kills": killed, "repeat": repeated, "mutants": noticed}
