@@ -255,3 +255,16 @@ def test_huge_recipes_are_refused(name: str, recipe: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         load(f"{name}:{recipe}")
     assert len(str(caught.value)) < 400
+
+
+def test_an_archive_may_list_its_edges(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "graph.npz",
+        edges=np.array([[0, 1], [1, 2]]),
+        node_features=np.array([[0.5], [1.5], [2.5]]),
+        node_labels=np.array([0, 1, 1]),
+    )
+    graph = read(tmp_path / "graph.npz").graphs[0]
+    assert sorted(graph.edge_index.t().tolist()) == [[0, 1], [1, 0], [1, 2], [2, 1]]
+    assert graph.x.tolist() == [[0.5], [1.5], [2.5]]
+    assert graph.y.tolist() == [0, 1, 1]

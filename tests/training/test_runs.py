@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,7 +17,7 @@ from training.toys import SMALL, TASKS, predictions, roles, run, toy
 from vepm.errors import InputError
 from vepm.nn import interactions
 from vepm.report import read_run
-from vepm.runs.machine import commit, describe_machine, peak_memory
+from vepm.runs.machine import _version, commit, describe_machine, peak_memory
 from vepm.runs.metrics import accuracy, agreement, calibration_error
 from vepm.runs.schema import HISTORY_COLUMNS, Metrics, read_metrics
 from vepm.runs.writing import LAST, RULE, write_run
@@ -198,3 +199,8 @@ def test_commit_is_that_of_the_source_tree() -> None:
     assert describe_machine()["commit"] == found
     if (Path(__file__).parents[2] / ".git").exists() and shutil.which("git"):
         assert found is not None
+
+
+def test_a_package_that_is_not_installed_has_no_version() -> None:
+    assert _version("no-package-of-this-name") is None
+    assert _version("numpy") == np.__version__
