@@ -12,6 +12,7 @@ import torch
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
 from vepm.search import Problem, Space, Trial, standings, tune
+from vepm.search.samplers import EPOCHS_BETWEEN_REPORTS, STEPS_PER_RUN, _reports
 from vepm.search.tuning import _digest
 from vepm.training import Config, fit
 
@@ -188,6 +189,13 @@ def test_default_outside_the_space_is_still_tried(tmp_path: Path) -> None:
     assert found.trials[0].changes == {}
     table = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
     assert float(table[0]["dropout"]) == SMALL["node"].model.dropout
+
+
+def test_the_pruner_hears_of_the_runs_of_a_trial_one_after_the_other() -> None:
+    rows = [{"val_accuracy": 0.5, "reached": [0.25, 0.5]}, {"val_accuracy": 0.0, "reached": [1.0]}]
+    gap, apart = EPOCHS_BETWEEN_REPORTS, STEPS_PER_RUN
+    # A run counts together with those that were finished before it.
+    assert list(_reports(rows)) == [(gap, 0.25), (2 * gap, 0.5), (apart + gap, 0.75)]
 
 
 def test_hopeless_trials_end_early(tmp_path: Path) -> None:

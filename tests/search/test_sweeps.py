@@ -151,6 +151,8 @@ def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
     rows = run_sweep(sweep, tmp_path / "sweep.jsonl", compute=ONE)
     assert [one.number for one in standings(rows)] == [0, 1]
     assert "learning rate" in rows[1]["refused"]
+    worst = ("val_accuracy", "val_loss", "best_epoch", "seconds")
+    assert [rows[1][name] for name in worst] == [0, 0, 0, 0]
 
 
 def test_without_a_validation_part_nothing_is_chosen(tmp_path: Path) -> None:
