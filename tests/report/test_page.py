@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vepm.report import read_run, summary, write_report
+from vepm.report import payload, read_run, summary, write_report
+from vepm.report.excerpt import take_excerpt
 
 from .conftest import HOSTILE
 from .reading import Page
@@ -135,6 +136,19 @@ def test_pixels_become_pictures(tmp_path: Path) -> None:
     assert page.data["nodes"]["grid"] == [2, 5]
     assert page.data["nodes"]["image"][3] == "".join("f" if v else "0" for v in features[3])
     assert len(page.attributes("data-image")) == 3
+
+
+@pytest.mark.parametrize(("most", "shown"), [(400, True), (399, False)])
+def test_pictures_have_a_bound(
+    most: int, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    names = [f"pixel_{row}_{column}" for row in range(2) for column in range(5)]
+    (folder / "names.json").write_text(json.dumps({"feature_names": names}))
+    monkeypatch.setattr(payload, "MOST_PIXELS", most)
+    run = read_run(folder)
+    nodes = payload.build_payload(run, take_excerpt(run))["nodes"]
+    assert ("image" in nodes) is shown
 
 
 def test_named_features_name_a_community(tmp_path: Path) -> None:
