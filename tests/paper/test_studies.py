@@ -231,7 +231,7 @@ def test_known_communities_are_found(name: str) -> None:
 
 def test_the_number_of_communities_may_be_found() -> None:
     """Far more than are known to start from; what is left of them is about as good."""
-    data = planted_graph(150, 3, overlap=0.02, average_degree=20, num_features=8, seed=1)
+    data = planted_graph(150, 3, overlap=0.1, average_degree=20, num_features=8, seed=1)
     config = preset("communities", "node").replace(
         num_communities="auto", num_metacommunities=32, pretrain_epochs=150
     )

@@ -184,7 +184,7 @@ def read_run(folder: str | Path) -> Run:
     num_classes = max(
         metrics.get("num_classes") or 0,
         sizes.get("classes", 0),
-        *(int(found.max(initial=-1)) + 1 for found in numbers),
+        *(int(found.max()) + 1 for found in numbers if found.size),
     )
     names.setdefault("feature_names", metrics.get("feature_names"))
     found: dict[str, Any] = {

@@ -8,7 +8,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -139,18 +139,15 @@ class SyncNorm(CommunityNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise [n, K, D] by the mean and variance of all processes' nodes."""
-        # Imported where it is used: it makes a temporary folder.
-        from torch.distributed.nn.functional import all_reduce
-
         if not self.training:
             return super().forward(x)
         flat, norm = x.flatten(1), self.norm
         count = float(self.group.sum(flat.new_tensor([flat.size(0)], dtype=torch.double)))
         if count < 2:
             return super().forward(x)
-        mean = all_reduce(flat.sum(0)) / count
+        mean = self._sum(flat.sum(0)) / count
         centred = flat - mean
-        variance = all_reduce(centred.square().sum(0)) / count
+        variance = self._sum(centred.square().sum(0)) / count
         assert norm.running_mean is not None
         assert norm.running_var is not None
         assert norm.num_batches_tracked is not None
@@ -160,3 +157,19 @@ class SyncNorm(CommunityNorm):
         norm.running_var.lerp_(variance.detach() * (count / (count - 1)), norm.momentum)
         scale = norm.weight * torch.rsqrt(variance + norm.eps)
         return (centred * scale + norm.bias).view_as(x)
+
+    def _sum(self, values: Tensor) -> Tensor:
+        return _Sum.apply(values, self.group)  # type: ignore[no-untyped-call]
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, which enters the losses of all of them."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: ProcessGroup) -> Tensor:
+        ctx.group = group
+        return group.sum(values.clone())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.group.sum(grad.clone()), None
