@@ -82,3 +82,16 @@ def test_dropout_acts_in_training_only() -> None:
 def test_unknown_shape_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="shape must be one of entry, node, got 'graph'"):
         CommunityEncoder(4, 3, shape="graph")
+
+
+@pytest.mark.parametrize("shape", ["entry", "node"])
+def test_all_nodes_belong_alike_to_the_background(shape: str) -> None:
+    encoder = CommunityEncoder(5, 4, shape=shape, num_background=1)
+    edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    posterior = encoder(torch.rand(3, 5), edge_index)
+    mean, deviation = posterior.mean.detach(), posterior.stddev.detach()
+    assert mean.shape == (3, 4)
+    assert (mean[:, 3] == mean[0, 3]).all()
+    assert float(mean[0, 3]) == pytest.approx(0.1, rel=0.02)
+    assert deviation[0, 3] < 0.03 * mean[0, 3]
+    assert (mean[:, :3].std(0) > 0).all()

@@ -47,6 +47,8 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("shares", "posterior", {}),
     ("grouping", "learned", {}),
     ("grouping", "learned", {"shares": "posterior"}),
+    ("background", True, {}),
+    ("background", True, {"grouping": "learned", "directed": True}),
     ("interactions", "matrix", {}),
     ("directed", True, {}),
     *[("normalize", value, {}) for value in ("none", "graph", "neighbours")],

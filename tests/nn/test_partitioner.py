@@ -300,3 +300,34 @@ def test_kinds_need_a_graph_that_has_them() -> None:
     three = Adjacency(edge_index, 2, kinds=torch.ones(1, 3, dtype=torch.bool))
     with pytest.raises(ValueError, match="the edges are of 3 kinds"):
         partition(affiliations(2, 2), torch.ones(2), three)
+
+
+def test_the_background_starts_as_a_part_of_its_own() -> None:
+    partition = EdgePartitioner(3, num_communities=6, num_background=1)
+    grouping = partition.grouping()
+    assert isinstance(grouping, Tensor)
+    assert grouping.argmax(1).tolist() == [0, 0, 0, 1, 1, 2]
+    single = EdgePartitioner(1, num_communities=6, num_background=1).grouping()
+    assert isinstance(single, Tensor)
+    assert torch.equal(single, torch.ones(6, 1))
+
+
+def test_edges_that_no_community_explains_go_to_the_background() -> None:
+    # Nodes 0 and 1 share a community; 2 shares none with them.
+    z = torch.tensor([[1.0, 0.0, 0.1], [1.0, 0.0, 0.1], [0.0, 1.0, 0.1]])
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    partition = EdgePartitioner(3, 0.25, shares="posterior", num_communities=3, num_background=1)
+    with torch.no_grad():
+        assert partition.assignment_logit is not None
+        partition.assignment_logit.mul_(100)
+    shares = partition(z, torch.ones(3), edges)
+    assert shares[:2, 0].min() > 0.99
+    assert shares[2:, 2].min() > 0.99
+
+
+def test_a_community_of_all_nodes_alike_tells_none_apart() -> None:
+    z = torch.tensor([[1.0, 0.2, 3.0], [0.5, 2.0, 3.0]])
+    found = interactions(z, torch.ones(3), 3)
+    assert torch.equal(found[:, :2], interactions(z[:, :2], torch.ones(2), 2))
+    assert torch.equal(found[:, 2], torch.zeros(2))
+    assert interactions(z[:1], torch.ones(3), 3).min() > 0

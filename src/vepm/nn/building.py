@@ -68,6 +68,8 @@ def check_options(given: SimpleNamespace) -> None:
             raise ValueError(f"{name} must be at least 1, got {depth}")
     communities, groups = given.num_communities, given.num_metacommunities
     segment_sizes(communities, groups)
+    if given.background and communities < 2:
+        raise ValueError("num_communities must be at least 2 where one of them is the background")
     if given.directed and communities % groups:
         raise ValueError(
             f"num_communities ({communities}) must be a multiple of num_metacommunities "
@@ -91,6 +93,7 @@ def build_encoder(given: SimpleNamespace) -> CommunityEncoder:
         shape=given.shape,
         batch_norm=given.encoder_batch_norm,
         dropout=given.encoder_dropout,
+        num_background=_num_background(given),
     )
 
 
@@ -103,7 +106,12 @@ def build_partitioner(given: SimpleNamespace) -> EdgePartitioner:
         shares=given.shares,
         num_communities=affiliation_width(given) if given.grouping == "learned" else None,
         directed=given.directed,
+        num_background=_num_background(given),
     )
+
+
+def _num_background(given: SimpleNamespace) -> int:
+    return affiliation_width(given) // int(given.num_communities) if given.background else 0
 
 
 def _bank_channels(given: SimpleNamespace) -> int:

@@ -21,6 +21,9 @@ SMALLEST_SCALE = 1e-6
 # A shape near 2 starts with little noise; a small scale starts with few expected edges.
 SHAPE_OFFSET = 1.5
 SCALE_OFFSET = -2.0
+BACKGROUND_SCALE = 0.1
+BACKGROUND_SHAPE = 50.0
+"""Scale and shape of every node's affiliation to the background: nearly the same in every draw."""
 
 
 class CommunityEncoder(nn.Module):
@@ -38,6 +41,7 @@ class CommunityEncoder(nn.Module):
             node.
         batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
         dropout: Dropout of hidden layers; noise here also invites collapse.
+        num_background: Number of communities, the last ones, to which all nodes belong alike.
     """
 
     def __init__(
@@ -51,13 +55,15 @@ class CommunityEncoder(nn.Module):
         shape: str = "entry",
         batch_norm: bool = True,
         dropout: float = 0.0,
+        num_background: int = 0,
     ) -> None:
         super().__init__()
         if shape not in SHAPES:
             raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
         self.conv = conv
-        self.num_communities = num_communities
-        out_channels = 2 * num_communities if shape == "entry" else num_communities + 1
+        self.num_background = num_background
+        self.num_learned = num_communities - num_background
+        out_channels = self.num_learned + (self.num_learned if shape == "entry" else 1)
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.layers = nn.ModuleList(
             convolution(conv, wide, narrow) for wide, narrow in itertools.pairwise(widths)
@@ -80,11 +86,16 @@ class CommunityEncoder(nn.Module):
 
     def posterior(self, h: Tensor) -> Weibull:
         """Posterior over affiliations from what the last layer says of each node [N, 1, width]."""
-        widths = [self.num_communities, h.size(2) - self.num_communities]
+        widths = [self.num_learned, h.size(2) - self.num_learned]
         # Split in one go, so that the gradients of the two are joined and not added up.
         scale, shape = h.squeeze(1).split(widths, dim=1)
         scale, shape = in_strips(_scale, scale), in_strips(_shape, shape)
-        return Posterior(scale, shape.expand_as(scale), validate_args=False)
+        shape = shape.expand_as(scale)
+        if self.num_background:
+            alike = (0, self.num_background)
+            scale = nn.functional.pad(scale, alike, value=BACKGROUND_SCALE)
+            shape = nn.functional.pad(shape, alike, value=BACKGROUND_SHAPE)
+        return Posterior(scale, shape, validate_args=False)
 
 
 def _scale(h: Tensor) -> Tensor:

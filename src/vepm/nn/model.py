@@ -105,6 +105,9 @@ class VEPM(nn.Module):
         pooling: ``"sum"`` or ``"mean"``, for graphs.
         readout: ``"jumping"`` or ``"last"``, for graphs.
         encoder_conv: Convolution of the community encoder: the ``"same"``, ``"gcn"`` or ``"gin"``.
+        background: Make the last community one to which all nodes belong alike. It stands for
+            links that no other community explains; a learned grouping starts with it as a
+            metacommunity of its own.
 
     Example:
         >>> model = VEPM(5, 3, num_communities=8, num_metacommunities=4, hidden_channels=16)
@@ -149,6 +152,7 @@ class VEPM(nn.Module):
         pooling: str = "sum",
         readout: str = "jumping",
         encoder_conv: str = "same",
+        background: bool = False,
     ) -> None:
         given = SimpleNamespace(**{k: v for k, v in locals().items() if k != "__class__"})
         super().__init__()

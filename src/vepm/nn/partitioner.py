@@ -78,7 +78,8 @@ def interactions(
 
     .. math:: \mu_{uk} = \sum_v \sum_{c \in k} \gamma_c z_{uc} z_{vc}
 
-    With interactions [C, C] instead of activations [C], community c of node u meets all those of
+    A community to which all nodes belong alike, as to a background, tells none apart and counts
+    for nothing. With interactions [C, C] instead of activations [C], community c of node u meets all those of
     node v: :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`.
 
     The metacommunity a node belongs to most is where this is largest. O(N C).
@@ -88,6 +89,9 @@ def interactions(
         tensor([[1., 6.],
                 [0., 3.]])
     """
+    alike = (z == z[:1]).all(0)
+    if not alike.all():
+        z = z.masked_fill(alike, 0)
     if batch is None:
         total = z.sum(0, keepdim=True)
     else:
@@ -154,6 +158,7 @@ class EdgePartitioner(nn.Module):
         directed: Whether the interactions need not be symmetric, and links have directions.
         num_communities: Number of communities C, if the model learns which metacommunity each
             belongs to; by default they are K consecutive segments.
+        num_background: How many of them, the last, start as a metacommunity of their own.
 
     Example:
         >>> z = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -172,6 +177,7 @@ class EdgePartitioner(nn.Module):
         shares: str = "softmax",
         num_communities: int | None = None,
         directed: bool = False,
+        num_background: int = 0,
     ) -> None:
         super().__init__()
         if temperature <= 0:
@@ -185,6 +191,7 @@ class EdgePartitioner(nn.Module):
         self.scheme = scheme
         self.shares = shares
         self.directed = directed
+        self.num_background = num_background
         self.assignment_logit = None
         if num_communities is not None:
             self.assignment_logit = nn.Parameter(torch.empty(num_communities, num_metacommunities))
@@ -193,8 +200,12 @@ class EdgePartitioner(nn.Module):
     def reset_parameters(self) -> None:
         """Start a learned assignment close to consecutive segments."""
         if self.assignment_logit is not None:
+            communities, parts = self.assignment_logit.shape
+            apart = self.num_background if parts > 1 else 0
+            own = segment_matrix(communities - apart, parts - bool(apart))
+            if apart:
+                own = torch.block_diag(own, torch.ones(apart, 1))
             with torch.no_grad():
-                own = segment_matrix(*self.assignment_logit.shape)
                 self.assignment_logit.copy_(own)
 
     def grouping(self) -> Tensor | int:

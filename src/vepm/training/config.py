@@ -29,6 +29,7 @@ SCALED = ("standard", "auto")
 ENCODERS: dict[str, dict[str, Any]] = {
     "normalized": {},
     "plain": {"encoder_conv": "gcn", "encoder_batch_norm": False, "shape": "node"},
+    "background": {"background": True},
 }
 INPUTS = ("x", "z", *FUSIONS, "random")
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.001}
@@ -45,8 +46,9 @@ class ModelConfig:
     conv: str = checked("gcn", choices=CONVOLUTIONS)
     encoder: str = checked("normalized", choices=ENCODERS)
     """The community encoder: ``normalized`` has the convolution of the others, batch normalisation
-    and a Weibull shape for every node and community; ``plain`` has GCN layers without it and one
-    shape per node, as in the released code."""
+    and a Weibull shape for every node and community; ``background`` is the same, but to the last
+    community all nodes belong alike, so that it stands for links that no other explains; ``plain``
+    has GCN layers without normalisation and one shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=PARTITIONS)
     temperature: float = checked(1.0, low=TINY, high=HUGE)

@@ -23,6 +23,9 @@ PRESETS: dict[str, dict[str, Config]] = {
 _UNLABELLED = {
     task: own.replace(
         num_communities=16,
+        num_metacommunities=4,
+        hidden_channels=128,
+        encoder="normalized",
         shares="softmax",
         grouping="segments",
         temperature=0.3 if task == "node" else 1.0,
