@@ -5,13 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import breadth_first_order
 
-from vepm.report.communities import (
-    adjacency_matrix,
-    bucket_order,
-    induced,
-    shares,
-    typical_nodes,
-)
+from vepm.report.communities import adjacency_matrix, bucket_order, induced, shares
 from vepm.report.run import Floats, Ints, Run
 
 MOST_NODES = 5000
@@ -72,8 +66,8 @@ def starting_node(run: Run, excerpt: Excerpt) -> int:
     """A well-connected node between communities, as a place in the excerpt."""
     part = np.clip(shares(run.interaction[excerpt.nodes]), 1e-12, 1)
     mixture = -(part * np.log(part)).sum(axis=1)
-    degree = np.bincount(excerpt.source, minlength=len(part))
-    degree += np.bincount(excerpt.target, minlength=len(part))
+    ends = np.concatenate([excerpt.source, excerpt.target])
+    degree = np.bincount(ends, minlength=len(part))
     return int((mixture * np.log1p(degree)).argmax())
 
 
@@ -82,14 +76,15 @@ def _neighbourhoods(run: Run, budget: int) -> Ints:
     if run.num_nodes <= budget:
         return np.arange(run.num_nodes)
     graph = adjacency_matrix(run.edge_index, run.num_nodes)
-    seeds = [int(nodes[0]) for nodes in typical_nodes(run.interaction, 1) if len(nodes)]
+    order, bucket = bucket_order(run.interaction)
+    seeds = order[np.unique(bucket[order], return_index=True)[1]].tolist()
     kept: dict[int, None] = {}
     for index, seed in enumerate(seeds, 1):
         around = breadth_first_order(graph, seed, return_predecessors=False).tolist()
         fresh = [node for node in around if node not in kept]
         kept |= dict.fromkeys(fresh[: budget * index // len(seeds) - len(kept)])
     # Small components leave room for other nodes.
-    kept |= dict.fromkeys(bucket_order(run.interaction)[0].tolist())
+    kept |= dict.fromkeys(order.tolist())
     return np.array(sorted(list(kept)[:budget]))
 
 
@@ -100,6 +95,4 @@ def _some_graphs(run: Run, budget: int) -> Ints:
     trained = ~run.masks["test"] if "test" in run.masks else np.zeros(run.num_items)
     order = np.lexsort((run.confidence, trained))
     order = order[sizes[order] > 0]
-    fitting = np.cumsum(sizes[order]) <= budget
-    fitting[:1] = True
-    return np.sort(order[fitting])
+    return np.sort(order[: max(1, int((np.cumsum(sizes[order]) <= budget).sum()))])
