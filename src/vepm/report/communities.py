@@ -118,10 +118,7 @@ def typical_nodes(interaction: Floats, count: int = 6) -> list[Ints]:
 def typical_features(
     features: Floats, interaction: Floats, names: Sequence[str], count: int = 8
 ) -> list[list[tuple[str, float]]]:
-    """Features whose mean in a metacommunity lies highest above the overall mean.
-
-    Per metacommunity, pairs of a feature's name and its distance in standard deviations.
-    """
+    """Features with the highest mean in each metacommunity, in standard deviations above all."""
     lift = _means(features, interaction) - features.mean(axis=0)
     lift = _ratio(lift, features.std(axis=0), 0.0)
     best = np.argsort(-lift, axis=1, kind="stable")[:, :count]

@@ -35,9 +35,7 @@ CSV_HEADER = (
 def terminal_tables(results: Results, width: int) -> list[Table]:
     """Rows and columns as in the paper; each square has ours, its spread and the paper's.
 
-    Args:
-        results: the numbers.
-        width: characters in a line; columns that do not fit go to a further table.
+    Columns that do not fit into the width, in characters, go to a further table.
     """
     first = max(map(len, results.rows), default=0) + FRAME
     parts: list[list[str]] = []

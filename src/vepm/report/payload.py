@@ -42,8 +42,8 @@ def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "start": starting_node(run, excerpt),
         "nodes": _nodes(run, excerpt),
         "edges": {
-            "source": excerpt.source.tolist(),
-            "target": excerpt.target.tolist(),
+            "source": excerpt.edges[0].tolist(),
+            "target": excerpt.edges[1].tolist(),
             "share": _percent(excerpt.edge_weight),
         },
         "items": _items(run, excerpt.items),
@@ -78,12 +78,11 @@ def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
 
 def _positions(excerpt: Excerpt, start: Floats) -> Floats:
     """The whole graph at once, or each graph of a set by itself."""
-    edges = np.stack([excerpt.source, excerpt.target])
     positions = np.zeros((len(start), 2))
     for graph in np.unique(excerpt.graph):
         nodes = np.flatnonzero(excerpt.graph == graph)
-        inside = np.searchsorted(nodes, edges[:, excerpt.graph[excerpt.source] == graph])
-        positions[nodes] = layout(inside, len(nodes), start[nodes])
+        inside = excerpt.edges[:, excerpt.graph[excerpt.edges[0]] == graph]
+        positions[nodes] = layout(np.searchsorted(nodes, inside), len(nodes), start[nodes])
     return positions
 
 
@@ -125,17 +124,11 @@ def _short(values: Floats) -> list[float]:
 
 
 def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Floats:
-    """Positions [N, 2], about one unit between neighbours.
+    """Positions [N, 2], about one unit between neighbours, from starting values [N, D].
 
     Small graphs are laid out by Kamada and Kawai's method. In large ones there are springs along
     edges, repulsion from the nearest and from random nodes, and a pull to the middle. NetworkX's
     spring layout compares all pairs of nodes: ten times slower for 4,000 of them.
-
-    Args:
-        edge_index: Each edge once [2, E].
-        num_nodes: Number of nodes.
-        start: Values per node [N, D] from which to start, such as memberships.
-        seed: Seed of the sampled forces.
     """
     if num_nodes <= SMALL:
         return _by_path_lengths(edge_index, num_nodes)
