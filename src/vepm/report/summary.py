@@ -88,7 +88,11 @@ def conclusion(run: Run) -> list[str]:
     """What the page shows, in one or two sentences."""
     accuracy, rivals = number_in(run.metrics, "test_accuracy"), _baselines(run)
     if accuracy is None:
-        return [_groups(run)]
+        found, several = np.unique(run.interaction.argmax(axis=1)), run.member.sum(axis=1) > 1
+        return [
+            f"{len(found)} of {run.num_metacommunities} communities are the main one of some node; "
+            f"{several.sum():,} of {run.num_nodes:,} nodes are members of several."
+        ]
     first = f"{100 * accuracy:.1f} % of the test {run.items} are classified correctly"
     if rivals:
         best = max(rivals, key=lambda name: rivals[name])
@@ -96,15 +100,13 @@ def conclusion(run: Run) -> list[str]:
         side = "above" if points >= 0 else "below"
         which = ", the best baseline" if len(rivals) > 1 else ""
         first += f", {abs(points):.1f} points {side} {best}{which}"
-    rest = "; ".join(filter(None, (_evidence(run), _uncertain(run))))
-    return [f"{part[0].upper()}{part[1:]}." for part in (first, rest) if part]
-
-
-def _groups(run: Run) -> str:
-    found = np.unique(run.interaction.argmax(axis=1))
-    several = int((run.member.sum(axis=1) > 1).sum())
-    words = f"{len(found)} of {run.num_metacommunities} communities are the main one of some node"
-    return f"{words}; {several:,} of {run.num_nodes:,} nodes are members of several."
+    rest = [_evidence(run)]
+    if run.probabilities is not None:
+        count = int((run.confidence < UNSURE).sum())
+        are = f"{run.items} are" if count != 1 else f"{run.task} is"
+        rest.append(f"{count:,} {are} uncertain (under {100 * UNSURE:.0f} %)")
+    sentences = (first, "; ".join(filter(None, rest)))
+    return [f"{part[0].upper()}{part[1:]}." for part in sentences if part]
 
 
 def _evidence(run: Run) -> str:
@@ -121,14 +123,6 @@ def _evidence(run: Run) -> str:
     names = listed([str(k) for k in sorted(order[:needed].tolist())])
     carry = "communities {} carry" if needed > 1 else "community {} carries"
     return f"{carry.format(names)} most of the evidence"
-
-
-def _uncertain(run: Run) -> str:
-    if run.probabilities is None:
-        return ""
-    count = int((run.confidence < UNSURE).sum())
-    are = f"{run.items} are" if count != 1 else f"{run.task} is"
-    return f"{count:,} {are} uncertain (under {100 * UNSURE:.0f} %)"
 
 
 def part_rows(run: Run) -> list[dict[str, Any]]:
