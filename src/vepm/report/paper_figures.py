@@ -140,8 +140,9 @@ def _reduced_labels(results: Results) -> Figure:
             errors = [v.metric.scale * v.main.standard_error for v in own if v.main]
             places = [kept[v.column] for v in own]
             if own:
-                look = {"color": colour, "marker": "o", "markersize": 3.5, "label": method}
-                axes.errorbar(places, means, errors, **look)
+                axes.errorbar(
+                    places, means, errors, color=colour, marker="o", markersize=3.5, label=method
+                )
         axes.set_title(dataset)
         axes.set(xlabel="training labels kept (%)", ylabel="accuracy (%)")
         axes.grid(axis="y")

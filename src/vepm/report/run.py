@@ -131,8 +131,9 @@ class Run:
 
     def labelled(self, split: str) -> Bools:
         """Which items of a split have labels."""
-        mask = self.masks.get(split, np.zeros(self.num_items, dtype=bool))
-        return mask & (np.asarray(-1 if self.labels is None else self.labels) >= 0)
+        if self.labels is None or split not in self.masks:
+            return np.zeros(self.num_items, dtype=bool)
+        return self.masks[split] & (self.labels >= 0)
 
 
 def listed(names: Sequence[str]) -> str:
