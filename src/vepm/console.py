@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 out = Console(markup=False)
 err = Console(stderr=True, markup=False)
 PAGE = "report.html"
+MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
+COMMUNITY_MEASURES = {
+    "modularity": "modularity", "overlapping_nmi": "overlapping NMI", "omega": "omega", "f1": "F1"
+}  # fmt: skip
 
 
 def show_messages() -> None:
@@ -47,13 +51,32 @@ def print_error(error: Exception) -> None:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in FULL:
         text += "; what was written before is whole: make room and give the command again"
-    line = on_one_line(text)
-    err.print(f"error: {line}", style="red", highlight=False, soft_wrap=True)
+    _print(err, f"error: {on_one_line(text)}", "red")
+
+
+def print_warnings(metrics: Mapping[str, Any]) -> None:
+    """What looked wrong with a training, on standard error."""
+    for line in metrics["warnings"]:
+        _print(err, f"warning: {on_one_line(line)}", "yellow")
 
 
 def print_note(text: str) -> None:
     """A line for people beside the results, on standard error."""
-    err.print(for_terminal(text), highlight=False, soft_wrap=True)
+    _print(err, for_terminal(text))
+
+
+def print_line(text: str) -> None:
+    """A result in words."""
+    _print(out, for_terminal(text))
+
+
+def _print(where: Console, text: str, style: str | None = None) -> None:
+    where.print(text, style=style, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON, whatever the width of the terminal."""
+    print(json.dumps(for_json(value)))
 
 
 @contextlib.contextmanager
@@ -101,52 +124,29 @@ def run_bar(what: str) -> Iterator[Callable[[int, int, object], None] | None]:
 def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
     """The headline of a run: its accuracy beside the baselines', its cost, and where to look."""
     table = Table("method", "test accuracy")
-    rows = {"vepm": metrics["test_accuracy"]}
-    rows |= {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
-    for name, value in rows.items():
+    baselines = {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
+    for name, value in ({"vepm": metrics["test_accuracy"]} | baselines).items():
         table.add_row(name, "-" if value is None else f"{100 * value:.1f} %")
-    several = ", the same for all methods" if len(rows) > 1 else ""
+    several = ", the same for all methods" if baselines else ""
     print_line(f"{metrics['dataset']}: {metrics['num_train']} training labels{several}")
     out.print(table)
     for number, part in enumerate(metrics.get("parts", ())):
         print_line(f"community {number}: {part_in_words(part)}")
-    for line in (
-        f"epoch: {metrics['rule']}",
-        f"one run, seed {metrics['seed']}; vepm evaluate shows how much results vary between seeds",
-        f"cost:  {_cost(metrics)}",
-        f"see:   {folder / PAGE}",
-    ):
-        print_line(line)
-
-
-def print_warnings(metrics: Mapping[str, Any]) -> None:
-    """What looked wrong with a training, on standard error."""
-    for line in metrics["warnings"]:
-        text = f"warning: {on_one_line(line)}"
-        err.print(text, style="yellow", highlight=False, soft_wrap=True)
+    seed = metrics["seed"]
+    print_line(f"epoch: {metrics['rule']}")
+    print_line(f"one run, seed {seed}; vepm evaluate shows how much results vary between seeds")
+    print_line(f"cost:  {_cost(metrics)}")
+    print_line(f"see:   {folder / PAGE}")
 
 
 def part_in_words(part: Mapping[str, Any]) -> str:
-    """Weight and share of a part of the edges, as metrics.json has it.
-
-    Example:
-        >>> part_in_words({"relevance": 2.0, "share": 0.25, "homophily": 0.8, "kinds": {}})
-        'weight 2, 25 % of the edges, 80 % of them between nodes of one class'
-    """
+    """Weight and share of a part of the edges, as metrics.json has it."""
     words = [] if part["relevance"] is None else [f"weight {part['relevance']:.3g}"]
     words.append(f"{100 * part['share']:.0f} % of the edges")
     if part["homophily"] is not None:
         words.append(f"{100 * part['homophily']:.0f} % of them between nodes of one class")
     words += [f"{100 * share:.0f} % {name}" for name, share in part["kinds"].items()]
     return ", ".join(words)
-
-
-COMMUNITY_MEASURES = {
-    "modularity": "modularity",
-    "overlapping_nmi": "overlapping NMI",
-    "omega": "omega",
-    "f1": "F1",
-}
 
 
 def print_communities(metrics: Mapping[str, Any], folder: Path) -> None:
@@ -175,16 +175,6 @@ def _cost(metrics: Mapping[str, Any]) -> str:
         f"{metrics['seconds']:.1f} s in {metrics['epochs']} epochs, at most "
         f"{metrics['peak_memory_mib']:,.0f} MiB of memory"
     )
-
-
-def print_line(text: str) -> None:
-    """A result in words."""
-    out.print(for_terminal(text), highlight=False, soft_wrap=True)
-
-
-def print_json(value: Any) -> None:
-    """One line of JSON, whatever the width of the terminal."""
-    print(json.dumps(for_json(value)))
 
 
 def print_evaluation(
@@ -219,9 +209,6 @@ def print_evaluation(
     print_line(f"cost: {sum(r.seconds for r in every):.1f} s of training in {len(every)} runs")
 
 
-MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
-
-
 def _print_measures(measured: "Sequence[list[RunResult]]", class_names: Sequence[str]) -> None:
     """Measures beside accuracy of every method, and of the first by class."""
     from vepm.evaluation import mean_measures
@@ -237,9 +224,8 @@ def _print_measures(measured: "Sequence[list[RunResult]]", class_names: Sequence
     columns = ("precision", "recall", "f1", "support")
     table = Table("class", *columns, title=f"{measured[0][0].method} by class")
     for name, row in zip(class_names, next(iter(found.values()))["per_class"], strict=False):
-        table.add_row(
-            on_one_line(name), *(_percent(row[key]) for key in columns[:3]), str(row["support"])
-        )
+        scores = (_percent(row[key]) for key in columns[:3])
+        table.add_row(on_one_line(name), *scores, str(row["support"]))
     if table.row_count:
         out.print(table)
 
@@ -258,11 +244,7 @@ def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]
     return {
         "dataset": results[0].dataset,
         "method": results[0].method,
-        "rule": main.rule,
-        "mean": main.mean,
-        "std": main.std,
-        "standard_error": main.standard_error,
-        "n": main.n,
+        **{name: getattr(main, name) for name in ("rule", "mean", "std", "standard_error", "n")},
         "rules": {summary.rule: vars(summary) for summary in summaries},
         "measures": mean_measures(results),
         "runs": [{name: getattr(r, name) for name in fields} | r.measures for r in results],

@@ -33,11 +33,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never half.
 
     The content goes to a temporary file in the same folder, is flushed to the disk, and takes
-    the name of the real one.
-
-    Raises:
-        InputError: if the path is a device, a pipe or a link.
-        OSError: naming the file, if it cannot be written.
+    the name of the real one. An OSError names the file, if it cannot be written.
     """
     refuse_special(path)
     # The name is known before there is a file: an interrupt may come at any moment after.
@@ -64,10 +60,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table; text that a spreadsheet would run as a formula is defused.
-
-    ``-`` is standard output.
-    """
+    """Write a table, ``-`` to standard output; text that spreadsheets would run is defused."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     # The module quotes what holds its own line ending, but readers end lines at others too.
@@ -130,12 +123,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse to write to or through what is neither a file nor a folder.
+    """Refuse to write to or through a device, a pipe or a link.
 
     A link may lead out of the folder that it lies in; a device or a pipe would be replaced.
-
-    Raises:
-        InputError: if it is a device, a pipe or a link.
     """
     try:
         mode = path.lstat().st_mode

@@ -95,12 +95,16 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
         known = ", ".join(choices)
         raise InputError(f"{where}: {field.name} must be one of {known}, got {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        bounds = field.metadata.get("bounds", {})
+        given = field.metadata.get("bounds", {}).items()
+        bounds = {name: limit for name, limit in given if limit is not None}
         # An integer can be too large to be compared as a float.
         finite = isinstance(value, int) or math.isfinite(value)
-        limits = ((_BOUNDS[name][0], limit) for name, limit in bounds.items() if limit is not None)
-        if not (finite and all(fits(value, limit) for fits, limit in limits)):
-            raise InputError(f"{where}: {field.name} must be {_in_words(bounds)}, got {value}")
+        if not (finite and all(_BOUNDS[name][0](value, n) for name, n in bounds.items())):
+            words = " and ".join(f"{_BOUNDS[name][1]} {n}" for name, n in bounds.items())
+            words = "a number " + (words or "that is finite")
+            if {"low", "high"} <= bounds.keys():
+                words = f"between {bounds['low']} and {bounds['high']}"
+            raise InputError(f"{where}: {field.name} must be {words}, got {value}")
 
 
 def unknown(name: str, known: Iterable[str], where: str) -> InputError:
@@ -128,11 +132,3 @@ def is_of_type(value: Any, kind: Any) -> bool:
         return isinstance(value, origin) and all(is_of_type(item, inside) for item in values)
     # A bool is an int to Python, and a whole number will do for a float.
     return type(value) is kind or (type(value), kind) == (int, float)
-
-
-def _in_words(bounds: Mapping[str, float | None]) -> str:
-    low, high = bounds.get("low"), bounds.get("high")
-    if low is not None and high is not None:
-        return f"between {low} and {high}"
-    words = [f"{_BOUNDS[n][1]} {limit}" for n, limit in bounds.items() if limit is not None]
-    return "a number " + (" and ".join(words) or "that is finite")

@@ -29,11 +29,6 @@ class Task:
         conv: the graph convolution to use unless another is asked for.
         protocols: the evaluation protocols that fit, the default first.
         search_protocol: the protocol whose validation part a search chooses settings on.
-
-    Example:
-        >>> from vepm.tasks import TASKS
-        >>> TASKS["graph"].protocols
-        ('gin', 'capsgnn', 'public', 'few-labels')
     """
 
     name: TaskName
@@ -43,22 +38,11 @@ class Task:
     search_protocol: str
 
     def measures(self, probabilities: Tensor, y: Tensor) -> dict[str, Any]:
-        """How good a classification is, beside its accuracy.
+        """How good probabilities [n, classes] of true classes ``y`` [n] are, beside accuracy.
 
-        Args:
-            probabilities: of each class [n, classes].
-            y: true classes [n].
-
-        Returns:
-            ``macro_f1``, the mean F1 over the classes that occur; ``roc_auc``, the area under the
-            ROC curve, of several classes the mean of each against the rest, None where only one
-            class occurs; ``per_class`` with ``precision``, ``recall``, ``f1`` and ``support``.
-
-        Example:
-            >>> import torch
-            >>> found = TASKS["node"].measures(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]))
-            >>> round(found["macro_f1"], 3), found["roc_auc"], found["per_class"][0]["recall"]
-            (0.667, 0.75, 0.5)
+        ``macro_f1``, the mean F1 over the classes that occur; ``roc_auc``, the area under the
+        ROC curve, of several classes the mean of each against the rest, None where only one
+        class occurs; ``per_class`` with ``precision``, ``recall``, ``f1`` and ``support``.
         """
         # A model that has diverged knows nothing, which is a result too.
         score, true = probabilities.double().nan_to_num().cpu().numpy(), y.cpu().numpy()
@@ -89,16 +73,7 @@ TASKS: dict[str, Task] = {
 
 
 def task_named(name: Any) -> Task:
-    """The task of this name.
-
-    Raises:
-        InputError: if there is none.
-
-    Example:
-        >>> from vepm.tasks import task_named
-        >>> task_named("node").single_graph
-        True
-    """
+    """The task of this name; an InputError if there is none."""
     if not isinstance(name, str) or name not in TASKS:
         raise InputError(f"task is {name!r}; give one of {', '.join(map(repr, TASKS))}")
     return TASKS[name]

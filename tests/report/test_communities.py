@@ -92,6 +92,6 @@ def test_node_without_interactions_is_shared_evenly() -> None:
 def test_typical_features_tell_groups_apart() -> None:
     interaction = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     features = np.array([[1, 0, 5], [1, 0, 5], [0, 1, 5], [0, 1, 5]], dtype=float)
-    first, second = communities.typical_features(features, interaction)
-    assert first == [(0, 1.0)]
-    assert second == [(1, 1.0)]
+    first, second = communities.typical_features(features, interaction, ["a", "b", "c"])
+    assert first == [("a", 1.0)]
+    assert second == [("b", 1.0)]

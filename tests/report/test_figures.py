@@ -10,7 +10,6 @@ from matplotlib.image import imread
 
 from vepm.report import figures
 from vepm.report.communities import bucket_order
-from vepm.report.figures.curves import chosen_row
 from vepm.report.figures.style import INK, MUTED, class_colours, community_colours, look
 
 from .writing import Array
@@ -68,8 +67,10 @@ def test_curves_mark_the_chosen_epoch_of_the_last_phase() -> None:
         "loss": np.array([4.0, 3.0, 2.0, 1.0]),
         "val_accuracy": np.array([np.nan, np.nan, 0.5, 0.6]),
     }
-    assert chosen_row(history, 1) == 3
-    assert chosen_row(history, 9) is None
+    for epoch, places in ((1, [[3], [1]]), (9, [[], []]), (None, [[], []])):
+        drawn = figures.learning_curves(history, epoch)
+        marks = [[line for line in axes.lines if line.get_marker() == "v"] for axes in drawn.axes]
+        assert [[np.asarray(line.get_xdata())[0] for line in found] for found in marks] == places
     figure = figures.learning_curves(history, best_epoch=1)
     assert [axes.get_xlabel() for axes in figure.axes] == [
         "pretrain, then finetune (epochs)",

@@ -12,12 +12,9 @@ import vepm.training
 
 MODULES = [
     "vepm.errors",
-    "vepm.escaping",
     "vepm.estimators.classifiers",
     "vepm.estimators.communities",
     "vepm.data.labels",
-    "vepm.files",
-    "vepm.runs.metrics",
     "vepm.training",
     *(f"vepm.training.{module.name}" for module in pkgutil.iter_modules(vepm.training.__path__)),
 ]

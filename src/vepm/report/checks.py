@@ -76,7 +76,7 @@ def _problems(outputs: Arrays, sizes: dict[str, int], *, single_graph: bool) -> 
     if not single_graph:
         yield from _outside(outputs, "batch", 0, sizes["items"])
     given = [name for name in ATTRIBUTION if name in outputs]
-    if given and len(given) < len(ATTRIBUTION):
+    if 0 < len(given) < len(ATTRIBUTION):
         yield f"{given[0]} without {', '.join(set(ATTRIBUTION) - set(given))}"
     for name in ("y", "prediction", "label_without"):
         yield from _outside(outputs, name, -1, MOST_CLASSES)

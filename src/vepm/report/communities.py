@@ -13,7 +13,7 @@ from vepm.report.run import Array, Bools, Floats, Ints, Run, listed
 
 MOSTLY = 0.6
 """At most three labels that together have this share of a community's nodes give it a name."""
-LEVELS = "0123456789abcdef"
+UNNAMED = re.compile(r"(feature |label_|pixel_)[\d_]+")
 
 
 def community_rows(run: Run) -> list[dict[str, Any]]:
@@ -22,11 +22,18 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     members = member.sum(axis=0)
     elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
     density, overlap = densities(member, run.edge_index, run.batch), jaccard(member)
-    features, pictures = _features(run), _mean_images(run)
+    given = np.zeros((run.num_nodes, 0)) if run.features is None else run.features
+    features = typical_features(given, run.interaction, run.feature_names)
+    pictured = pixel_grid(run.feature_names) is not None
+    pictures = images(_means(given, run.interaction)) if pictured else [""] * len(members)
     rows = []
     for k, nodes in enumerate(typical_nodes(run.interaction)):
         labels = _label_mix(run, main == k)
         closest = int(np.where(np.arange(len(overlap)) == k, -1, overlap[k]).argmax())
+        names = [run.node_names[node] for node in nodes]
+        if run.batch is not None:
+            graphs = [run.graph_names[graph] for graph in run.batch[nodes]]
+            names = [f"{graph}: {name}" for graph, name in zip(graphs, names, strict=True)]
         rows.append(
             {
                 "name": run.community_names[k],
@@ -39,10 +46,10 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
                 "overlapping": elsewhere[k] / members[k] if members[k] else None,
                 "closest": run.community_names[closest],
                 "overlap": float(overlap[k, closest]) if closest != k else 0.0,
-                "typical_nodes": [(int(node), _full_name(run, node)) for node in nodes],
+                "typical_nodes": list(zip(nodes.tolist(), names, strict=True)),
                 "typical_features": features[k],
                 "labels": labels,
-                "image": pictures[k] if pictures else None,
+                "image": pictures[k],
             }
         )
     return rows
@@ -55,18 +62,25 @@ def densities(member: Bools, edge_index: Ints, batch: Ints | None = None) -> Flo
     graph = np.zeros(len(member), dtype=np.int64) if batch is None else batch
     sizes = np.zeros((int(graph.max(initial=0)) + 1, member.shape[1]))
     np.add.at(sizes, graph, member)
-    return _ratio(inside, (sizes * (sizes - 1) / 2).sum(axis=0))
+    return _ratio(inside, (sizes * (sizes - 1) / 2).sum(axis=0), np.nan)
 
 
 def jaccard(member: Bools) -> Floats:
     """Shared over joint members of each pair of metacommunities [K, K]."""
     both = member.T.astype(np.float64) @ member
     count = member.sum(axis=0)
-    return np.nan_to_num(_ratio(both, count[:, None] + count - both))
+    return _ratio(both, count[:, None] + count - both, 0.0)
 
 
-def _ratio(part: Array, whole: Array) -> Floats:
-    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
+def shares(interaction: Floats) -> Floats:
+    """Each node's interactions as parts of one [N, K]; even where a node has none."""
+    return _ratio(interaction, interaction.sum(axis=1, keepdims=True), 1 / interaction.shape[1])
+
+
+def _ratio(part: Array, whole: Array, otherwise: float) -> Floats:
+    """Part over whole, or another number where the whole is zero."""
+    with np.errstate(all="ignore"):
+        return np.where(whole > 0, part / whole, otherwise)
 
 
 def part_of_each(num_communities: int, grouping: Floats | int) -> Ints:
@@ -89,22 +103,10 @@ def induced(edge_index: Ints, nodes: Ints, num_nodes: int) -> tuple[Bools, Ints]
     return inside, place[edge_index[:, inside]]
 
 
-def shares(interaction: Floats) -> Floats:
-    """Each node's interactions as parts of one [N, K]; even where a node has none."""
-    total = interaction.sum(axis=1, keepdims=True)
-    even = np.full_like(interaction, 1 / interaction.shape[1])
-    return np.divide(interaction, total, out=even, where=total > 0)
-
-
 def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
-    """Nodes sorted by bucket, and the bucket of each node.
-
-    A node's bucket is the metacommunity with which it interacts most; within a bucket nodes go by
-    descending interaction.
-    """
+    """Nodes by main metacommunity, strongest first; and the main metacommunity of each node."""
     bucket = interaction.argmax(axis=1)
-    strength = interaction[np.arange(len(bucket)), bucket]
-    return np.lexsort((-strength, bucket)), bucket
+    return np.lexsort((-interaction.max(axis=1), bucket)), bucket
 
 
 def typical_nodes(interaction: Floats, count: int = 6) -> list[Ints]:
@@ -113,34 +115,23 @@ def typical_nodes(interaction: Floats, count: int = 6) -> list[Ints]:
     return [order[bucket[order] == k][:count] for k in range(interaction.shape[1])]
 
 
+def typical_features(
+    features: Floats, interaction: Floats, names: Sequence[str], count: int = 8
+) -> list[list[tuple[str, float]]]:
+    """Features with the highest mean in each metacommunity, in standard deviations above all."""
+    lift = _means(features, interaction) - features.mean(axis=0)
+    lift = _ratio(lift, features.std(axis=0), 0.0)
+    best = np.argsort(-lift, axis=1, kind="stable")[:, :count]
+    return [
+        [(names[f], float(row[f])) for f in order if row[f] > 0]
+        for row, order in zip(lift, best, strict=True)
+    ]
+
+
 def _means(features: Floats, interaction: Floats) -> Floats:
     """Mean features of each metacommunity [K, F], its nodes weighted by their shares."""
     weight = shares(interaction)
     return (weight / np.maximum(weight.sum(axis=0), np.finfo(float).tiny)).T @ features
-
-
-def typical_features(
-    features: Floats, interaction: Floats, count: int = 8
-) -> list[list[tuple[int, float]]]:
-    """Features whose mean in a metacommunity lies highest above the overall mean.
-
-    Returns:
-        Per metacommunity, pairs of a feature and its distance in standard deviations.
-    """
-    deviation = features.std(axis=0)
-    lift = _means(features, interaction) - features.mean(axis=0)
-    lift = np.divide(lift, deviation, out=np.zeros_like(lift), where=deviation > 0)
-    best = np.argsort(-lift, axis=1, kind="stable")[:, :count]
-    return [
-        [(int(f), float(lift[k, f])) for f in row if lift[k, f] > 0] for k, row in enumerate(best)
-    ]
-
-
-def _features(run: Run) -> list[list[tuple[str, float]]]:
-    if run.features is None or not run.features.shape[1]:
-        return [[] for _ in run.community_names]
-    ranked = typical_features(run.features, run.interaction)
-    return [[(run.feature_names[f], lift) for f, lift in row] for row in ranked]
 
 
 def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:
@@ -163,25 +154,7 @@ def _nickname(labels: list[dict[str, Any]], features: list[tuple[str, float]]) -
     if len(covered) and covered[-1] >= MOSTLY:
         first = [label["name"] for label in labels[: int((covered < MOSTLY).sum()) + 1]]
         return f"mostly {listed(first)}"
-    named = [
-        name
-        for name, _ in features[:2]
-        if not re.fullmatch(r"(feature |label_|pixel_)[\d_]+", name)
-    ]
-    return ", ".join(named)
-
-
-def _full_name(run: Run, node: int) -> str:
-    """A node's name, with its graph's where there are several."""
-    name = run.node_names[node]
-    return name if run.batch is None else f"{run.graph_names[run.batch[node]]}: {name}"
-
-
-def _mean_images(run: Run) -> list[str]:
-    """The mean picture of each community, where features are pixels."""
-    if run.features is None or pixel_grid(run.feature_names) is None:
-        return []
-    return images(_means(run.features, run.interaction))
+    return ", ".join(name for name, _ in features[:2] if not UNNAMED.fullmatch(name))
 
 
 def pixel_grid(feature_names: Sequence[str]) -> tuple[int, int] | None:
@@ -199,4 +172,4 @@ def images(features: Floats) -> list[str]:
     finite = np.where(np.isfinite(features), features, 0.0)
     scale = float(finite.max(initial=0.0)) or 1.0
     levels = (15 * np.clip(finite / scale, 0, 1)).round().astype(int)
-    return ["".join(LEVELS[level] for level in row) for row in levels.tolist()]
+    return ["".join(f"{level:x}" for level in row) for row in levels.tolist()]

@@ -53,7 +53,10 @@ def _compose(runs: list[Run], names: list[str]) -> str:
     if not reason:
         guesses = np.stack([np.asarray(run.prediction) for run in runs])[:, items]
         conclusion = _conclusion(guesses == np.asarray(runs[0].labels)[items], names, runs[0].items)
-        agreement = _agreement(guesses, names)
+        agreement = [
+            f"{one} and {other} agree on {100 * (guess == another).mean():.1f} %."
+            for (one, guess), (other, another) in combinations(zip(names, guesses, strict=True), 2)
+        ]
         data = _disagreements(runs, names, items[(guesses != guesses[0]).any(axis=0)])
     return fill(
         "compare.html",
@@ -97,27 +100,15 @@ def _cells(run: Run) -> list[str]:
 
 def _differences(runs: list[Run]) -> list[tuple[str, list[str]]]:
     """Settings that are not the same in all runs, with the value of each."""
-    flat = [
-        {
-            f"{part}.{key}": value
-            for part, rows in summary.settings_groups(run)
-            for key, value in rows
-        }
-        for run in runs
-    ]
+    groups = [summary.settings_groups(run) for run in runs]
+    flat = [{f"{part}.{key}": v for part, rows in found for key, v in rows} for found in groups]
     every = dict.fromkeys(name for settings in flat for name in settings)
     found = [(name, [settings.get(name, "–") for settings in flat]) for name in every]
     return [(name, values) for name, values in found if len(set(values)) > 1]
 
 
 def _conclusion(right: Bools, names: list[str], items: str) -> list[str]:
-    """Which of the two best runs is better, and whether that may be chance.
-
-    Args:
-        right: Which predictions are right [runs, items].
-        names: Names of the runs.
-        items: What is predicted, in the plural.
-    """
+    """Which of the two best runs [runs, items] is better, and whether that may be chance."""
     best, second = np.argsort(-right.mean(axis=1), kind="stable")[:2]
     won = int((right[best] & ~right[second]).sum())
     lost = int((right[second] & ~right[best]).sum())
@@ -132,26 +123,16 @@ def _conclusion(right: Bools, names: list[str], items: str) -> list[str]:
     ]
 
 
-def _agreement(guesses: Ints, names: list[str]) -> list[str]:
-    pairs = combinations(zip(names, guesses, strict=True), 2)
-    return [
-        f"{one} and {other} agree on {100 * (guess == another).mean():.1f} %."
-        for (one, guess), (other, another) in pairs
-    ]
-
-
 def _disagreements(runs: list[Run], names: list[str], items: Ints) -> dict[str, Any]:
     """A table of items: what each run said, and how surely."""
-    first, labels = runs[0], np.asarray(runs[0].labels)
+    first, shown = runs[0], items[:MOST_ROWS]
     every = first.node_names if first.batch is None else first.graph_names
-    rows = [
-        [every[item], first.class_names[labels[item]], *(_said(run, item) for run in runs)]
-        for item in items[:MOST_ROWS].tolist()
-    ]
-    return {"columns": [first.task, "label", *names], "rows": rows}
-
-
-def _said(run: Run, item: int) -> str:
-    assert run.prediction is not None
-    sure = "" if run.probabilities is None else f" ({100 * run.confidence[item]:.0f} %)"
-    return f"{run.class_names[run.prediction[item]]}{sure}"
+    columns = [[every[item] for item in shown]]
+    columns.append([first.class_names[label] for label in np.asarray(first.labels)[shown]])
+    for run in runs:
+        said = [run.class_names[guess] for guess in np.asarray(run.prediction)[shown]]
+        if run.probabilities is not None:
+            sure = (100 * run.confidence[shown]).tolist()
+            said = [f"{name} ({part:.0f} %)" for name, part in zip(said, sure, strict=True)]
+        columns.append(said)
+    return {"columns": [first.task, "label", *names], "rows": list(zip(*columns, strict=True))}

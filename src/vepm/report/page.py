@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from vepm.report.communities import bucket_order, community_rows, induced
 from vepm.report.excerpt import take_excerpt
 from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.payload import build_payload, embed_json
-from vepm.report.run import Ints, Run, read_run
+from vepm.report.run import Run, read_run
 
 HERE = Path(__file__).parent
 SCRIPTS = ("dom", "theme", "data", "graph", "panel", "table", "predictions", "controls")
@@ -68,14 +69,13 @@ def _picture(folder: Path, name: str, draw: Callable[[], Figure]) -> dict[str, s
 
 
 def _render(run: Run, drawings: dict[str, dict[str, str]]) -> str:
-    excerpt = take_excerpt(run)
-    parts, communities = summary.part_rows(run), community_rows(run)
-    nicknames = {"nicknames": [row["nickname"] for row in communities]}
+    excerpt, communities, parts = take_excerpt(run), community_rows(run), summary.part_rows(run)
     found = "communities" if run.prediction is None else f"{run.task} classification"
+    data = build_payload(run, excerpt) | {"nicknames": [row["nickname"] for row in communities]}
     return fill(
         "report.html",
         SCRIPTS,
-        build_payload(run, excerpt) | nicknames,
+        data,
         title=run.title,
         eyebrow=f"VEPM {found}",
         lede=summary.size_line(run),
@@ -129,60 +129,49 @@ def _asset(name: str) -> str:
 def plan_drawings(run: Run) -> Iterator[Drawing]:
     """Every figure for which the run has data."""
     if len(run.history["epoch"]):
-        epoch = summary.headline(run)["best_epoch"]
         words = "Loss, ELBO terms and accuracies by epoch."
-        yield "learning_curves", words, lambda: figures.learning_curves(run.history, epoch)
+        epoch = summary.headline(run)["best_epoch"]
+        yield "learning_curves", words, partial(figures.learning_curves, run.history, epoch)
     words = "Adjacency matrix, and its parts by community, nodes sorted by community."
-    yield "adjacency", words, lambda: _adjacency(run)
+    yield "adjacency", words, partial(_adjacency, run)
     yield _memberships_map(run)
     if run.community_embeddings is not None:
         words = "t-SNE of the community embeddings, coloured by community."
         given = (run.community_embeddings, run.community_names, "Community embeddings")
-        yield "tsne_communities", words, lambda: figures.community_map(*given)
-    yield from _quality(run)
+        yield "tsne_communities", words, partial(figures.community_map, *given)
+    matrix, tested = summary.test_confusion(run), run.labelled("test")
+    if matrix is not None:
+        words, title = "Confusion matrix on test.", f"{tested.sum():,} test {run.items}"
+        yield "confusion", words, partial(figures.confusion_matrix, matrix, run.class_names, title)
+    if matrix is not None and run.probabilities is not None:
+        words = "Accuracy against confidence on test."
+        right = np.asarray(run.prediction == run.labels)[tested]
+        yield "reliability", words, partial(figures.reliability, run.confidence[tested], right)
 
 
 def _adjacency(run: Run) -> Figure:
-    nodes = np.arange(run.num_nodes) if run.batch is None else _pictured_graph(run.batch)
+    """The whole graph, or the largest of several that a picture can hold."""
+    nodes = np.arange(run.num_nodes)
+    if run.batch is not None:
+        sizes = np.bincount(run.batch)
+        fits = sizes <= LARGEST_PICTURED_GRAPH
+        chosen = np.where(fits, sizes, 0).argmax() if fits.any() else sizes.argmin()
+        nodes = np.flatnonzero(run.batch == chosen)
     order, bucket = bucket_order(run.interaction[nodes])
     inside, edges = induced(run.edge_index, nodes, run.num_nodes)
     return figures.adjacency(edges, run.edge_weight[inside], order, bucket)
 
 
-def _pictured_graph(batch: Ints) -> Ints:
-    """Nodes of the largest graph that a picture can hold."""
-    sizes = np.bincount(batch)
-    fits = sizes <= LARGEST_PICTURED_GRAPH
-    chosen = np.where(fits, sizes, 0).argmax() if fits.any() else sizes.argmin()
-    return np.flatnonzero(batch == chosen)
-
-
 def _memberships_map(run: Run) -> Drawing:
+    """Nodes by label, or by main community where there are no labels."""
     labels = run.labels if run.batch is None or run.labels is None else run.labels[run.batch]
     if labels is not None and (labels >= 0).any():
+        by = "label" if run.batch is None else "label of the graph"
         category, names = labels, list(run.class_names)
         colours = class_colours(len(names))
-        by = "label" if run.batch is None else "label of the graph"
     else:
-        category, names = run.interaction.argmax(axis=1), run.community_names
-        colours, by = community_colours(len(names)), "main community"
+        by, category, names = "main community", run.interaction.argmax(axis=1), run.community_names
+        colours = community_colours(len(names))
     given = (run.memberships, category, names, colours, f"Memberships Z, by {by}")
     words = f"t-SNE of the memberships, coloured by {by}."
-    return "tsne_memberships", words, lambda: figures.embedding_map(*given)
-
-
-def _quality(run: Run) -> Iterator[Drawing]:
-    matrix, tested = summary.test_confusion(run), run.labelled("test")
-    if matrix is None:
-        return
-    title = f"{tested.sum():,} test {run.items}"
-    confusion = figures.confusion_matrix
-    yield (
-        "confusion",
-        "Confusion matrix on test.",
-        lambda: confusion(matrix, run.class_names, title),
-    )
-    if run.probabilities is not None:
-        right = np.asarray(run.prediction == run.labels)[tested]
-        words = "Accuracy against confidence on test."
-        yield "reliability", words, lambda: figures.reliability(run.confidence[tested], right)
+    return "tsne_memberships", words, partial(figures.embedding_map, *given)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
@@ -13,16 +12,10 @@ from vepm.paper.experiments import slug
 from vepm.paper.plan import Square
 from vepm.paper.results import Results, Value, records
 from vepm.report.communities import adjacency_matrix, bucket_order, induced
-from vepm.report.figures import (
-    adjacency,
-    community_map,
-    confusion_grid,
-    embedding_map,
-    render,
-)
+from vepm.report.figures import adjacency, community_map, confusion_grid, embedding_map, render
 from vepm.report.figures.embeddings import MOST_POINTS
 from vepm.report.figures.style import WARNING, class_colours, new_figure, styled
-from vepm.report.run import Array, Floats, Ints, interactions
+from vepm.report.run import Array, Ints, interactions
 
 logger = logging.getLogger("vepm")
 
@@ -34,15 +27,9 @@ Drawn = dict[str, Figure]
 
 
 def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> list[Path]:
-    """Draw an experiment's figures beside its tables, as PNG and SVG.
+    """Draw an experiment's figures beside its tables, as PNG and SVG; gives the paths.
 
-    Args:
-        results: the numbers.
-        squares: the squares behind them.
-        folder: where results lie.
-
-    Returns:
-        The paths written; none where the experiment is a table, or nothing was run.
+    There are none where the experiment is a table, or nothing was run.
     """
     name, kind = results.experiment.name, results.experiment.figure
     if kind is None:
@@ -53,17 +40,17 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         drawn = {name: _reduced_labels(results)} if any(v.main for v in results.values) else {}
         squares = ()
     for square in squares:
-        found = records(square, folder)
-        if found:
-            arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
-            # Rows that differ in the preset alone have a figure each.
-            own_row = "" if square.row in results.experiment.rows else f"-{square.row.preset}"
-            start = f"{name}-{slug(square.column.name)}{own_row}"
-            try:
-                own = DRAWINGS[kind](arrays, results)
-            except Exception as error:  # One failed figure must not cost the tables.
-                logger.warning("%s: not drawn: %s", start, error)
-                continue
+        if not (found := records(square, folder)):
+            continue
+        arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
+        # Rows that differ in the preset alone have a figure each.
+        own_row = "" if square.row in results.experiment.rows else f"-{square.row.preset}"
+        start = f"{name}-{slug(square.column.name)}{own_row}"
+        try:
+            own = DRAWINGS[kind](arrays, results.quick)
+        except Exception as error:  # One failed figure must not cost the tables.
+            logger.warning("%s: not drawn: %s", start, error)
+        else:
             drawn |= {start + end: figure for end, figure in own.items()}
     paths: list[Path] = []
     for title, figure in drawn.items():
@@ -73,16 +60,11 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     return paths
 
 
-def _whole_adjacency(arrays: Arrays, results: Results) -> Drawn:
-    return {"": _partitioned(arrays["edge_index"], arrays["edge_weight"], arrays)}
-
-
-def _subgraph(arrays: Arrays, results: Results) -> Drawn:
-    edges = arrays["edge_index"]
-    chosen = breadth_first(edges, len(arrays["z"]), SUBGRAPH_NODES)
-    inside, own = induced(edges, chosen, len(arrays["z"]))
-    part = {**arrays, "z": arrays["z"][chosen]}
-    return {"": _partitioned(own, arrays["edge_weight"][inside], part)}
+def _subgraph(arrays: Arrays, quick: bool) -> Drawn:
+    nodes = breadth_first(arrays["edge_index"], len(arrays["z"]), SUBGRAPH_NODES)
+    inside, edges = induced(arrays["edge_index"], nodes, len(arrays["z"]))
+    part = {"z": arrays["z"][nodes], "edge_index": edges}
+    return _partition(arrays | part | {"edge_weight": arrays["edge_weight"][inside]}, quick)
 
 
 def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
@@ -98,18 +80,19 @@ def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
     return order[:count].astype(np.int64)
 
 
-def _partitioned(edges: Ints, shares: Floats, arrays: Arrays) -> Figure:
+def _partition(arrays: Arrays, quick: bool) -> Drawn:
     """A and its parts, from the largest metacommunity to the smallest."""
+    shares = arrays["edge_weight"]
     links = interactions(arrays["z"], arrays["activation"], shares.shape[1])
     sizes = np.bincount(links.argmax(axis=1), minlength=shares.shape[1])
     largest_first = np.argsort(-sizes, kind="stable")
     order, bucket = bucket_order(links[:, largest_first])
     names = [f"A({k + 1}): {sizes[c]} nodes" for k, c in enumerate(largest_first)]
-    return adjacency(edges, shares[:, largest_first], order, bucket, names)
+    return {"": adjacency(arrays["edge_index"], shares[:, largest_first], order, bucket, names)}
 
 
-def _embeddings(arrays: Arrays, results: Results) -> Drawn:
-    limit = QUICK_POINTS if results.quick else MOST_POINTS
+def _embeddings(arrays: Arrays, quick: bool) -> Drawn:
+    limit = QUICK_POINTS if quick else MOST_POINTS
     labels = arrays["y"].astype(np.int64)
     classes = [f"class {c + 1}" for c in range(int(labels.max()) + 1)]
     parts = arrays["community_embeddings"].shape[1]
@@ -125,7 +108,7 @@ def _embeddings(arrays: Arrays, results: Results) -> Drawn:
     }  # fmt: skip
 
 
-def _confusion(arrays: Arrays, results: Results) -> Drawn:
+def _confusion(arrays: Arrays, quick: bool) -> Drawn:
     matrices = list(arrays["confusion"].astype(np.int64))
     hits = [100 * np.trace(matrix) / matrix.sum() for matrix in matrices]
     titles = [f"Community {k + 1}: {hit:.0f} %" for k, hit in enumerate(hits)]
@@ -133,8 +116,8 @@ def _confusion(arrays: Arrays, results: Results) -> Drawn:
     return {"": confusion_grid(matrices, names, titles)}
 
 
-DRAWINGS: dict[str, Callable[[Arrays, Results], Drawn]] = {
-    "adjacency": _whole_adjacency,
+DRAWINGS: dict[str, Callable[[Arrays, bool], Drawn]] = {
+    "adjacency": _partition,
     "subgraph": _subgraph,
     "tsne": _embeddings,
     "confusion": _confusion,
@@ -147,15 +130,21 @@ def _reduced_labels(results: Results) -> Figure:
     drawn = [value for value in results.values if value.main is not None]
     datasets = list(dict.fromkeys(value.dataset for value in drawn))
     methods = list(dict.fromkeys(map(_method, drawn)))
+    kept = {column.name: 100 * (column.keep or 0.0) for column in results.experiment.columns}
     figure = new_figure(4.8 * len(datasets), 3.6)
     panels = figure.subplots(1, len(datasets), squeeze=False).ravel()
     for axes, dataset in zip(panels, datasets, strict=True):
         for method, colour in zip(methods, class_colours(len(methods)), strict=True):
-            if own := [v for v in drawn if (v.dataset, _method(v)) == (dataset, method)]:
-                _draw_curve(axes, results, own, colour)
+            own = [v for v in drawn if (v.dataset, _method(v)) == (dataset, method)]
+            means = [v.metric.scale * v.main.mean for v in own if v.main]
+            errors = [v.metric.scale * v.main.standard_error for v in own if v.main]
+            places = [kept[v.column] for v in own]
+            if own:
+                axes.errorbar(
+                    places, means, errors, color=colour, marker="o", markersize=3.5, label=method
+                )
         axes.set_title(dataset)
-        axes.set_xlabel("training labels kept (%)")
-        axes.set_ylabel("accuracy (%)")
+        axes.set(xlabel="training labels kept (%)", ylabel="accuracy (%)")
         axes.grid(axis="y")
         axes.legend(loc="lower right")
     return figure
@@ -163,13 +152,3 @@ def _reduced_labels(results: Results) -> Figure:
 
 def _method(value: Value) -> str:
     return value.row.removeprefix(f"{value.dataset}, ")
-
-
-def _draw_curve(axes: Axes, results: Results, own: list[Value], colour: str) -> None:
-    rates = {column.name: column.keep for column in results.experiment.columns}
-    means = [v.metric.scale * v.main.mean for v in own if v.main]
-    errors = [v.metric.scale * v.main.standard_error for v in own if v.main]
-    places = [100 * (rates[v.column] or 0.0) for v in own]
-    axes.errorbar(
-        places, means, errors, color=colour, marker="o", markersize=3.5, label=_method(own[0])
-    )

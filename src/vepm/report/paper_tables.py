@@ -35,39 +35,30 @@ CSV_HEADER = (
 def terminal_tables(results: Results, width: int) -> list[Table]:
     """Rows and columns as in the paper; each square has ours, its spread and the paper's.
 
-    Args:
-        results: the numbers.
-        width: characters in a line; columns that do not fit go to a further table.
+    Columns that do not fit into the width, in characters, go to a further table.
     """
     first = max(map(len, results.rows), default=0) + FRAME
-    tables: list[Table] = []
-    shown: list[str] = []
+    parts: list[list[str]] = []
+    left = 0
     for column in results.columns:
-        widths = [_width(results, name) for name in (*shown, column)]
-        if shown and first + sum(widths) > width:
-            tables.append(_terminal_table(results, shown))
-            shown = []
-        shown.append(column)
-    return [*tables, _terminal_table(results, shown)]
+        lines = [line for row in results.rows for line in _lines(results.at(row, column))]
+        needed = max(map(len, (column, *lines))) + FRAME
+        if not parts or needed > left:
+            parts.append([])
+            left = width - first
+        parts[-1].append(column)
+        left -= needed
+    return [_terminal_table(results, columns) for columns in parts or [[]]]
 
 
 def _terminal_table(results: Results, columns: list[str]) -> Table:
     table = Table(show_lines=True)
     for name in ("", *columns):
-        table.add_column(_shown(name))
+        table.add_column(Text(for_terminal(name)))
     for row in results.rows:
-        values = [results.at(row, column) for column in columns]
-        table.add_row(_shown(row), *(_shown("\n".join(_lines(value))) for value in values))
+        cells = ["\n".join(_lines(results.at(row, column))) for column in columns]
+        table.add_row(*(Text(for_terminal(text)) for text in (row, *cells)))
     return table
-
-
-def _shown(text: str) -> Text:
-    return Text(for_terminal(text))
-
-
-def _width(results: Results, column: str) -> int:
-    texts = [line for row in results.rows for line in _lines(results.at(row, column))]
-    return max(map(len, (column, *texts))) + FRAME
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:
@@ -110,20 +101,21 @@ def _squares(path: Path) -> Counter[str]:
 
 def markdown(results: Results) -> str:
     """The table, what to know about it, and every number by every rule."""
-    experiment = results.experiment
-    rows = [
-        [for_markdown(row), *(_markdown_cell(value) for value in _across(results, row))]
-        for row in results.rows
-    ]
-    parts = [f"# {for_markdown(heading(results))}", for_markdown(f"{experiment.description}.")]
+    rows = []
+    for row in results.rows:
+        cells = [map(for_markdown, _lines(results.at(row, name))) for name in results.columns]
+        rows.append([for_markdown(row), *map("<br>".join, cells)])
+    parts = [f"# {for_markdown(heading(results))}"]
+    parts.append(for_markdown(f"{results.experiment.description}."))
     parts.append(_markdown_table(["", *map(for_markdown, results.columns)], rows))
     parts.append("\n".join(f"- {for_markdown(line)}" for line in footnotes(results)))
     rules = list(dict.fromkeys(s.rule for v in results.values for s in v.summaries if s.epochs))
-    every = [
-        [for_markdown(v.row), for_markdown(v.column), *_rule_cells(v, rules)]
-        for v in results.values
-        if len(v.summaries) > 1
-    ]
+    every = []
+    for value in results.values:
+        if len(value.summaries) > 1:
+            found = {summary.rule: number(summary, value.metric) for summary in value.summaries}
+            names = map(for_markdown, (value.row, value.column))
+            every.append([*names, *(found.get(rule, "") for rule in rules)])
     if every:
         parts += ["## By every rule", _markdown_table(["", "", *rules], every)]
     return "\n\n".join(parts) + "\n"
@@ -131,47 +123,30 @@ def markdown(results: Results) -> str:
 
 def latex(results: Results) -> str:
     """A booktabs table: a line of ours and a line of the paper's for every row."""
-    count = len(results.columns)
     # A line end would end the comment.
     lines = [f"% {' '.join(line.split())}" for line in footnotes(results)]
-    lines += [rf"\begin{{tabular}}{{l{'c' * count}}}", r"\toprule"]
+    lines += [rf"\begin{{tabular}}{{l{'c' * len(results.columns)}}}", r"\toprule"]
     lines += [_latex_row("", results.columns), r"\midrule"]
     for row in results.rows:
-        values = list(_across(results, row))
+        values = [results.at(row, column) for column in results.columns]
+        papers = [theirs(v.printed, v.metric.exact) if v else "" for v in values]
         if all(value is None or value.quoted for value in values):
-            lines.append(_latex_row(f"{row} (quoted)", map(_paper, values)))
+            lines.append(_latex_row(f"{row} (quoted)", papers))
             continue
         lines.append(_latex_row(row, (ours(v) if v else "" for v in values)))
-        lines.append(_latex_row("", (f"paper: {_paper(v)}" if v else "" for v in values)))
+        lines.append(_latex_row("", (f"paper: {said}" if said else "" for said in papers)))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _lines(value: Value | None) -> list[str]:
+    """What stands in a square, line by line."""
     if value is None:
         return []
+    said = theirs(value.printed, value.metric.exact)
     if value.quoted:
-        said = _paper(value)
         return [said] if said == "-" else [said, "quoted"]
-    paper = [] if value.printed.value is None else [f"paper {_paper(value)}"]
-    return [line for line in (ours(value), spread(value), *paper) if line]
-
-
-def _markdown_cell(value: Value | None) -> str:
-    return "<br>".join(for_markdown(line) for line in _lines(value))
-
-
-def _paper(value: Value | None) -> str:
-    return "" if value is None else theirs(value.printed, value.metric.exact)
-
-
-def _across(results: Results, row: str) -> Iterator[Value | None]:
-    return (results.at(row, column) for column in results.columns)
-
-
-def _rule_cells(value: Value, rules: list[str]) -> list[str]:
-    """The numbers of a square, each under its own rule."""
-    found = {summary.rule: number(summary, value.metric) for summary in value.summaries}
-    return [found.get(rule, "") for rule in rules]
+    paper = "" if value.printed.value is None else f"paper {said}"
+    return [line for line in (ours(value), spread(value), paper) if line]
 
 
 def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
@@ -246,11 +221,14 @@ def footnotes(results: Results) -> list[str]:
     """What a reader of the numbers must know: rules, runs, spread, marks and notes."""
     lines = [QUICK] if results.quick else []
     measured = [value for value in results.values if value.main is not None]
-    for rule, description in _rules(measured).items():
-        lines.append(f"Rule {rule}: {description}.")
-    lines += _runs([value for value in measured if not value.metric.exact])
-    if any(not value.metric.exact for value in measured):
-        lines.append(SPREAD)
+    varying = [value for value in measured if not value.metric.exact]
+    mains = [value.main for value in measured if value.main is not None]
+    rules = {main.rule: main.description for main in mains if main.epochs}
+    lines += [f"Rule {rule}: {description}." for rule, description in rules.items()]
+    if varying:
+        kinds = {(v.splits, v.seeds) for v in varying}
+        counts = sorted(f"{_count(n, 'split')} x {_count(m, 'seed')}" for n, m in kinds)
+        lines += [f"Runs per number: {', '.join(counts)}.", SPREAD]
     if any(isinstance(value.printed.value, float) for value in measured):
         lines.append(MARKS)
     if any(value.verdict for value in measured):
@@ -260,27 +238,13 @@ def footnotes(results: Results) -> list[str]:
     for kind in dict.fromkeys(value.pretraining for value in measured if value.pretraining):
         seen = "all graphs, without labels" if kind == "transductive" else "training graphs only"
         lines.append(f"VEPM's pretraining was {kind}: it saw {seen}.")
-    return [*lines, *_commits(measured), *results.experiment.notes]
-
-
-def _rules(measured: list[Value]) -> dict[str, str]:
-    mains = [value.main for value in measured if value.main is not None]
-    return {main.rule: main.description for main in mains if main.epochs}
-
-
-def _runs(measured: list[Value]) -> list[str]:
-    kinds = {(v.splits, v.seeds) for v in measured}
-    counts = [f"{_count(splits, 'split')} x {_count(seeds, 'seed')}" for splits, seeds in kinds]
-    return [f"Runs per number: {', '.join(sorted(counts))}."] if counts else []
-
-
-def _commits(measured: list[Value]) -> list[str]:
-    """What code the runs are of."""
-    total: Counter[str | None] = Counter()
+    commits: Counter[str | None] = Counter()
     for value in measured:
-        total.update(value.commits)
-    named = [f"{(name or 'unknown')[:12]} ({_count(n, 'run')})" for name, n in total.most_common()]
-    return [f"Commits: {', '.join(named)}."] if named else []
+        commits.update(value.commits)
+    found = [(name or "unknown", _count(n, "run")) for name, n in commits.most_common()]
+    if found:
+        lines.append(f"Commits: {', '.join(f'{name[:12]} ({runs})' for name, runs in found)}.")
+    return [*lines, *results.experiment.notes]
 
 
 def _count(number: int, what: str) -> str:

@@ -87,8 +87,7 @@ class Run:
     @property
     def member(self) -> Bools:
         """Who is a member of which metacommunity [N, K]."""
-        found: Bools = nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
-        return found
+        return nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
 
     @cached_property
     def interaction(self) -> Floats:
@@ -146,9 +145,7 @@ def interactions(
     memberships: Floats, activation: Floats, grouping: Floats | int, batch: Ints | None = None
 ) -> Floats:
     """:func:`vepm.nn.interactions` of arrays: each node's links by metacommunity [N, K]."""
-    given = map(_tensor, (memberships, activation, grouping, batch))
-    found: Floats = nn.interactions(*given).numpy()
-    return found
+    return nn.interactions(*map(_tensor, (memberships, activation, grouping, batch))).numpy()
 
 
 def _tensor(array: Any) -> Any:
@@ -180,15 +177,12 @@ def read_run(folder: str | Path) -> Run:
     outputs = schema.read_outputs(folder / schema.OUTPUTS)
     sizes = check_outputs(folder / schema.OUTPUTS, outputs, metrics["task"])
     names = schema.read_json(folder / schema.NAMES, required=False)
-    numbers = [outputs[name] for name in ("y", "prediction") if name in outputs]
-    num_classes = max(
-        metrics.get("num_classes") or 0,
-        sizes.get("classes", 0),
-        *(int(found.max()) + 1 for found in numbers if found.size),
-    )
     names.setdefault("feature_names", metrics.get("feature_names"))
+    numbers = [outputs[name] for name in ("y", "prediction") if name in outputs]
+    largest = [int(found.max()) + 1 for found in numbers if found.size]
+    classes = max(metrics.get("num_classes") or 0, sizes.get("classes", 0), *largest)
     found: dict[str, Any] = {
-        "class_names": _names(metrics.get("class_names"), num_classes, "class"),
+        "class_names": _names(metrics.get("class_names"), classes, "class"),
         "node_names": _names(names.get("node_names"), sizes["nodes"], "node"),
         "graph_names": _names(names.get("graph_names"), sizes["items"], "graph")[: sizes["items"]],
         "feature_names": _names(names["feature_names"], sizes.get("features", 0), "feature"),
@@ -205,23 +199,22 @@ def read_run(folder: str | Path) -> Run:
 
 def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
     """Fields of a Run that come from arrays of the file."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = dict.fromkeys((*OF_NODES, *OF_ITEMS))
     for name, (kinds, _) in (OF_NODES | OF_ITEMS).items():
-        dtype = np.float64 if kinds == "f" else np.int64
-        fields[name] = outputs[name].astype(dtype) if name in outputs else None
+        if name in outputs:
+            fields[name] = outputs[name].astype(np.float64 if kinds == "f" else np.int64)
     masks = {split: fields.pop(f"{split}_mask") for split in SPLITS}
     fields["masks"] = {split: mask == 1 for split, mask in masks.items() if mask is not None}
-    fields["labels"] = fields.pop("y")
     if TASKS[task].single_graph:
         fields["batch"] = None
-    return fields
+    return {"labels": fields.pop("y"), **fields}
 
 
 def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     """The given names, printable, or numbered ones where they are absent or too few."""
     if not isinstance(given, list) or len(given) < count:
         return tuple(f"{kind} {number}" for number in range(count))
-    return tuple("".join(c if c.isprintable() else " " for c in str(name)) for name in given)
+    return tuple("".join(c if c.isprintable() else " " for c in str(n)) for n in given)
 
 
 def _benchmark(

@@ -25,24 +25,22 @@ MOST = 0.6
 
 def number_in(given: Mapping[str, Any], key: str) -> float | None:
     """A finite number in a mapping read from a file; None where there is none."""
-    value = given.get(key)
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if value is not None and known else None
+    value: Any = given.get(key)
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
 
 
 def headline(run: Run) -> dict[str, Any]:
     """The numbers a reader looks for first; None where a run has no such number."""
-    epoch = run.metrics.get("best_epoch")
-    chosen = run.prediction is not None and isinstance(epoch, int) and epoch >= 0
-    accuracy, rivals = number_in(run.metrics, "test_accuracy"), _baselines(run)
-    return {
-        "test_accuracy": accuracy,
-        **{name: number_in(run.metrics, name) for name in ("val_accuracy", "ece", "nmi")},
+    epoch = run.metrics.get("best_epoch", -1)
+    names = ("test_accuracy", "val_accuracy", "ece", "nmi")
+    found: dict[str, Any] = {name: number_in(run.metrics, name) for name in names}
+    accuracy, rivals = found["test_accuracy"], _baselines(run)
+    return found | {
         "interval": test_interval(run),
         "tested": int(run.labelled("test").sum()),
         "validated": int(run.labelled("val").sum()),
         "rule": run.metrics.get("rule"),
-        "best_epoch": epoch if chosen else None,
+        "best_epoch": epoch if run.prediction is not None and epoch >= 0 else None,
         "scores": {"VEPM": accuracy} | rivals if rivals and accuracy is not None else {},
     }
 
@@ -61,8 +59,9 @@ def _baselines(run: Run) -> dict[str, float]:
     found = {}
     for name, scores in run.metrics.get("baselines", {}).items():
         given = scores if isinstance(scores, dict) else {"test_accuracy": scores}
-        found[BASELINES.get(name, name)] = number_in(given, "test_accuracy")
-    return {name: accuracy for name, accuracy in found.items() if accuracy is not None}
+        if (accuracy := number_in(given, "test_accuracy")) is not None:
+            found[BASELINES.get(name, name)] = accuracy
+    return found
 
 
 def test_confusion(run: Run) -> Ints | None:
@@ -71,8 +70,7 @@ def test_confusion(run: Run) -> Ints | None:
     if run.labels is None or run.prediction is None or not tested.any():
         return None
     classes = range(len(run.class_names))
-    found: Ints = confusion_matrix(run.labels[tested], run.prediction[tested], labels=classes)
-    return found
+    return confusion_matrix(run.labels[tested], run.prediction[tested], labels=classes)
 
 
 def most_confused(run: Run, count: int = 5) -> list[dict[str, int]]:
@@ -82,17 +80,19 @@ def most_confused(run: Run, count: int = 5) -> list[dict[str, int]]:
         return []
     np.fill_diagonal(matrix, 0)
     worst = np.argsort(-matrix, axis=None, kind="stable")[:count]
-    pairs = (divmod(int(place), len(matrix)) for place in worst)
-    return [
-        {"true": t, "predicted": p, "count": int(matrix[t, p])} for t, p in pairs if matrix[t, p]
-    ]
+    pairs = zip(*np.unravel_index(worst, matrix.shape), strict=True)
+    return [{"true": t, "predicted": p, "count": matrix[t, p]} for t, p in pairs if matrix[t, p]]
 
 
 def conclusion(run: Run) -> list[str]:
     """What the page shows, in one or two sentences."""
     accuracy, rivals = number_in(run.metrics, "test_accuracy"), _baselines(run)
     if accuracy is None:
-        return [_groups(run)]
+        found, several = np.unique(run.interaction.argmax(axis=1)), run.member.sum(axis=1) > 1
+        return [
+            f"{len(found)} of {run.num_metacommunities} communities are the main one of some node; "
+            f"{several.sum():,} of {run.num_nodes:,} nodes are members of several."
+        ]
     first = f"{100 * accuracy:.1f} % of the test {run.items} are classified correctly"
     if rivals:
         best = max(rivals, key=lambda name: rivals[name])
@@ -100,15 +100,13 @@ def conclusion(run: Run) -> list[str]:
         side = "above" if points >= 0 else "below"
         which = ", the best baseline" if len(rivals) > 1 else ""
         first += f", {abs(points):.1f} points {side} {best}{which}"
-    rest = "; ".join(part for part in (_evidence(run), _uncertain(run)) if part)
-    return [f"{part[:1].upper()}{part[1:]}." for part in (first, rest) if part]
-
-
-def _groups(run: Run) -> str:
-    found = np.unique(run.interaction.argmax(axis=1))
-    several = int((run.member.sum(axis=1) > 1).sum())
-    words = f"{len(found)} of {run.num_metacommunities} communities are the main one of some node"
-    return f"{words}; {several:,} of {run.num_nodes:,} nodes are members of several."
+    rest = [_evidence(run)]
+    if run.probabilities is not None:
+        count = int((run.confidence < UNSURE).sum())
+        are = f"{run.items} are" if count != 1 else f"{run.task} is"
+        rest.append(f"{count:,} {are} uncertain (under {100 * UNSURE:.0f} %)")
+    sentences = (first, "; ".join(filter(None, rest)))
+    return [f"{part[0].upper()}{part[1:]}." for part in sentences if part]
 
 
 def _evidence(run: Run) -> str:
@@ -125,14 +123,6 @@ def _evidence(run: Run) -> str:
     names = listed([str(k) for k in sorted(order[:needed].tolist())])
     carry = "communities {} carry" if needed > 1 else "community {} carries"
     return f"{carry.format(names)} most of the evidence"
-
-
-def _uncertain(run: Run) -> str:
-    if run.probabilities is None:
-        return ""
-    count = int((run.confidence < UNSURE).sum())
-    are = f"{run.items} are" if count != 1 else f"{run.task} is"
-    return f"{count:,} {are} uncertain (under {100 * UNSURE:.0f} %)"
 
 
 def part_rows(run: Run) -> list[dict[str, Any]]:
@@ -154,8 +144,8 @@ def part_rows(run: Run) -> list[dict[str, Any]]:
 
 def _kinds(given: Any) -> list[tuple[str, float]]:
     """Known kinds of edges in a part, the commonest first."""
-    numbers = {name: number_in(given, name) for name in given} if isinstance(given, dict) else {}
-    found = [(str(name), value) for name, value in numbers.items() if value is not None]
+    numbers = ((name, number_in(given, name)) for name in given) if isinstance(given, dict) else ()
+    found = [(name, share) for name, share in numbers if share is not None]
     return sorted(found, key=lambda kind: -kind[1])
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vepm.nn import VEPM
 
-CALIBRATION_BINS = 15
+PACKAGES = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
 RANKED_EDGES = 200_000
 """Edges, evenly spaced, by which shares are ranked against kinds."""
 
@@ -28,13 +28,8 @@ def accuracy(probabilities: Tensor, y: Tensor) -> float:
     return float((probabilities.argmax(1) == y).double().mean())
 
 
-def calibration_error(probabilities: Tensor, y: Tensor, bins: int = CALIBRATION_BINS) -> float:
-    """Expected calibration error: how far confidence is from accuracy, over equal-width bins.
-
-    Example:
-        >>> calibration_error(torch.tensor([[0.75, 0.25], [0.75, 0.25]]), torch.tensor([0, 1]))
-        0.25
-    """
+def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> float:
+    """Expected calibration error: how far confidence is from accuracy, over equal-width bins."""
     confidence, predicted = probabilities.double().max(1)
     hit = (predicted == y).double()
     bucket = (confidence * bins).long().clamp(max=bins - 1)
@@ -79,11 +74,7 @@ def summarise_parts(
     weights = [None] * shares.size(1) if relevance is None else relevance.weight.tolist()
     shares = shares.double()
     total = shares.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    # Training nodes may be isolated, and numbered after the last node that has an edge.
-    largest = max((int(nodes.max()) for nodes in (edge_index, train) if nodes.numel()), default=-1)
-    inside = torch.zeros(largest + 1, dtype=torch.bool)
-    inside[train] = True
-    known = inside[edge_index].all(0)
+    known = torch.isin(edge_index, train).all(0)
     equal = labels[edge_index[0, known]] == labels[edge_index[1, known]]
     among = shares[known].sum(0)
     joined = (shares[known] * equal[:, None]).sum(0)
@@ -114,13 +105,7 @@ class KindAgreement(NamedTuple):
 
 
 def agreement_with_kinds(shares: Tensor, kinds: Tensor) -> KindAgreement:
-    """Compare shares [E, K] with known kinds [E, R], which the model never saw.
-
-    Example:
-        >>> shares = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
-        >>> agreement_with_kinds(shares, torch.tensor([[1, 0], [1, 0], [0, 1]]).bool())
-        KindAgreement(mutual_information=1.0, ranking=1.0)
-    """
+    """Compare shares [E, K] with known kinds [E, R], which the model never saw."""
     single = kinds.sum(1) == 1
     parts = shares[single].argmax(1).numpy()
     information = normalized_mutual_info_score(kinds[single].int().argmax(1).numpy(), parts)
@@ -136,10 +121,8 @@ def agreement_with_kinds(shares: Tensor, kinds: Tensor) -> KindAgreement:
 
 def describe_machine() -> dict[str, Any]:
     """Versions and hardware behind a number."""
-    packages = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    versions: dict[str, str | None] = dict.fromkeys(packages)
-    for name in packages:
+    versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
+    for name in PACKAGES:
         # A source tree need not be installed.
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
@@ -147,7 +130,7 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
-        "gpu": gpu,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         **versions,
         "commit": commit(),
     }
@@ -160,8 +143,7 @@ def peak_memory() -> dict[str, float]:
     """
     # Linux counts in KiB, macOS in bytes.
     unit = 2**20 if sys.platform == "darwin" else 2**10
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    found = {"peak_memory_mib": held}
+    found = {"peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
     if torch.cuda.is_available():
         found["peak_gpu_memory_mib"] = torch.cuda.max_memory_allocated() / 2**20
     return found
@@ -180,15 +162,12 @@ def _commit_of_tree() -> str | None:
     folder = Path(__file__).parents[1]
     if not (folder.parents[1] / ".git").exists():
         return None
+    asked = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no", "."])
     try:
-        head = _git(folder, "rev-parse", "HEAD")
-        changes = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
+        head, changes = (
+            subprocess.check_output(["git", "-C", folder, *words], stderr=subprocess.DEVNULL)  # noqa: S603, S607
+            for words in asked
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head + ("+" if changes else "")
-
-
-def _git(folder: Path, *words: str) -> str:
-    command = ["git", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603
-    return done.stdout.strip()
+    return head.decode().strip() + ("+" if changes.strip() else "")

@@ -86,29 +86,15 @@ class Metrics(TypedDict):
 
 
 HISTORY_COLUMNS = (
-    "phase",
-    "epoch",
-    "loss",
-    "task",
-    "edges",
-    "kl",
-    "disagreement",
-    "train_accuracy",
-    "val_accuracy",
-    "val_loss",
-    "learning_rate",
-    "seconds",
+    *("phase", "epoch", "loss", "task", "edges", "kl", "disagreement"),
+    *("train_accuracy", "val_accuracy", "val_loss", "learning_rate", "seconds"),
 )
 """Columns of ``history.csv``; readers need the first two."""
 
 
 def read_metrics(path: Path) -> Metrics:
-    """The contents of ``metrics.json``.
-
-    Raises:
-        InputError: if the file is not that of a run, or an entry is of another type.
-    """
-    found = read_json(path, required=True)
+    """The contents of ``metrics.json``; an InputError names the entry that cannot be right."""
+    found: Any = read_json(path, required=True)
     for name, kind in get_type_hints(Metrics).items():
         if name in Metrics.__required_keys__ and name not in found:
             raise InputError(f"{path}: no {name!r}; train again to rewrite it")
@@ -124,8 +110,7 @@ def read_metrics(path: Path) -> Metrics:
     whole = found.get("excerpt_of", dict.fromkeys(SIZES, 0))
     if set(whole) != SIZES or not all(type(size) is int for size in whole.values()):
         raise InputError(f"{path}: excerpt_of is {whole!r}; train again")
-    metrics: Metrics = found  # type: ignore[assignment]
-    return metrics
+    return found
 
 
 def read_json(path: Path, *, required: bool) -> dict[str, Any]:
@@ -177,15 +162,11 @@ def read_history(path: Path) -> dict[str, Array]:
     history: dict[str, Array] = {"phase": np.array([row["phase"] for row in rows], dtype=str)}
     for column in columns:
         if column != "phase":
-            history[column] = np.array(
-                [_number(path, i, column, row[column]) for i, row in enumerate(rows, 2)],
-                dtype=np.float64,
-            )
+            history[column] = np.full(len(rows), np.nan)
+            for place, cell in enumerate(row[column] for row in rows):
+                try:
+                    history[column][place] = float(cell or "nan")
+                except ValueError:
+                    where = f"{path}, row {place + 2}"
+                    raise InputError(f"{where}: {column} is {cell!r}, not a number") from None
     return history
-
-
-def _number(path: Path, row: int, column: str, cell: str | None) -> float:
-    try:
-        return float(cell) if cell else float("nan")
-    except ValueError:
-        raise InputError(f"{path}, row {row}: {column} is {cell!r}, not a number") from None

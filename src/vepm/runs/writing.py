@@ -13,16 +13,8 @@ from vepm.data import Dataset
 from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import VEPM, Adjacency, interactions
+from vepm.runs import metrics as measuring
 from vepm.runs import schema
-from vepm.runs.metrics import (
-    accuracy,
-    agreement,
-    calibration_error,
-    describe_machine,
-    peak_memory,
-    summarise_parts,
-)
-from vepm.runs.schema import HISTORY_COLUMNS
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.chunks import affiliations, classify, posterior_table
 from vepm.scale.large import LargeGraph
@@ -71,24 +63,20 @@ def write_run(
         outputs = _outputs_of(dataset, fitted, source, roles, explained)
         metrics = _metrics(dataset, fitted, roles, outputs)
         if roles["train"].numel():
+            edges = (outputs["edge_index"], outputs["edge_weight"])
             # Of graphs, neither labels nor kinds are those of the nodes.
             single = dataset.single_graph
+            train = roles["train"] if single else roles["train"][:0]
             kinds = dataset.graphs[0].get("edge_kind") if single else None
-            found = summarise_parts(
-                fitted.model,
-                outputs["edge_index"],
-                outputs["edge_weight"],
-                outputs["y"],
-                roles["train"] if single else roles["train"][:0],
-                kinds,
-                None if kinds is None else dataset.kind_names,
-            )
+            named = (kinds, None if kinds is None else dataset.kind_names)
+            found = measuring.summarise_parts(fitted.model, *edges, outputs["y"], train, *named)
             metrics["parts"] = [part._asdict() for part in found]
     write_bytes(folder / schema.OUTPUTS, save(outputs))
     save_model(folder / schema.MODEL, fitted.model, fitted.card)
     write_text(folder / schema.CONFIG, fitted.card.config.to_toml())
-    rows = ([row.get(name, "") for name in HISTORY_COLUMNS] for row in fitted.history)
-    write_csv(folder / schema.HISTORY, HISTORY_COLUMNS, rows)
+    columns = schema.HISTORY_COLUMNS
+    rows = ([row.get(name, "") for name in columns] for row in fitted.history)
+    write_csv(folder / schema.HISTORY, columns, rows)
     write_text(folder / schema.NAMES, json.dumps(for_json(names)))
     written: dict[str, Any] = for_json({**metrics, **extra})
     write_text(folder / schema.METRICS, json.dumps(written, indent=1))
@@ -109,10 +97,10 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
         "seconds": sum(row["seconds"] for row in fitted.history),
-        **peak_memory(),
+        **measuring.peak_memory(),
         **{f"num_{role}": rows.numel() for role, rows in roles.items()},
         "device": str(model.activation.device),
-        "versions": describe_machine(),
+        "versions": measuring.describe_machine(),
         "warnings": list(fitted.warnings),
     }
     if "probabilities" in outputs:
@@ -122,18 +110,18 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
             rows = roles[role]
             if rows.numel():
                 found, truth = outputs["probabilities"][rows], y[rows]
-                metrics[f"{role}_accuracy"] = accuracy(found, truth)
+                metrics[f"{role}_accuracy"] = measuring.accuracy(found, truth)
                 measures = TASKS[dataset.task].measures(found, truth)
                 metrics |= {f"{role}_{name}": value for name, value in measures.items()}
         if roles["test"].numel():
-            metrics["ece"] = calibration_error(found, truth)
+            metrics["ece"] = measuring.calibration_error(found, truth)
     known = y >= 0
     if dataset.single_graph and known.any():
         heads = model.partitioner.num_metacommunities
         grouping = _assignment(model).get("assignment", heads)
         between = model.interactions.detach().cpu()
         hard = interactions(outputs["memberships"], between, grouping).argmax(1)
-        metrics["nmi"] = agreement(hard[known], y[known])
+        metrics["nmi"] = measuring.agreement(hard[known], y[known])
     return metrics
 
 
@@ -240,10 +228,8 @@ def _assignment(model: VEPM) -> Tensors:
 
 
 def _masks(roles: Tensors, count: int) -> Tensors:
-    masks = {f"{role}_mask": torch.zeros(count, dtype=torch.bool) for role in roles}
-    for role, rows in roles.items():
-        masks[f"{role}_mask"][rows] = True
-    return masks
+    none = torch.zeros(count, dtype=torch.bool)
+    return {f"{role}_mask": none.index_fill(0, rows, True) for role, rows in roles.items()}
 
 
 def _features(dataset: Dataset, nodes: Tensor | None = None) -> Tensors:

@@ -1,20 +1,18 @@
 """The look the figures share, and the colours of communities and classes."""
 
-import functools
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle, islice
 from pathlib import Path
-from typing import NamedTuple, ParamSpec
+from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from vepm.files import write_bytes, write_text
 from vepm.report.run import Ints
@@ -42,23 +40,18 @@ ACCENT = "#0B7A75"
 WARNING = "#C2410C"
 
 RASTER_DPI = 170
-MOST_NAMED = 20
-"""Entries of a legend."""
 LOOK = Path(__file__).parents[1] / "assets" / "figures.mplstyle"
-
 WHITE_PAPER = '<rect width="100%" height="100%" fill="white"/>'
-
-P = ParamSpec("P")
 
 
 def community_colours(count: int) -> list[str]:
     """One colour per community; they repeat after twenty-four."""
-    return [COMMUNITY_COLOURS[k % len(COMMUNITY_COLOURS)] for k in range(count)]
+    return list(islice(cycle(COMMUNITY_COLOURS), count))
 
 
 def class_colours(count: int) -> list[str]:
     """One colour per class, none of which is a community's; they repeat after twenty-four."""
-    return [CLASS_COLOURS[c % len(CLASS_COLOURS)] for c in range(count)]
+    return list(islice(cycle(CLASS_COLOURS), count))
 
 
 @contextmanager
@@ -70,31 +63,20 @@ def look(hashsalt: str | None = None) -> Iterator[None]:
         yield
 
 
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Give a drawing function the shared look."""
-
-    @functools.wraps(draw)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with look():
-            return draw(*args, **kwargs)
-
-    return wrapped
+styled = look()
+"""Give a drawing function the shared look."""
 
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that belongs to no window."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def panels(
-    count: int, columns: int, row_height: float, extra: float = 0.0
-) -> tuple[Figure, list[Axes]]:
-    """A figure as wide as a page with so many axes, in rows of at most ``columns``."""
+def panels(count: int, columns: int, height: float, extra: float = 0) -> tuple[Figure, list[Axes]]:
+    """A figure as wide as a page with so many axes, in rows of a height and at most ``columns``."""
     columns = min(count, columns)
     rows = -(-count // columns)
-    figure = new_figure(9.6, row_height * rows + extra)
+    figure = new_figure(9.6, height * rows + extra)
     every: list[Axes] = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for axes in every[count:]:
         axes.remove()
@@ -151,19 +133,6 @@ def inline_svg(document: str, name: str) -> str:
     for colour, variable in ((INK, "currentColor"), (MUTED, "var(--muted)")):
         svg = re.sub(re.escape(colour), variable, svg, flags=re.IGNORECASE)
     return svg.replace("<svg ", '<svg aria-hidden="true" ', 1)
-
-
-def category_legend(axes: Axes, names: Sequence[str], colours: Sequence[str]) -> None:
-    """A legend of coloured dots to the right of the axes."""
-    dots = [
-        Line2D([], [], marker="o", linestyle="", color=colour, markersize=6)
-        for colour in colours[:MOST_NAMED]
-    ]
-    labels = [shorten(name) for name in names[:MOST_NAMED]]
-    if len(names) > MOST_NAMED:
-        dots.append(Line2D([], [], linestyle=""))
-        labels.append(f"and {len(names) - MOST_NAMED} more")
-    axes.legend(dots, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderpad=0)
 
 
 def sample(count: int, limit: int, seed: int) -> Ints:
