@@ -79,8 +79,8 @@ def interactions(
     .. math:: \mu_{uk} = \sum_v \sum_{c \in k} \gamma_c z_{uc} z_{vc}
 
     A community to which all nodes belong alike, as to a background, tells none apart and counts
-    for nothing. With interactions [C, C] instead of activations [C], community c of node u meets all those of
-    node v: :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`.
+    for nothing. With interactions [C, C] instead of activations [C], community c of node u meets
+    all those of node v: :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`.
 
     The metacommunity a node belongs to most is where this is largest. O(N C).
 
