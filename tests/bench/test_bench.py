@@ -22,7 +22,7 @@ from vepm.bench import (
     time_call,
 )
 from vepm.bench.steps import METHODS, STEPS, Method
-from vepm.cli.measures import as_table
+from vepm.cli.bench import as_table
 from vepm.data import DatasetInfo, planted_graph
 
 GRAPH = planted_graph(60, 3, average_degree=6, num_features=5, seed=0).graphs[0]

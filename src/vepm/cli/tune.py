@@ -1,6 +1,5 @@
-"""The commands that search for better settings: tune and sweep."""
+"""vepm tune: better settings for one run on one dataset."""
 
-import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,45 +10,39 @@ from rich.table import Table
 from vepm import console
 from vepm.cli import options
 from vepm.cli.folders import Kind, clear, command_line, how_to_continue, own_folder
-from vepm.escaping import on_one_line
 from vepm.files import refuse_special
 
 if TYPE_CHECKING:
-    from vepm.search.log import Trial
     from vepm.search.tuning import Findings
 
-SHOWN = 10
 _WARNING = (
     "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
     "the folds of `vepm evaluate` test on graphs that it has",
 )
 
 
+@options.with_groups("batch_nodes", "no_memory_check")
 def tune(
     dataset: Annotated[
         str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
     ],
     trials: Annotated[
-        int, typer.Option(min=1, help="Trials in all, those already in the folder included.")
+        int, options.option("Trials in all, those already in the folder included.", min=1)
     ] = 20,
     output: Annotated[
         Path | None,
-        options.result_option("--output", "-o", help="Folder. [default: runs/tune-NAME]"),
+        options.result("Folder. [default: runs/tune-NAME]", "--output", "-o"),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Trainings per trial, whose mean scores it.")
-    ] = 1,
+    seeds: Annotated[int, options.option("Trainings per trial, whose mean scores it.", min=1)] = 1,
     timeout: Annotated[
-        float | None, typer.Option(min=0, help="Seconds after which no further trial begins.")
+        float | None, options.option("Seconds after which no further trial begins.", min=0)
     ] = None,
     space: Annotated[
         Path | None,
-        options.setting_option(
-            help="TOML with the settings to vary: a list of values, or low, high and log."
-        ),
+        options.setting("TOML with the settings to vary: a list of values, or low, high and log."),
     ] = None,
-    choice: options.SeededChoice = options.SEEDED,
-    reading: options.DirectedReading = options.DIRECTED_READING,
+    choice: options.Choice = options.CHOICE,
+    reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
@@ -138,61 +131,3 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         f"next: {following}",
     ):
         console.print_line(line)
-
-
-def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML that says what to try.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(help="File of results; by default beside the TOML, ending in .jsonl."),
-    ] = None,
-    jobs: Annotated[int, options.machine_option(min=0, help="Processes; 0: one per core.")] = 0,
-    minutes: Annotated[
-        float, options.machine_option(min=0, help="Begin no run after so long.")
-    ] = math.inf,
-    runs_at_once: options.RunsAtOnce = 0,
-    machine: options.Machine = options.MACHINE,
-) -> None:
-    """Try settings of any method over datasets and seeds, judged on validation alone.
-
-    Unlike `tune`, which improves one run on one graph, a sweep compares the same settings of any
-    method across datasets, splits and seeds; presets and baselines are chosen with it. Test
-    accuracies are not kept. Finished runs are kept: give the same command again to continue.
-
-    Examples:
-
-        vepm sweep results/search/disengcn.toml --jobs 2
-
-        vepm sweep mine.toml --device cuda --minutes 10
-    """
-    from vepm.evaluation import Compute
-    from vepm.search.log import standings
-    from vepm.search.sweeps import Sweep, run_sweep
-
-    chosen = Sweep.read(file)
-    path = output or file.with_suffix(".jsonl")
-    with console.run_bar("runs") as progress:
-        rows = run_sweep(
-            chosen,
-            path,
-            root=machine.data_dir,
-            compute=Compute(machine.device, jobs, runs_at_once),
-            minutes=minutes,
-            progress=progress,
-        )
-    found = standings(rows)
-    _show_standings(found, list(chosen.datasets))
-    console.print_line(f"Rule: {chosen.rule}.")
-    console.print_line(f"{len(rows)} of {chosen.count} runs are in {path}")
-
-
-def _show_standings(found: "list[Trial]", datasets: list[str]) -> None:
-    table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
-    for one in found[:SHOWN]:
-        spread = "" if math.isnan(one.spread) else f" ± {100 * one.spread:.1f}"
-        changes = ", ".join(f"{name}={value}" for name, value in one.changes.items())
-        scores = (f"{100 * one.by_dataset.get(name, math.nan):.1f}" for name in datasets)
-        mean = f"{100 * one.val_accuracy:.1f}{spread}"
-        shown = on_one_line(changes) or "the settings to improve on"
-        table.add_row(str(one.number), mean, *scores, shown)
-    console.out.print(table, highlight=False)
