@@ -100,14 +100,8 @@ def main() -> None:
     try:
         with _ending_when_told():
             app()
-    except InputError as error:
+    except (InputError, LostProcessError, OSError) as error:
         console.print_error(error)
-        sys.exit(2)
-    except LostProcessError as error:
-        console.print_error(error)
-        sys.exit(1)
-    except OSError as error:
-        console.print_error(error)
-        sys.exit(2 if isinstance(error, UNUSABLE_PATH) else 1)
+        sys.exit(2 if isinstance(error, (InputError, *UNUSABLE_PATH)) else 1)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

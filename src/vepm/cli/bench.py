@@ -71,14 +71,10 @@ def bench(
         data_dir=data_dir,
     )
     with console.err.status("measuring") as status:
-
-        def keep(report: dict[str, Any]) -> None:
-            last = report["rows"][-1]
-            status.update(f"measuring; done: {last['graph']}, {last['step']}, {last['method']}")
+        for report in run(plan):
             write_text(output / "bench.json", json.dumps(report, indent=1))
-
-        report = run(plan, keep=keep)
-    write_text(output / "bench.json", json.dumps(report, indent=1))
+            for last in report["rows"][-1:]:
+                status.update(f"measuring; done: {last['graph']}, {last['step']}, {last['method']}")
     if as_json:
         print(json.dumps(report))
         return

@@ -22,8 +22,7 @@ CHOICE = options.Choice("communities")
 def communities(
     data: options.Input,
     output: Annotated[
-        Path | None,
-        options.result("Folder. [default: runs/NAME-communities]", "--output", "-o"),
+        Path | None, options.result("Folder. [default: runs/NAME-communities]", "--output", "-o")
     ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,

@@ -24,8 +24,7 @@ MOST_COMMUNITIES = 3
 def links(
     data: options.Input,
     output: Annotated[
-        Path | None,
-        options.result("Folder. [default: runs/NAME-links]", "--output", "-o"),
+        Path | None, options.result("Folder. [default: runs/NAME-links]", "--output", "-o")
     ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,

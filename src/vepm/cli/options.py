@@ -39,10 +39,7 @@ NumCommunities = Annotated[
         metavar="NUMBER|auto",
     ),
 ]
-DataDir = Annotated[
-    Path | None,
-    where("PyG root of benchmark datasets.", envvar="VEPM_DATA"),
-]
+DataDir = Annotated[Path | None, where("PyG root of benchmark datasets.", envvar="VEPM_DATA")]
 Device = Annotated[str, where("auto, cpu or cuda.")]
 RunsAtOnce = Annotated[
     int,
@@ -106,8 +103,7 @@ class Choice:
         str, setting("Named settings: default, communities, tuned, paper or released.")
     ] = "default"
     config: Annotated[
-        Path | None,
-        setting("TOML with [model] and [training] that changes the preset."),
+        Path | None, setting("TOML with [model] and [training] that changes the preset.")
     ] = None
     settings: Annotated[
         list[str] | None,
@@ -145,8 +141,7 @@ class Machine:
     device: Device = "auto"
     data_dir: DataDir = None
     no_memory_check: Annotated[
-        bool,
-        where("Try what seems too large for the memory there is.", "--no-memory-check"),
+        bool, where("Try what seems too large for the memory there is.", "--no-memory-check")
     ] = False
 
 

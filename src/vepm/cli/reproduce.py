@@ -42,8 +42,7 @@ def reproduce(
         option("Only rows with these words in their name; may be given several times."),
     ] = None,
     seeds: Annotated[
-        int | None,
-        option("Number of seeds. [default: the experiment's]", min=1, max=MOST_RUNS),
+        int | None, option("Number of seeds. [default: the experiment's]", min=1, max=MOST_RUNS)
     ] = None,
     presets: Annotated[
         list[str] | None,

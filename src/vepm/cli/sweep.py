@@ -56,15 +56,14 @@ def sweep(
             minutes=minutes,
             progress=progress,
         )
-    found = standings(rows)
-    _show_standings(found, list(chosen.datasets))
+    _show(standings(rows)[:SHOWN], chosen.datasets)
     console.print_line(f"Rule: {chosen.rule}.")
     console.print_line(f"{len(rows)} of {chosen.count} runs are in {path}")
 
 
-def _show_standings(found: "list[Trial]", datasets: list[str]) -> None:
+def _show(found: "list[Trial]", datasets: list[str]) -> None:
     table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
-    for one in found[:SHOWN]:
+    for one in found:
         spread = "" if math.isnan(one.spread) else f" ± {100 * one.spread:.1f}"
         changes = ", ".join(f"{name}={value}" for name, value in one.changes.items())
         scores = (f"{100 * one.by_dataset.get(name, math.nan):.1f}" for name in datasets)

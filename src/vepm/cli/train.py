@@ -30,8 +30,7 @@ def train(
         ),
     ] = "digits",
     output: Annotated[
-        Path | None,
-        options.result("Run folder. [default: runs/NAME-SEED]", "--output", "-o"),
+        Path | None, options.result("Run folder. [default: runs/NAME-SEED]", "--output", "-o")
     ] = None,
     overwrite: options.Overwrite = False,
     baselines: options.Baselines = "",

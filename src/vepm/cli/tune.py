@@ -15,9 +15,11 @@ from vepm.files import refuse_special
 if TYPE_CHECKING:
     from vepm.search.tuning import Findings
 
-_WARNING = (
+RESULTS = {"best.toml": "[model]", "trials.csv": "trial,state", "summary.json": '"rule"'}
+SEARCH = Kind("search", ("trials.jsonl", *RESULTS), ({"trials.jsonl": '{"sweep"'}, RESULTS))
+WARNING = (
     "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
-    "the folds of `vepm evaluate` test on graphs that it has",
+    "the folds of `vepm evaluate` test on graphs that it has"
 )
 
 
@@ -30,8 +32,7 @@ def tune(
         int, options.option("Trials in all, those already in the folder included.", min=1)
     ] = 20,
     output: Annotated[
-        Path | None,
-        options.result("Folder. [default: runs/tune-NAME]", "--output", "-o"),
+        Path | None, options.result("Folder. [default: runs/tune-NAME]", "--output", "-o")
     ] = None,
     seeds: Annotated[int, options.option("Trainings per trial, whose mean scores it.", min=1)] = 1,
     timeout: Annotated[
@@ -59,30 +60,25 @@ def tune(
 
         vepm train Cora --config runs/tune-Cora/best.toml
     """
-    from vepm.cli.inputs import check_model, given_paths, open_data, roles
-    from vepm.cli.inputs import settings as chosen_settings
-    from vepm.data import require_labels
+    from vepm.cli.jobs import prepare
     from vepm.search.space import default_space, read_space, require_optuna
     from vepm.search.tuning import Problem
     from vepm.search.tuning import tune as search
 
     require_optuna()
-    data = open_data(dataset, machine.data_dir, reading)
-    require_labels(data)
-    base = chosen_settings(data, choice.preset, choice.config, choice.settings)
-    check_model(data, base, machine.device)
-    parts = roles(data)
-    where = read_space(space) if space is not None else default_space(data.task)
-    problem = Problem(data, parts["train"], parts["val"], base, where, seeds, choice.seed)
-    folder = output or Path("runs") / f"tune-{data.name}"
-    inputs = given_paths(dataset, machine.data_dir, choice.config, space)
+    job = prepare(None, dataset, choice, reading, machine)
+    varied = default_space(job.data.task) if space is None else read_space(space)
+    parts, base = job.parts, job.estimator.settings()
+    problem = Problem(job.data, parts["train"], parts["val"], base, varied, seeds, choice.seed)
+    folder = output or Path("runs") / f"tune-{job.data.name}"
+    inputs = job.inputs if space is None else (*job.inputs, space)
     advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
-    with own_folder(folder, _kind(), inputs), how_to_continue(lambda: advice):
+    with own_folder(folder, SEARCH, inputs), how_to_continue(lambda: advice):
         if overwrite:
-            clear(folder, _kind())
-        for name in _kind().files:
+            clear(folder, SEARCH)
+        for name in SEARCH.files:
             refuse_special(folder / name)
-        with console.run_bar(f"trials on {data.name}") as progress:
+        with console.run_bar(f"trials on {job.data.name}") as progress:
             found = search(
                 problem,
                 folder,
@@ -98,16 +94,8 @@ def tune(
         _print_findings(found, folder, dataset)
 
 
-def _kind() -> Kind:
-    from vepm.search.tuning import BEST_FILE, SUMMARY_FILE, TABLE_FILE, TRIALS_FILE
-
-    results = {BEST_FILE: "[model]", TABLE_FILE: "trial,state", SUMMARY_FILE: '"rule"'}
-    return Kind("search", (TRIALS_FILE, *results), ({TRIALS_FILE: '{"sweep"'}, results))
-
-
 def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
     from vepm.runs.metrics import peak_memory
-    from vepm.search.tuning import BEST_FILE
     from vepm.tasks import TASKS
 
     summary = found.summary()
@@ -118,7 +106,7 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         table.add_row(name, str(row["trial"]), *numbers)
     console.out.print(table)
     counts = summary["trials"]
-    following = shlex.join(["vepm", "train", dataset, "--config", str(folder / BEST_FILE)])
+    following = shlex.join(["vepm", "train", dataset, "--config", str(folder / "best.toml")])
     for line in (
         f"{100 * summary['improvement']:+.2f} points over the default, on seeds 0 to "
         f"{summary['seeds'][-1]} and {summary['num_val']} {summary['task']}s; the best of many on "
@@ -127,7 +115,7 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
         f"stopped early, {counts['refused']} impossible; at most "
         f"{peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
-        *(_WARNING if not TASKS[summary["task"]].single_graph else ()),
+        *([] if TASKS[summary["task"]].single_graph else [WARNING]),
         f"next: {following}",
     ):
         console.print_line(line)
