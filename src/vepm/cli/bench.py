@@ -98,8 +98,7 @@ def as_table(report: dict[str, Any]) -> Table:
     caption = f"our time grows with the edges to the power of: {slopes}" if slopes else None
     table = Table(title=report["machine"]["device"], caption=caption)
     for name in ("graph", "edges", "step", "method", "ms", "over ours", "peak MiB", "over ours"):
-        words = name in ("graph", "step", "method")
-        table.add_column(name, justify="left" if words else "right")
+        table.add_column(name, justify="left" if name in ("graph", "step", "method") else "right")
     against = {(r["graph"], r["step"], r["against"]): r for r in report["ratios"]}
     for row in report["rows"]:
         place = (row["graph"], f"{row['edges']:,}", row["step"], row["method"])

@@ -74,8 +74,7 @@ def evaluate(
 
     data = open_data(dataset, machine.data_dir, reading)
     require_labels(data)
-    protocol, count = _protocol(protocol, labels_per_class, splits, folds)
-    parts, rules = _splits(data, protocol, count)
+    parts, rules = _splits(data, protocol, labels_per_class, splits, folds)
     chosen = settings_from(data, choice.preset, choice.config, choice.settings)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
@@ -94,23 +93,10 @@ def evaluate(
         console.print_evaluation(measured, rules, as_json, data.class_names)
 
 
-def _protocol(
-    name: str, labels_per_class: int | None, splits: int | None, folds: int
-) -> tuple[str, int]:
-    """The protocol that the options ask for, and its number of splits or folds."""
-    if labels_per_class is not None:
-        if name not in ("", "few-labels"):
-            raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
-        name = f"few-labels-{labels_per_class}"
-    if name.startswith("few-labels"):
-        return name, DEFAULT_SPLITS if splits is None else splits
-    if splits is not None:
-        raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
-    return name, folds
-
-
-def _splits(dataset: "Dataset", protocol: str, folds: int) -> "tuple[list[Split], tuple[str, ...]]":
-    """Splits and selection rules of a protocol, the main rule first.
+def _splits(
+    data: "Dataset", name: str, labels_per_class: int | None, splits: int | None, folds: int
+) -> "tuple[list[Split], tuple[str, ...]]":
+    """Splits and selection rules of the protocol that is asked for, the main rule first.
 
     A graph without a published test part is split as for training. Where nothing validates,
     nothing is selected and the last epoch counts.
@@ -118,15 +104,23 @@ def _splits(dataset: "Dataset", protocol: str, folds: int) -> "tuple[list[Split]
     from vepm.cli.inputs import own_split, roles
     from vepm.evaluation import protocol_for
 
-    chosen = protocol_for(dataset.task, protocol)
-    published = dataset.splits or not dataset.single_graph or dataset.graphs[0].test_mask.any()
-    if chosen.name == "public" and not published:
-        splits = [own_split(dataset, roles(dataset))]
+    if labels_per_class is not None:
+        if name not in ("", "few-labels"):
+            raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
+        name = f"few-labels-{labels_per_class}"
+    if name.startswith("few-labels"):
+        folds = splits or DEFAULT_SPLITS
+    elif splits is not None:
+        raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
+    protocol = protocol_for(data.task, name)
+    published = data.splits or not data.single_graph or data.graphs[0].test_mask.any()
+    if protocol.name == "public" and not published:
+        found = [own_split(data, roles(data))]
     else:
-        splits = chosen(dataset, num_folds=folds)
-    if "validation" in chosen.rules and not all(split.val.numel() for split in splits):
-        return splits, ("last",)
-    return splits, chosen.rules
+        found = protocol(data, num_folds=folds)
+    if "validation" in protocol.rules and not all(split.val.numel() for split in found):
+        return found, ("last",)
+    return found, protocol.rules
 
 
 def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":

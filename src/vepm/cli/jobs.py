@@ -42,11 +42,10 @@ class Job:
         """Show the epochs of a training; the console shows its warnings later."""
         with console.epoch_bar() as bar, warnings.catch_warnings():
             warnings.simplefilter("ignore", TrainingWarning)
-            listeners = (*((bar,) if bar else ()), *others)
 
-            def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-                for listener in listeners:
-                    listener(phase, epoch, epochs, row)
+            def tell(*epoch: Any) -> None:
+                for listener in filter(None, (bar, *others)):
+                    listener(*epoch)
 
             self.estimator.set_params(progress=tell)
             yield
