@@ -46,8 +46,6 @@ EPOCHS = {
 """Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
 so the more a setting's accuracy fluctuates; the mean over splits has less of that."""
 
-Progress = Callable[[int, int, str], None]
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -193,7 +191,7 @@ def run_sweep(
     root: Path | None = None,
     compute: Compute = HERE,
     minutes: float = math.inf,
-    progress: Progress | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Row]:
     """Run what is left of a sweep; gives every run in its log."""
     end = time.time() + 60 * minutes

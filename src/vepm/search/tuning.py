@@ -31,9 +31,6 @@ RULE = (
 COLUMNS = ("trial", "state", "val_accuracy", "val_loss", "epochs", "seconds", "note")
 STATES = ("complete", "pruned", "refused")
 
-Told = Callable[[int, int, str], None]
-"""Told how many trials are done, how many were asked for, and the best accuracy."""
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -172,14 +169,15 @@ def tune(
     trials: int = 20,
     timeout: float | None = None,
     device: str = "auto",
-    told: Told | None = None,
+    told: Callable[[int, int, str], None] | None = None,
     command: str = "",
 ) -> Findings:
     """Search for settings of higher validation accuracy.
 
     Trial 0 is the settings to improve on, so the best found are never worse on validation. A
     search that was stopped continues with the trials in its folder, which count towards those
-    asked for; on one machine and device it ends as if it had not been stopped.
+    asked for; on one machine and device it ends as if it had not been stopped. ``told`` hears how
+    many trials are done, how many were asked for, and the best accuracy.
     """
     end = math.inf if timeout is None else time.monotonic() + timeout
     sampler = TPE(problem.space, flat(problem.base), problem.sampler_seed)
