@@ -6,7 +6,6 @@ Run it with ``python -m benchmarks.cpu --output results/bench/cpu.json``.
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from benchmarks.bandwidth import copy_bandwidth
 from benchmarks.literal import LITERAL
@@ -33,11 +32,8 @@ def main() -> None:
         data_dir=given.data_dir,
     )
     limit = {"copy_bandwidth": copy_bandwidth("cpu")}
-
-    def keep(report: dict[str, Any]) -> None:
+    for report in run(plan, {**METHODS, "literal": LITERAL}):
         write_text(given.output, json.dumps(report | limit, indent=1))
-
-    keep(run(plan, {**METHODS, "literal": LITERAL}, keep))
 
 
 if __name__ == "__main__":

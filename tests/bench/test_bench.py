@@ -22,7 +22,7 @@ from vepm.bench import (
     time_call,
 )
 from vepm.bench.steps import METHODS, STEPS, Method
-from vepm.cli.measures import as_table
+from vepm.cli.bench import as_table
 from vepm.data import DatasetInfo, planted_graph
 
 GRAPH = planted_graph(60, 3, average_degree=6, num_features=5, seed=0).graphs[0]
@@ -166,9 +166,10 @@ def test_options_reach_the_plan(
 ) -> None:
     plans: list[Plan] = []
 
-    def note(plan: Plan, **_: object) -> dict[str, Any]:
+    def note(plan: Plan) -> list[dict[str, Any]]:
         plans.append(plan)
-        return {"machine": {"device": "one"}, "rows": [], "ratios": [], "slopes": {}}
+        done = row(10, "ours", 1.0)
+        return [{"machine": {"device": "one"}, "rows": [done], "ratios": [], "slopes": {}}]
 
     monkeypatch.setattr("vepm.bench.run", note)
     # PubMed is not at hand.
@@ -182,11 +183,11 @@ def test_options_reach_the_plan(
 
 
 def test_a_plan_of_a_dataset_is_run_and_kept_row_by_row() -> None:
-    kept: list[int] = []
     plan = Plan(datasets=["KarateClub"], repeats=1, threads=1)
-    only = {"gcn": METHODS["gcn"]}
-    report = run(plan, only, keep=lambda report: kept.append(len(report["rows"])))
-    assert kept == [1, 2]
+    kept: list[int] = []
+    for report in run(plan, {"gcn": METHODS["gcn"]}):
+        kept.append(len(report["rows"]))
+    assert kept == [1, 2, 2]
     assert [(r["graph"], r["step"]) for r in report["rows"]] == [
         ("KarateClub", "predict"),
         ("KarateClub", "joint"),

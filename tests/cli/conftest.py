@@ -22,13 +22,13 @@ def only_its_path(folder: Path) -> Path:
 @contextmanager
 def without_page() -> Iterator[None]:
     """Runs without figures, which take longer than everything else in a small one."""
-    with mock.patch("vepm.cli.work.write_report", only_its_path):
+    with mock.patch("vepm.cli.jobs.write_report", only_its_path):
         yield
 
 
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.cli.work.write_report", only_its_path)
+    monkeypatch.setattr("vepm.cli.jobs.write_report", only_its_path)
 
 
 @pytest.fixture(scope="session")

@@ -163,7 +163,7 @@ def test_an_interrupted_run_of_an_earlier_version_goes_on(
 ) -> None:
     words = ("train", pets, "-o", "run", *QUICK, "--set", "partition=learned")
     with monkeypatch.context() as patch:
-        patch.setattr("vepm.cli.work.write_run", interrupt)
+        patch.setattr("vepm.cli.jobs.write_run", interrupt)
         assert vepm(*words).code == 130
     assert names_in(Path("run")) == {"checkpoint.safetensors"}
     Path("run", MARKER).unlink()

@@ -144,11 +144,11 @@ def baseline_trained_again(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("command", "moment"),
     [
-        ("train", "work.write_run"),
-        ("train", "work.write_report"),
-        ("communities", "work.write_run"),
-        ("communities", "outputs.write_communities"),
-        ("communities", "work.write_report"),
+        ("train", "jobs.write_run"),
+        ("train", "jobs.write_report"),
+        ("communities", "jobs.write_run"),
+        ("communities", "communities.write_communities"),
+        ("communities", "jobs.write_report"),
     ],
 )
 def test_stopped_after_training(
@@ -167,7 +167,7 @@ def test_stopped_after_training(
         for path in Path("run").glob("checkpoint*.safetensors")
     ]
     with monkeypatch.context() as patch:
-        if moment == "work.write_report":
+        if moment == "jobs.write_report":
             patch.setattr("vepm.baselines.Baseline.__call__", baseline_trained_again)
         succeed(*again, "run")
     assert [float(row["seconds"]) for row in read_rows(Path("run/history.csv"))] in trained

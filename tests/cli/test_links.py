@@ -59,7 +59,7 @@ def test_an_interrupted_training_goes_on(pets: Path, monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("vepm.cli.outputs.write_links", interrupt)
+        patch.setattr("vepm.cli.links.write_links", interrupt)
         outcome = vepm("links", pets, *SHORT, "-o", "run")
     assert outcome.code == 130
     assert "to continue from run: vepm links" in outcome.err

@@ -80,7 +80,7 @@ def test_the_command_refuses_and_can_be_told_not_to(
 
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.cli.work.write_report", lambda folder: folder / "report.html")
+    monkeypatch.setattr("vepm.cli.jobs.write_report", lambda folder: folder / "report.html")
 
 
 def test_estimates_grow_with_everything_that_costs() -> None:

@@ -32,8 +32,8 @@ COMMAND = """
 import os, sys, time
 from pathlib import Path
 from vepm.training import fitting
-import vepm.cli.work
-vepm.cli.work.write_report = lambda folder: folder / "report.html"
+import vepm.cli.jobs
+vepm.cli.jobs.write_report = lambda folder: folder / "report.html"
 fitting.SECONDS_BETWEEN_SAVES = 0.0
 if "SLOWLY" in os.environ:
     Path(f"pid-{os.environ['RANK']}").write_text(str(os.getpid()))

@@ -13,7 +13,7 @@ from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
 from vepm.search.log import Trial, standings
 from vepm.search.space import EPOCHS_BETWEEN_REPORTS, STEPS_PER_RUN, Space, _reports
-from vepm.search.tuning import Problem, _digest, tune
+from vepm.search.tuning import Problem, _digest, _Listener, tune
 from vepm.training import Config, fit
 
 from .small import SPACE, search, small_problem, with_shuffled_test_labels, without_times
@@ -85,16 +85,16 @@ def test_ties_go_to_the_lower_loss_then_to_the_first() -> None:
     assert standings([]) == []
 
 
-class _Stop:
-    """Interrupts a search in the given epoch of all its epochs."""
+def stop_in(epoch: int, patch: pytest.MonkeyPatch) -> None:
+    """Interrupt a search in the given epoch of all its epochs."""
+    follow, left = _Listener.__call__, iter(range(epoch - 1))
 
-    def __init__(self, epoch: int) -> None:
-        self.left = epoch
-
-    def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
+    def listen(*given: Any) -> None:
+        if next(left, None) is None:
             raise KeyboardInterrupt
+        follow(*given)
+
+    patch.setattr(_Listener, "__call__", listen)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
 
 @pytest.mark.parametrize("epoch", [1, 13, 61])
 def test_stopped_search_goes_on_as_if_it_had_not_been(
-    epoch: int, whole: list[Trial], tmp_path: Path
+    epoch: int, whole: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        search(small_problem(), tmp_path, trials=8, progress=_Stop(epoch))
+    with monkeypatch.context() as patch:
+        stop_in(epoch, patch)
+        with pytest.raises(KeyboardInterrupt):
+            search(small_problem(), tmp_path, trials=8)
     resumed = search(small_problem(), tmp_path, trials=8)
     assert without_times(resumed.trials) == without_times(whole)
 

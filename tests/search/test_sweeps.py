@@ -38,7 +38,7 @@ def tiny_sweep(**changes: object) -> Sweep:
 
 
 def test_draws_are_distinct_and_begin_with_the_settings_to_improve_on() -> None:
-    changes = [run.changes for run in tiny_sweep(seeds=[0]).left([])]
+    changes = [run["changes"] for run in tiny_sweep(seeds=[0]).left([])]
     assert changes[0] == {}
     assert sorted(change["dropout"] for change in changes[1:]) == [0.0, 0.5]
     assert all(change["consistency_weight"] == 1.0 for change in changes[1:])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import QUICK, succeed, vepm
-from vepm.cli.outputs import TensorBoardLog, check_log
+from vepm.cli.train import TensorBoardLog, checked_log
 from vepm.errors import InputError
 
 from .toys import run as run_toy
@@ -71,7 +71,7 @@ def test_resumed_run_replaces_the_epochs_it_repeats(tmp_path: Path) -> None:
 
 def test_unknown_log_is_refused() -> None:
     with pytest.raises(InputError, match="choose from tensorboard"):
-        check_log("paper")
+        checked_log("paper", Path())
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,7 +303,7 @@ def _log() -> bytes:
     def write(path: Path) -> None:
         with open_log(path, asdict(_sweep()), _sweep().rule) as log:
             found = {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
-            log.add([{**vars(run), **found} for run in _sweep().left([])[:6]])
+            log.add([run | found for run in _sweep().left([])[:6]])
 
     return _written("sweep.jsonl", write)
 

@@ -4,6 +4,7 @@ The methods alternate and ratios are taken round by round, so that other work on
 all of them alike. Each method has a process of its own, and so a peak memory of its own.
 """
 
+import contextlib
 import math
 import multiprocessing
 import operator
@@ -58,8 +59,8 @@ class PeakMemory:
     """Peak memory between now and :meth:`read`, in bytes above what is in use now."""
 
     def __init__(self, device: str = "cpu") -> None:
-        self.device = device
-        if device == "cuda":
+        self.cuda = device == "cuda"
+        if self.cuda:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
             self.before = torch.cuda.memory_allocated()
@@ -73,9 +74,8 @@ class PeakMemory:
 
     def read(self) -> int:
         """Bytes."""
-        if self.device == "cuda":
-            return torch.cuda.max_memory_allocated() - self.before
-        return max(_status("VmHWM") - self.before, 0)
+        peak = torch.cuda.max_memory_allocated() if self.cuda else _status("VmHWM")
+        return max(peak - self.before, 0)
 
 
 def _status(name: str) -> int:
@@ -117,63 +117,48 @@ def _build(build: Builder, step: str, graph: Path, plan: Plan) -> None:
         _step()
 
 
-def _train(plan: Plan) -> Row:
+def _train(plan: Plan) -> tuple[float, float, int]:
+    """Median time and processor time of a step, and the peak memory so far."""
     seconds, cpu = time_call(_step, plan.device, budget=TURN_SECONDS)
-    times = {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
-    return {**times, "peak_bytes": _peak.read()}
-
-
-class Trainer:
-    """A method ready to train on a graph, in a process of its own."""
-
-    def __init__(self, method: Method, step: str, graph: Path, plan: Plan) -> None:
-        self.plan, self.turns, self.error = plan, list[Row](), ""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        self.pool = ProcessPoolExecutor(1, context)
-        self._call(_build, method.build, step, graph, plan)
-
-    def turn(self) -> None:
-        """Train for a while, unless it failed before."""
-        if not self.error and (found := self._call(_train, self.plan)):
-            self.turns.append(found)
-
-    def _call(self, function: Callable[..., Row | None], *given: Any) -> Row | None:
-        try:
-            return self.pool.submit(function, *given).result()
-        except RuntimeError as error:
-            self.error = (str(error).splitlines() or [type(error).__name__])[0]
-            return None
-
-    def row(self) -> Row:
-        """Medians over the rounds, or what went wrong."""
-        if self.error:
-            return {"error": self.error}
-        seconds, cpu, peak = ([turn[key] for turn in self.turns] for key in self.turns[0])
-        return {
-            "median": statistics.median(seconds),
-            "best": min(seconds),
-            "cpu": statistics.median(cpu),
-            "rounds": seconds,
-            "peak_bytes": peak[-1],
-        }
+    return statistics.median(seconds), statistics.median(cpu), _peak.read()
 
 
 def alternate(methods: Mapping[str, Method], step: str, graph: Path, plan: Plan) -> dict[str, Row]:
-    """Rounds in which every method trains for a while."""
-    trainers: dict[str, Trainer] = {}
-    try:
+    """Rounds in which every method trains for a while, each in a process of its own."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    turns: dict[str, list[Any]] = {name: [] for name in methods}
+    errors: dict[str, str] = {}
+    with contextlib.ExitStack() as ended:
+        pools = {n: ended.enter_context(ProcessPoolExecutor(1, context)) for n in methods}
+
+        def call(name: str, function: Callable[..., Any], *given: Any) -> None:
+            """In the process of a method, unless it failed before."""
+            if name in errors:
+                return
+            try:
+                turns[name].append(pools[name].submit(function, *given).result())
+            except RuntimeError as error:
+                errors[name] = (str(error).splitlines() or [type(error).__name__])[0]
+
         for name, method in methods.items():
-            trainers[name] = Trainer(method, step, graph, plan)
+            call(name, _build, method.build, step, graph, plan)
         started = time.perf_counter()
         for i in range(plan.repeats):
             if i == 0 or time.perf_counter() - started < plan.budget:
-                for trainer in trainers.values():
-                    trainer.turn()
-    finally:
-        for trainer in trainers.values():
-            trainer.pool.shutdown()
-    return {name: trainer.row() for name, trainer in trainers.items()}
+                for name in methods:
+                    call(name, _train, plan)
+    return {
+        name: {"error": errors[name]} if name in errors else _medians(turns[name][1:])
+        for name in methods
+    }
+
+
+def _medians(turns: Sequence[tuple[float, float, int]]) -> Row:
+    seconds, cpu, peak = zip(*turns, strict=True)
+    times = {"median": statistics.median(seconds), "best": min(seconds)}
+    rest = {"cpu": statistics.median(cpu), "rounds": list(seconds), "peak_bytes": peak[-1]}
+    return times | rest
 
 
 def compare(
@@ -195,12 +180,8 @@ def compare(
                     yield {**size, "step": step, "method": key, **row}
 
 
-def run(
-    plan: Plan,
-    methods: Mapping[str, Method] = METHODS,
-    keep: Callable[[Row], None] = lambda report: None,
-) -> Row:
-    """The report of a plan, ready for JSON; ``keep`` gets what there is of it after each row."""
+def run(plan: Plan, methods: Mapping[str, Method] = METHODS) -> Iterator[Row]:
+    """The report of a plan, ready for JSON: what there is of it after each row, last the whole."""
     report: Row = {
         "machine": machine(plan.device),
         "settings": {**asdict(plan), "data_dir": None, "degree": DEGREE, "features": FEATURES},
@@ -210,9 +191,9 @@ def run(
     for name, graph in _graphs(plan):
         for row in compare(name, graph, plan, methods):
             report["rows"].append(row)
-            keep(conclude(report))
+            yield conclude(report)
     report["load"].append(os.getloadavg()[0])
-    return conclude(report)
+    yield conclude(report)
 
 
 def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:

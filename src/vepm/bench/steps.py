@@ -126,12 +126,11 @@ def _peer_fits(step: str, nodes: int, edges: int) -> bool:
     return step in ("predict", "weights") or (step == "joint" and edges <= MOST_EDGES)
 
 
-def _gcn_fits(step: str, nodes: int, edges: int) -> bool:
-    return step != "weights" and _peer_fits(step, nodes, edges)
-
-
 METHODS = {
     "ours": Method(ours),
-    "gcn": Method(functools.partial(peer, "gcn"), _gcn_fits),
+    "gcn": Method(
+        functools.partial(peer, "gcn"),
+        lambda step, *size: step != "weights" and _peer_fits(step, *size),
+    ),
     "gat": Method(functools.partial(peer, "gat"), _peer_fits),
 }

@@ -14,11 +14,19 @@ from typing import Annotated
 import typer
 
 from vepm import __version__, console
-from vepm.cli.measures import bench, evaluate, list_datasets, report
-from vepm.cli.models import communities, links, predict, train
-from vepm.cli.options import with_options
-from vepm.cli.reproduce import reproduce
-from vepm.cli.search import sweep, tune
+from vepm.cli import (
+    bench,
+    communities,
+    datasets,
+    evaluate,
+    links,
+    predict,
+    report,
+    reproduce,
+    sweep,
+    train,
+    tune,
+)
 from vepm.errors import InputError, LostProcessError
 
 RENAMED = {"together": "runs-at-once"}
@@ -37,20 +45,20 @@ app = typer.Typer(
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "train": train,
-    "predict": predict,
-    "communities": communities,
-    "links": links,
-    "evaluate": evaluate,
-    "tune": tune,
-    "sweep": sweep,
-    "reproduce": reproduce,
-    "report": report,
-    "bench": bench,
-    "datasets": list_datasets,
+    "train": train.train,
+    "predict": predict.predict,
+    "communities": communities.communities,
+    "links": links.links,
+    "evaluate": evaluate.evaluate,
+    "tune": tune.tune,
+    "sweep": sweep.sweep,
+    "reproduce": reproduce.reproduce,
+    "report": report.report,
+    "bench": bench.bench,
+    "datasets": datasets.list_datasets,
 }
 for _name, _command in COMMANDS.items():
-    app.command(_name)(with_options(_command))
+    app.command(_name)(_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -92,14 +100,8 @@ def main() -> None:
     try:
         with _ending_when_told():
             app()
-    except InputError as error:
+    except (InputError, LostProcessError, OSError) as error:
         console.print_error(error)
-        sys.exit(2)
-    except LostProcessError as error:
-        console.print_error(error)
-        sys.exit(1)
-    except OSError as error:
-        console.print_error(error)
-        sys.exit(2 if isinstance(error, UNUSABLE_PATH) else 1)
+        sys.exit(2 if isinstance(error, (InputError, *UNUSABLE_PATH)) else 1)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

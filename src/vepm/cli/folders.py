@@ -48,10 +48,13 @@ class Kind:
     files: tuple[str, ...]
     """Patterns of the files that ``--overwrite`` removes."""
     signs: tuple[Mapping[str, str], ...]
-    """Each shows that a folder without a marker is of this kind: files, and what they begin with.
+    """Each shows that a folder without a marker is of this kind: files, and what they begin with;
+    a subfolder begins with nothing."""
 
-    A subfolder begins with nothing.
-    """
+    @property
+    def marker(self) -> str:
+        """The content of the marker in such a folder."""
+        return f"vepm {self.name}\n"
 
     def wrote(self, folder: Path) -> bool:
         """Whether a folder is of this kind."""
@@ -61,11 +64,6 @@ class Kind:
     def found(self, folder: Path) -> list[Path]:
         """The files of a folder that a command of this kind wrote."""
         return [path for pattern in self.files for path in folder.glob(pattern)]
-
-    @property
-    def marker(self) -> str:
-        """The content of the marker in such a folder."""
-        return f"vepm {self.name}\n"
 
 
 RUN = Kind(

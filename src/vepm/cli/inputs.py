@@ -14,7 +14,7 @@ from vepm.baselines import Baseline, baseline
 from vepm.cli.options import Reading
 from vepm.data import Dataset, datasets, is_recipe, load, read
 from vepm.errors import InputError
-from vepm.evaluation import Split, protocol_for
+from vepm.evaluation import Split
 from vepm.files import parse_toml, read_toml
 from vepm.training import Config, ModelCard, pick_device, set_aside
 from vepm.training import preset as preset_settings
@@ -30,7 +30,7 @@ def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) 
     path = _own_path(name, data_dir)
     if path is not None:
         return read(path, **reading.arguments(), **known)
-    if replace(reading, strict=False) != type(reading)():
+    if replace(reading, strict=False) != Reading():
         raise InputError(
             f"{name}: --label, --features, --drop, --no-weights and --directed are for data of "
             "your own; this is a known set"
@@ -105,28 +105,6 @@ def own_split(dataset: Dataset, parts: Mapping[str, Tensor]) -> Split:
             f"{dataset.task}s or mark some as test"
         )
     return Split("own", parts["train"], parts["val"], parts["test"])
-
-
-def protocol_splits(
-    dataset: Dataset, protocol: str, folds: int
-) -> tuple[list[Split], tuple[str, ...]]:
-    """Splits and selection rules of a protocol, the main rule first.
-
-    A graph without a published test part is split as for training. Where nothing validates,
-    nothing is selected and the last epoch counts.
-    """
-    chosen = protocol_for(dataset.task, protocol)
-    if (
-        chosen.name == "public"
-        and dataset.single_graph
-        and not (dataset.splits or dataset.graphs[0].test_mask.any())
-    ):
-        splits = [own_split(dataset, roles(dataset))]
-    else:
-        splits = chosen(dataset, num_folds=folds)
-    if "validation" in chosen.rules and not all(split.val.numel() for split in splits):
-        return splits, ("last",)
-    return splits, chosen.rules
 
 
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:

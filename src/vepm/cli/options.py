@@ -3,51 +3,50 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
 from vepm.schema import LARGEST_SEED
 
-result_option = functools.partial(typer.Option, rich_help_panel="Result")
-setting_option = functools.partial(typer.Option, rich_help_panel="Settings")
-own_option = functools.partial(typer.Option, rich_help_panel="Own data")
-machine_option = functools.partial(
-    typer.Option, rich_help_panel="Where to find things and where to compute"
-)
+
+def _in_panel(panel: str | None) -> Callable[..., Any]:
+    """Makes options for a panel of the help: what it says of them, their names if any, the rest."""
+
+    def option(help: str, *names: str, **rest: Any) -> Any:  # noqa: A002
+        return typer.Option(*names, help=help, rich_help_panel=panel, **rest)
+
+    return option
+
+
+option, result, setting = _in_panel(None), _in_panel("Result"), _in_panel("Settings")
+where = _in_panel("Where to find things and where to compute")
+_own, protocol = _in_panel("Own data"), _in_panel("Protocol")
 
 Input = Annotated[str, typer.Argument(metavar="INPUT", help="Dataset name or path.")]
-Baselines = Annotated[
-    str, result_option(metavar="NAME,NAME", help="Baselines to run on the same labels.")
-]
-Overwrite = Annotated[
-    bool, result_option("--overwrite", help="Replace the run that the folder holds.")
-]
-AsJson = Annotated[bool, result_option("--json", help="Print JSON and nothing else.")]
+Baselines = Annotated[str, result("Baselines to run on the same labels.", metavar="NAME,NAME")]
+Overwrite = Annotated[bool, result("Replace the run that the folder holds.", "--overwrite")]
+AsJson = Annotated[bool, result("Print JSON and nothing else.", "--json")]
 NumCommunities = Annotated[
     str | None,
-    setting_option(
+    setting(
+        "Number of communities; auto empties those that links can do without.",
         "--communities",
         "--num-communities",
         "-c",
         metavar="NUMBER|auto",
-        help="Number of communities; auto empties those that links can do without.",
     ),
 ]
-DataDir = Annotated[
-    Path | None,
-    machine_option("--data-dir", help="PyG root of benchmark datasets.", envvar="VEPM_DATA"),
-]
-Device = Annotated[str, machine_option(help="auto, cpu or cuda.")]
+DataDir = Annotated[Path | None, where("PyG root of benchmark datasets.", envvar="VEPM_DATA")]
+Device = Annotated[str, where("auto, cpu or cuda.")]
 RunsAtOnce = Annotated[
     int,
-    machine_option(
-        "--runs-at-once",
-        min=0,
-        help="Runs of vepm trained as one batch; 0 for as many as pays: all that a GPU holds, "
+    where(
+        "Runs of vepm trained as one batch; 0 for as many as pays: all that a GPU holds, "
         "one on a CPU.",
+        min=0,
     ),
 ]
 
@@ -56,29 +55,33 @@ RunsAtOnce = Annotated[
 class Reading:
     """How data of the user's own are read."""
 
-    label: Annotated[str | None, own_option(help="Column of own data with the labels.")] = None
+    label: Annotated[str | None, _own("Column of own data with the labels.")] = None
     features: Annotated[
         str | None,
-        own_option(
+        _own(
+            "Columns of own data to use as features; by default all that can be used.",
             metavar="NAME,NAME",
-            help="Columns of own data to use as features; by default all that can be used.",
         ),
     ] = None
-    drop: Annotated[
-        str | None, own_option(metavar="NAME,NAME", help="Columns of own data to leave out.")
-    ] = None
+    drop: Annotated[str | None, _own("Columns of own data to leave out.", metavar="NAME,NAME")] = (
+        None
+    )
     strict: Annotated[
         bool,
-        own_option(
+        _own(
+            "Refuse own graphs with self-loops, duplicate or one-way edges; do not correct them.",
             "--strict",
-            help="Refuse own graphs with self-loops, duplicate or one-way edges; do not correct "
-            "them.",
         ),
     ] = False
     no_weights: Annotated[
-        bool, own_option("--no-weights", help="Ignore the weights of edges in own data.")
+        bool, _own("Ignore the weights of edges in own data.", "--no-weights")
     ] = False
-    directed: ClassVar[bool] = False
+    directed: Annotated[
+        bool,
+        _own(
+            "Keep the directions of edges in own data: nodes send and receive links.", "--directed"
+        ),
+    ] = False
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of :func:`vepm.data.read`."""
@@ -93,67 +96,35 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class DirectedReading(Reading):
-    """The same, where directions may count."""
-
-    directed: Annotated[  # type: ignore[misc]
-        bool,
-        own_option(
-            "--directed",
-            help="Keep the directions of edges in own data: nodes send and receive links.",
-        ),
-    ] = False
-
-
-@dataclass(frozen=True)
 class Choice:
     """Settings of the model and its training."""
 
     preset: Annotated[
-        str, setting_option(help="Named settings: default, communities, tuned, paper or released.")
+        str, setting("Named settings: default, communities, tuned, paper or released.")
     ] = "default"
     config: Annotated[
-        Path | None,
-        setting_option(
-            "--config", help="TOML with [model] and [training] that changes the preset."
-        ),
+        Path | None, setting("TOML with [model] and [training] that changes the preset.")
     ] = None
     settings: Annotated[
         list[str] | None,
-        setting_option(
+        setting(
+            "One setting, over preset and file; may be given several times.",
             "--set",
             metavar="NAME=VALUE",
-            help="One setting, over preset and file; may be given several times.",
         ),
     ] = None
-
-
-@dataclass(frozen=True)
-class SeededChoice(Choice):
-    """The same with the seed."""
-
     seed: Annotated[
         int,
-        setting_option(
+        setting(
+            "Seed of weights and all draws: the same seed on the same kind of machine with "
+            "the same number of threads gives the same bits.",
             min=0,
             max=LARGEST_SEED,
-            help="Seed of weights and all draws: the same seed on the same kind of machine with "
-            "the same number of threads gives the same bits.",
         ),
     ] = 0
-
-
-@dataclass(frozen=True)
-class TrainingChoice(SeededChoice):
-    """The same, where a single graph may be trained in batches."""
-
     batch_nodes: Annotated[
         int | None,
-        setting_option(
-            "--batch-nodes",
-            min=0,
-            help="Nodes of one large graph per step, in clusters; 0 takes it at once.",
-        ),
+        setting("Nodes of one large graph per step, in clusters; 0 takes it at once.", min=0),
     ] = None
 
     @property
@@ -169,60 +140,50 @@ class Machine:
 
     device: Device = "auto"
     data_dir: DataDir = None
-
-
-@dataclass(frozen=True)
-class TrainingMachine(Machine):
-    """The same, and whether memory is checked first."""
-
     no_memory_check: Annotated[
-        bool,
-        machine_option(
-            "--no-memory-check", help="Try what seems too large for the memory there is."
-        ),
+        bool, where("Try what seems too large for the memory there is.", "--no-memory-check")
     ] = False
 
 
-READING, DIRECTED_READING = Reading(), DirectedReading()
-CHOICE, SEEDED, TRAINING = Choice(), SeededChoice(), TrainingChoice()
-MACHINE, TRAINING_MACHINE = Machine(), TrainingMachine()
+CHOICE, READING, MACHINE = Choice(), Reading(), Machine()
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose groups of options are spread out, an option for each of their fields.
+def with_groups(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a command's groups of options into options, one for each field but those left out.
 
     A parameter whose default is a group of options is such a group; the fields of the default
     are the defaults of the options.
     """
-    signature = inspect.signature(command)
-    groups: dict[str, Any] = {
-        p.name: p.default for p in signature.parameters.values() if is_dataclass(p.default)
-    }
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    options = []
-    for parameter in signature.parameters.values():
-        group = groups.get(parameter.name)
-        if group is None:
-            options.append(parameter.replace(kind=keyword))
-            continue
-        for field in fields(group):
-            default = getattr(group, field.name)
-            options.append(
-                parameter.replace(
-                    name=field.name, kind=keyword, default=default, annotation=field.type
-                )
-            )
 
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        for name, group in groups.items():
-            values = {field.name: given.pop(field.name) for field in fields(group)}
-            given[name] = type(group)(**values)
-        command(**given)
+    def spread(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        groups: dict[str, Any] = {}
+        options = []
+        for parameter in signature.parameters.values():
+            option = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            group = parameter.default
+            if not is_dataclass(group):
+                options.append(option)
+                continue
+            groups[parameter.name] = group
+            options += [
+                option.replace(name=f.name, default=getattr(group, f.name), annotation=f.type)
+                for f in fields(group)
+                if f.name not in without
+            ]
 
-    vars(run)["__signature__"] = signature.replace(parameters=options)
-    run.__annotations__ = {option.name: option.annotation for option in options}
-    return run
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            for name, group in groups.items():
+                own = {f.name: given.pop(f.name) for f in fields(group) if f.name in given}
+                given[name] = replace(group, **own)
+            command(**given)
+
+        vars(run)["__signature__"] = signature.replace(parameters=options)
+        run.__annotations__ = {option.name: option.annotation for option in options}
+        return run
+
+    return spread
 
 
 def listed(names: str) -> list[str]:

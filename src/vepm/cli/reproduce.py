@@ -10,7 +10,7 @@ from rich.table import Table
 
 from vepm import console
 from vepm.cli.folders import Kind, how_to_continue, only_writer, own_folder
-from vepm.cli.options import MACHINE, Machine, RunsAtOnce, listed
+from vepm.cli.options import MACHINE, Machine, RunsAtOnce, listed, option, with_groups
 from vepm.errors import InputError
 from vepm.escaping import on_one_line
 from vepm.schema import MOST_RUNS
@@ -24,41 +24,41 @@ EXPERIMENT = Kind("experiment", (), ({"cells": ""},))
 AGAIN = "finished cells are kept: give the same command again to continue"
 
 
+@with_groups("no_memory_check")
 def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="For example table-1 figure-3.")
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Name everything there is.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
+    list_them: Annotated[bool, option("Name everything there is.", "--list")] = False,
+    everything: Annotated[bool, option("Every table and figure.", "--all")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Shrink everything to see that it runs; kept apart.")
+        bool, option("Shrink everything to see that it runs; kept apart.", "--quick")
     ] = False,
     datasets: Annotated[
-        str, typer.Option(help="Only these, comma-separated: the paper's names or ours.")
+        str, option("Only these, comma-separated: the paper's names or ours.")
     ] = "",
     rows: Annotated[
         list[str] | None,
-        typer.Option(help="Only rows with these words in their name; may be given several times."),
+        option("Only rows with these words in their name; may be given several times."),
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST_RUNS, help="Number of seeds. [default: the experiment's]"),
+        int | None, option("Number of seeds. [default: the experiment's]", min=1, max=MOST_RUNS)
     ] = None,
     presets: Annotated[
         list[str] | None,
-        typer.Option(
-            "--preset",
-            help="Settings of VEPM: paper, released, tuned or default; may be given several times. "
+        option(
+            "Settings of VEPM: paper, released, tuned or default; may be given several times. "
             "[default: tuned]",
+            "--preset",
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder of cells, tables and figures.")
+        Path, option("Folder of cells, tables and figures.", "--output", "-o")
     ] = Path("results"),
     experiments: Annotated[
-        Path | None, typer.Option(help="Folder of TOML files to take instead of the paper's.")
+        Path | None, option("Folder of TOML files to take instead of the paper's.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Cells at a time; 0 for one per core.")] = 0,
+    jobs: Annotated[int, option("Cells at a time; 0 for one per core.", min=0)] = 0,
     runs_at_once: RunsAtOnce = 0,
     machine: Machine = MACHINE,
 ) -> None:

@@ -35,17 +35,25 @@ EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
 """What searches meant before these could be chosen."""
 
 
+@dataclass(frozen=True)
 class Log:
     """A log that this process alone may write; see :func:`open_log`."""
 
-    def __init__(self, file: FileIO, rows: list[Row]) -> None:
-        self._file = file
-        self.rows = rows
+    file: FileIO
+    rows: list[Row]
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append runs; they are on the disk when this returns."""
-        _append(self._file, rows)
-        self.rows += rows
+        content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        try:
+            if self.file.write(content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            # Errors of an open file do not say which one it was.
+            error.filename = str(self.file.name)
+            raise
+        self.rows.extend(rows)
 
 
 @contextlib.contextmanager
@@ -67,35 +75,16 @@ def open_log(path: Path, about: Mapping[str, Any], rule: str) -> Iterator[Log]:
         file.seek(0)
         content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        if whole:
-            rows = _read(path, whole, json.loads(json.dumps(about)))
-            file.truncate(len(whole))
-        else:
-            file.truncate(0)
+        rows = _read(path, whole, json.loads(json.dumps(about))) if whole else []
+        file.truncate(len(whole))
+        if not whole:
             head = {"sweep": about, "rule": rule, "commit": commit()}
-            _append(file, [head | {"machine": describe_machine()}])
-            rows = []
+            Log(file, []).add([head | {"machine": describe_machine()}])
         yield Log(file, rows)
 
 
-def _append(file: FileIO, rows: Sequence[Mapping[str, Any]]) -> None:
-    content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    try:
-        if file.write(content) < len(content):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(file.fileno())
-    except OSError as error:
-        # Errors of an open file do not say which one it was.
-        error.filename = str(file.name)
-        raise
-
-
-def _read(path: Path, content: bytes, about: dict[str, Any]) -> list[Row]:
-    """The runs of a log.
-
-    Raises:
-        InputError: if it is no log, holds another search, or a run twice.
-    """
+def _read(path: Path, content: bytes, about: Row) -> list[Row]:
+    """The runs of a log; refused if it is none, holds another search, or a run twice."""
     lines: list[Row] = []
     for number, line in enumerate(content.splitlines(), start=1):
         try:
@@ -109,15 +98,14 @@ def _read(path: Path, content: bytes, about: dict[str, Any]) -> list[Row]:
     found = head.get("sweep")
     if not isinstance(found, dict):
         raise InputError(f"{path}: not the log of a search; choose another with --output")
-    other = [n for n in about if found.get(n, EARLIER.get(n)) != about[n]]
+    other = [name for name in about if found.get(name, EARLIER.get(name)) != about[name]]
     other += [name for name in found if name not in about]
     if other:
         raise InputError(
             f"{path}: holds a search with other {', '.join(other)}; choose another with --output, "
             "or remove it to start again"
         )
-    keys = {key_of(row) for row in rows}
-    if len(keys) < len(rows):
+    if len({key_of(row) for row in rows}) < len(rows):
         raise InputError(f"{path}: holds a run twice; remove it to start again")
     return rows
 
@@ -153,12 +141,6 @@ class Trial:
     """Why it was refused."""
 
     @property
-    def headline(self) -> dict[str, Any]:
-        """Its number and how it did."""
-        reached = {"val_accuracy": self.val_accuracy, "val_loss": self.val_loss}
-        return {"trial": self.number, **reached}
-
-    @property
     def seconds(self) -> float:
         """Time of all its runs."""
         return sum(row["seconds"] for row in self.rows)
@@ -192,7 +174,7 @@ def _trial(group: list[Row]) -> Trial:
     for row in group:
         scores.setdefault(row["dataset"], []).append(row["val_accuracy"])
     errors = [stdev(s) / math.sqrt(len(s)) if len(s) > 1 else math.nan for s in scores.values()]
-    notes = [row.get("diverged") or row.get("refused") for row in group]
+    notes = (row.get("diverged") or row.get("refused") for row in group)
     note = next(filter(None, notes), "")
     pruned = any(row.get("pruned") for row in group)
     return Trial(

@@ -81,6 +81,22 @@ class Dimension:
         found = None if self.choices else values[self.name]
         return found if found is not None and self.low <= found <= self.high else None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of a space from which it is read."""
+        if self.choices:
+            return {"choices": list(self.choices)}
+        return {"low": self.low, "high": self.high, "log": self.log}
+
+    def distribution(self) -> "optuna.distributions.BaseDistribution":
+        """The same for Optuna; choices by their indices, because a choice may be a table."""
+        from optuna import distributions
+
+        if self.choices:
+            return distributions.CategoricalDistribution(range(len(self.choices)))
+        if self.whole:
+            return distributions.IntDistribution(int(self.low), int(self.high), log=self.log)
+        return distributions.FloatDistribution(self.low, self.high, log=self.log)
+
 
 @dataclass(frozen=True)
 class Space:
@@ -95,19 +111,11 @@ class Space:
     dimensions: tuple[Dimension, ...]
 
     @classmethod
-    def from_dict(cls, entries: Any, check: Check | None = None) -> "Space":
-        """Read entries by the name of the setting.
+    def from_dict(cls, entries: Mapping[str, Any], check: Check | None = None) -> "Space":
+        """Read for each setting a list of values, {"choices": [...]}, or {"low", "high", "log"}.
 
-        Args:
-            entries: for each setting a list of values, ``{"choices": [...]}``, or ``{"low": ...,
-                "high": ..., "log": ...}``.
-            check: applies changes to the method whose settings they are; VEPM by default.
-
-        Raises:
-            InputError: if there is no such setting, or it cannot take such values.
+        ``check`` applies changes to the method whose settings they are, VEPM by default.
         """
-        if not isinstance(entries, Mapping):
-            raise InputError("search space: not a table of settings and their values")
         check = check or (lambda changes: flat(Config().replace(**changes)))
         return cls(tuple(_dimension(name, entry, check) for name, entry in entries.items()))
 
@@ -119,12 +127,7 @@ class Space:
 
     def to_dict(self) -> dict[str, Any]:
         """Entries by the name of the setting."""
-        return {
-            d.name: {"choices": list(d.choices)}
-            if d.choices
-            else {"low": d.low, "high": d.high, "log": d.log}
-            for d in self.dimensions
-        }
+        return {dimension.name: dimension.to_dict() for dimension in self.dimensions}
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -149,30 +152,28 @@ def read_space(path: Path) -> Space:
 
 
 def _dimension(name: str, entry: Any, check: Check) -> Dimension:
+    where = f"search space: {name}"
     if isinstance(entry, list):
         entry = {"choices": entry}
     if not isinstance(entry, Mapping):
-        raise InputError(f"search space: {name} is {entry!r}; {HOW}")
+        raise InputError(f"{where} is {entry!r}; {HOW}")
     if set(entry) == {"choices"}:
         values = entry["choices"]
         if not isinstance(values, list) or not values:
-            raise InputError(f"search space: {name} needs a list of values")
+            raise InputError(f"{where} needs a list of values")
         dimension = Dimension(name, choices=tuple(values))
         for value in values:
             check(dimension.sets(value))
         return dimension
-    if {"low", "high"} <= set(entry) <= {"low", "high", "log"}:
-        return _range(name, entry["low"], entry["high"], entry.get("log", False), check)
-    raise InputError(f"search space: {name} has {', '.join(entry) or 'nothing'}; {HOW}")
-
-
-def _range(name: str, low: Any, high: Any, log: Any, check: Check) -> Dimension:
+    if not {"low", "high"} <= set(entry) <= {"low", "high", "log"}:
+        raise InputError(f"{where} has {', '.join(entry) or 'nothing'}; {HOW}")
+    low, high, log = entry["low"], entry["high"], entry.get("log", False)
     for end in (low, high):
         check({name: end})
         if isinstance(end, bool) or not isinstance(end, int | float):
-            raise InputError(f"search space: {name} is no number; give a list of values")
+            raise InputError(f"{where} is no number; give a list of values")
     if low > high:
-        raise InputError(f"search space: {name} has low {low} above high {high}")
+        raise InputError(f"{where} has low {low} above high {high}")
     if not isinstance(log, bool) or (log and low <= 0):
         raise InputError(f"search space: log of {name} must be true or false, and low above 0")
     whole = type(check({}).get(name)) is int
@@ -233,7 +234,7 @@ class TPE:
         logger.setLevel(level)
         study.add_trials([self._known(trial) for trial in trials])
         dimensions = self.space.dimensions if trials else ()
-        self._trial = study.ask({d.name: _distribution(d) for d in dimensions})
+        self._trial = study.ask({d.name: d.distribution() for d in dimensions})
         changes: dict[str, Any] = {}
         for d in dimensions:
             value = self._trial.params[d.name]
@@ -250,18 +251,15 @@ class TPE:
         import optuna
 
         values = {**self.base, **trial.changes}
-        found = {d.name: (d, d.find(values)) for d in self.space.dimensions}
-        held = {name: pair for name, pair in found.items() if pair[1] is not None}
+        found = [(d, d.find(values)) for d in self.space.dimensions]
+        held = [(d, value) for d, value in found if value is not None]
         complete = trial.state == "complete"
         states = optuna.trial.TrialState
         return optuna.create_trial(
             state=states.COMPLETE if complete else states.PRUNED,
             value=trial.val_accuracy if complete else None,
-            params={
-                name: d.choices.index(value) if d.choices else value
-                for name, (d, value) in held.items()
-            },
-            distributions={name: _distribution(d) for name, (d, _) in held.items()},
+            params={d.name: d.choices.index(v) if d.choices else v for d, v in held},
+            distributions={d.name: d.distribution() for d, _ in held},
             intermediate_values=dict(_reports(trial.rows)),
         )
 
@@ -273,15 +271,3 @@ def _reports(rows: Sequence[Row]) -> Iterator[tuple[int, float]]:
         for place, best in enumerate(row.get("reached", ())):
             step = run * STEPS_PER_RUN + EPOCHS_BETWEEN_REPORTS * (place + 1)
             yield step, float(np.mean([*finished, best]))
-
-
-def _distribution(dimension: Dimension) -> "optuna.distributions.BaseDistribution":
-    from optuna import distributions
-
-    if dimension.choices:
-        # Indices, because a choice may be a table.
-        return distributions.CategoricalDistribution(range(len(dimension.choices)))
-    low, high, log = dimension.low, dimension.high, dimension.log
-    if dimension.whole:
-        return distributions.IntDistribution(int(low), int(high), log=log)
-    return distributions.FloatDistribution(low, high, log=log)

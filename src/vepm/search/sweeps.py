@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
@@ -21,6 +22,7 @@ from vepm.evaluation import (
     RunResult,
     Split,
     VEPMMethod,
+    choose_epoch,
     evaluate_cells,
     keep_labels,
     run_jobs,
@@ -44,20 +46,6 @@ EPOCHS = {
 """Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
 so the more a setting's accuracy fluctuates; the mean over splits has less of that."""
 
-Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of a setting."""
-
-    number: int
-    changes: Mapping[str, Any]
-    dataset: str
-    split: int
-    seed: int
-    keep: float = 1.0
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -78,7 +66,7 @@ class Sweep:
 
     Example:
         >>> sweep = Sweep(["Cora"], {"dropout": [0.5, 0.7]}, settings=2, seeds=[7])
-        >>> [run.changes for run in sweep.left([])]
+        >>> [run["changes"] for run in sweep.left([])]
         [{}, {'dropout': 0.7}]
     """
 
@@ -111,11 +99,7 @@ class Sweep:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """A sweep from TOML.
-
-        Raises:
-            InputError: if the file is none, or asks for what cannot be run.
-        """
+        """A sweep from TOML, all of it checked."""
         sweep = read(cls, read_toml(path), str(path))
         try:
             sweep.check()
@@ -125,9 +109,19 @@ class Sweep:
 
     def check(self) -> None:
         """Refuse what could not be run, before anything is."""
-        _check_list("datasets", self.datasets, str, lambda name: True)
-        _check_list("seeds", self.seeds, int, lambda seed: 0 <= seed <= LARGEST_SEED)
-        _check_list("keep", self.keep, int | float, lambda part: 0 < part <= 1)
+        wrong: dict[str, list[Any]] = {
+            "datasets": [],
+            "seeds": [seed for seed in self.seeds if not 0 <= seed <= LARGEST_SEED],
+            "keep": [part for part in self.keep if not 0 < part <= 1],
+        }
+        for name, refused in wrong.items():
+            values = getattr(self, name)
+            if not values:
+                raise InputError(f"{name} must not be empty")
+            if refused:
+                raise InputError(f"{name} cannot hold {refused[0]!r}")
+            if twice := [value for value in values if values.count(value) > 1]:
+                raise InputError(f"{name} holds {twice[0]} twice")
         for name in self.datasets:
             most = PROTOCOLS[TASKS[task_of(name)].search_protocol].num_splits
             if self.splits > most:
@@ -159,24 +153,27 @@ class Sweep:
         settings = len(self._drawn) if self.sampler == "random" else self.settings
         return settings * len(self._places())
 
-    def left(self, rows: Sequence[Row]) -> list[Run]:
+    def left(self, rows: Sequence[Row]) -> list[Row]:
         """The runs that can begin after some are over: all others, or those of the next setting."""
         done = {key_of(row) for row in rows}
         random = self.sampler == "random"
         numbered = list(enumerate(self._drawn)) if random else self._suggested(rows)
-        runs = [Run(n, changes, *place) for n, changes in numbered for place in self._places()]
-        return [run for run in runs if key_of(vars(run)) not in done]
+        runs = [
+            {"number": n, "changes": c, **place} for n, c in numbered for place in self._places()
+        ]
+        return [run for run in runs if key_of(run) not in done]
 
-    def _places(self) -> list[tuple[str, int, int, float]]:
+    def _places(self) -> list[Row]:
         where = product(self.datasets, self.keep, range(self.splits), self.seeds)
-        return [(dataset, split, seed, keep) for dataset, keep, split, seed in where]
+        names = ("dataset", "split", "seed", "keep")
+        return [dict(zip(names, (d, split, s, k), strict=True)) for d, k, split, s in where]
 
     @functools.cached_property
-    def _drawn(self) -> list[dict[str, Any]]:
+    def _drawn(self) -> list[Row]:
         space = self.parsed_space(self.datasets[0])
         return random_changes(space, self.settings, self.sampler_seed)
 
-    def _suggested(self, rows: Sequence[Row]) -> list[tuple[int, dict[str, Any]]]:
+    def _suggested(self, rows: Sequence[Row]) -> list[tuple[int, Row]]:
         trials = trials_of(rows)
         if trials and len(trials[-1].rows) < len(self._places()):
             return [(trials[-1].number, trials[-1].changes)]
@@ -187,17 +184,6 @@ class Sweep:
         return [(len(trials), sampler.suggest(trials))]
 
 
-def _check_list(name: str, values: Sequence[Any], kind: Any, fits: Callable[[Any], bool]) -> None:
-    if not values:
-        raise InputError(f"{name} must not be empty")
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
-            raise InputError(f"{name} cannot hold {value!r}")
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise InputError(f"{name} holds {twice[0]} twice")
-
-
 def run_sweep(
     sweep: Sweep,
     path: Path,
@@ -205,13 +191,9 @@ def run_sweep(
     root: Path | None = None,
     compute: Compute = HERE,
     minutes: float = math.inf,
-    progress: Progress | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> list[Row]:
-    """Run what is left of a sweep; gives every run there is.
-
-    Raises:
-        InputError: if the file holds another sweep, or another process writes to it.
-    """
+    """Run what is left of a sweep; gives every run in its log."""
     end = time.time() + 60 * minutes
     work = functools.partial(_measure, end, sweep, root, compute)
     with open_log(path, sweep.about, sweep.rule) as log:
@@ -223,7 +205,7 @@ def run_sweep(
                 progress(len(log.rows), sweep.count, last)
 
         while time.time() < end and (left := sweep.left(log.rows)):
-            parts = groupby(left, key=lambda run: (run.number, run.dataset, run.keep))
+            parts = groupby(left, key=itemgetter("number", "dataset", "keep"))
             run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
         return log.rows
 
@@ -234,7 +216,7 @@ def search_splits(dataset: Dataset) -> list[Split]:
 
 
 def _measure(
-    end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Run]
+    end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Row]
 ) -> list[Row]:
     """Train one setting on splits of one dataset; gives how validation went, or nothing at the end.
 
@@ -243,43 +225,39 @@ def _measure(
     """
     if time.time() >= end:
         return []
-    first = runs[0]
-    dataset = open_dataset(first.dataset, root)
+    name, changes = runs[0]["dataset"], runs[0]["changes"]
+    dataset = open_dataset(name, root)
     splits = search_splits(dataset)
-    if not splits[first.split].val.numel():
-        raise InputError(f"{first.dataset} has no validation part to choose settings by")
-    method: Method = sweep.method_for(first.dataset, first.changes, compute.device)
+    if not splits[runs[0]["split"]].val.numel():
+        raise InputError(f"{name} has no validation part to choose settings by")
+    method: Method = sweep.method_for(name, changes, compute.device)
+    labels = dataset.labels
     cells = [
-        (keep_labels(splits[run.split], dataset.labels, run.keep, run.seed), run.seed)
+        (keep_labels(splits[run["split"]], labels, run["keep"], run["seed"]), run["seed"])
         for run in runs
     ]
     here = Compute(compute.device, 1, compute.runs_at_once)
     try:
         results = evaluate_cells(method, dataset, cells, compute=here)
-        return _judged(sweep, runs, results)
+        judged = zip(runs, results, _epochs(sweep, results), strict=True)
+        return [run | _outcome(result, epoch) for run, result, epoch in judged]
     except DivergedError as error:
         # A setting that cannot be trained is an outcome too: the worst.
         lost = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
-        return [{**vars(run), **lost, "refused": str(error)} for run in runs]
+        return [{**run, **lost, "refused": str(error)} for run in runs]
 
 
-def _judged(sweep: Sweep, runs: Sequence[Run], results: Sequence[RunResult]) -> list[Row]:
-    rows = []
-    for run, result, epoch in zip(runs, results, _epochs(sweep, results), strict=True):
-        losses = result.curve["val_loss"]
-        if losses and not math.isfinite(losses[epoch]):
-            raise DivergedError("the validation loss is not a finite number")
-        rows.append(
-            {
-                **vars(run),
-                "val_accuracy": result.curve["val_accuracy"][epoch],
-                # Methods that are not trained by a loss are compared by accuracy alone.
-                "val_loss": losses[epoch] if losses else None,
-                "best_epoch": epoch,
-                "seconds": round(result.seconds, 2),
-            }
-        )
-    return rows
+def _outcome(result: RunResult, epoch: int) -> Row:
+    losses = result.curve["val_loss"]
+    if losses and not math.isfinite(losses[epoch]):
+        raise DivergedError("the validation loss is not a finite number")
+    return {
+        "val_accuracy": result.curve["val_accuracy"][epoch],
+        # Methods that are not trained by a loss are compared by accuracy alone.
+        "val_loss": losses[epoch] if losses else None,
+        "best_epoch": epoch,
+        "seconds": round(result.seconds, 2),
+    }
 
 
 def _epochs(sweep: Sweep, results: Sequence[RunResult]) -> list[int]:
@@ -290,6 +268,4 @@ def _epochs(sweep: Sweep, results: Sequence[RunResult]) -> list[int]:
         [fmean(values) for values in zip(*(r.curve[name] for r in results), strict=False)]
         for name in ("val_accuracy", "val_loss")
     )
-    losses = losses or [0.0] * len(accuracies)
-    best = max(range(len(accuracies)), key=lambda epoch: (accuracies[epoch], -losses[epoch]))
-    return [best] * len(results)
+    return [choose_epoch(accuracies, losses)] * len(results)

@@ -3,10 +3,10 @@
 import hashlib
 import importlib.metadata
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,13 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.data.features import is_sparse
 from vepm.errors import InputError
-from vepm.evaluation import HERE, run_jobs
 from vepm.files import write_csv, write_text
 from vepm.runs.metrics import describe_machine
 from vepm.search.log import Row, Trial, open_log, standings, trials_of
 from vepm.search.space import EPOCHS_BETWEEN_REPORTS, PRUNER, SAMPLERS, TPE, Space, flat
 from vepm.tasks import UNLABELLED
-from vepm.training import Config, Progress, fit
+from vepm.training import Config, fit
 
-TRIALS_FILE = "trials.jsonl"
-BEST_FILE, TABLE_FILE, SUMMARY_FILE = "best.toml", "trials.csv", "summary.json"
 RULE = (
     "the trial of highest validation accuracy (each seed at its best epoch, mean over seeds), "
     "then lowest validation loss; test labels were removed before the search"
@@ -34,31 +31,21 @@ RULE = (
 COLUMNS = ("trial", "state", "val_accuracy", "val_loss", "epochs", "seconds", "note")
 STATES = ("complete", "pruned", "refused")
 
-Told = Callable[[int, int, str], None]
-"""Told how many trials are done, how many were asked for, and the best accuracy."""
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Settings to improve on, and what decides which are better.
-
-    Raises:
-        InputError: if there are no labels to train or to validate on.
-    """
+    """Settings to improve on, and what decides which are better."""
 
     dataset: Dataset
-    """The graphs; all labels but those that train or validate are removed."""
+    """All labels but those that train or validate are removed."""
     train: Tensor
-    """Indices of the nodes or graphs to learn from."""
     val: Tensor
-    """Indices of those that score the settings."""
     base: Config
     """The settings of trial 0; the others change what the space names."""
     space: Space
     seeds: int = 1
     """Trainings per trial, with seeds 0, 1, ...; their mean scores it."""
     sampler_seed: int = 0
-    """Seed of the search itself."""
 
     def __post_init__(self) -> None:
         for role, rows in (("train", self.train), ("validate", self.val)):
@@ -72,7 +59,7 @@ class Problem:
         labels[kept] = self.dataset.labels[kept]
         object.__setattr__(self, "dataset", self.dataset.with_labels(labels))
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, Any]:
         """All that must be the same for a search to continue; no test label is part of it."""
         graphs = self.dataset.graphs
@@ -127,35 +114,36 @@ class Findings:
 
     def summary(self) -> dict[str, Any]:
         """All that a reader of the best settings should know."""
+        problem, best = self.problem, self.best
         states = [trial.state for trial in self.trials]
-        identity = self.problem.identity
+        default, found = (
+            {"trial": t.number, "val_accuracy": t.val_accuracy, "val_loss": t.val_loss}
+            for t in (self.trials[0], best)
+        )
+        counts = {state: states.count(state) for state in STATES}
         return {
-            "dataset": identity["dataset"],
-            "task": identity["task"],
+            "dataset": problem.dataset.name,
+            "task": problem.dataset.task,
             "rule": RULE,
-            "seeds": list(range(self.problem.seeds)),
-            "num_val": self.problem.val.numel(),
-            "default": self.trials[0].headline,
-            "best": self.best.headline | {"changes": dict(self.best.changes)},
+            "seeds": list(range(problem.seeds)),
+            "num_val": problem.val.numel(),
+            "default": default,
+            "best": found | {"changes": dict(best.changes)},
             "improvement": self.improvement,
-            "trials": {
-                "asked": self.asked,
-                "finished": len(states),
-                **{state: states.count(state) for state in STATES},
-            },
+            "trials": {"asked": self.asked, "finished": len(states), **counts},
             "timeout": self.timeout,
             "seconds": sum(trial.seconds for trial in self.trials),
             "sampler": SAMPLERS["tpe"],
-            "sampler_seed": self.problem.sampler_seed,
+            "sampler_seed": problem.sampler_seed,
             "pruner": PRUNER,
-            "space": identity["space"],
+            "space": problem.space.to_dict(),
             "command": self.command,
             "versions": describe_machine() | {"optuna": importlib.metadata.version("optuna")},
         }
 
     def write(self, folder: Path) -> None:
         """Write best settings, table of trials and summary, each complete or not at all."""
-        write_text(folder / BEST_FILE, self.config.to_toml())
+        write_text(folder / "best.toml", self.config.to_toml())
         base, names = flat(self.problem.base), self.problem.space.names
         rows = (
             [
@@ -170,8 +158,8 @@ class Findings:
             ]
             for trial in self.trials
         )
-        write_csv(folder / TABLE_FILE, [*COLUMNS, *names], rows)
-        write_text(folder / SUMMARY_FILE, json.dumps(self.summary(), indent=1))
+        write_csv(folder / "trials.csv", [*COLUMNS, *names], rows)
+        write_text(folder / "summary.json", json.dumps(self.summary(), indent=1))
 
 
 def tune(
@@ -181,33 +169,19 @@ def tune(
     trials: int = 20,
     timeout: float | None = None,
     device: str = "auto",
-    progress: Progress | None = None,
-    told: Told | None = None,
+    told: Callable[[int, int, str], None] | None = None,
     command: str = "",
 ) -> Findings:
     """Search for settings of higher validation accuracy.
 
-    Trial 0 is the settings to improve on, so the best found are never worse on validation.
-    A search that was stopped continues with the trials it has; on one machine and device the
-    trials of one that was killed are those of one that was not.
-
-    Args:
-        problem: what to improve, and how it is scored.
-        folder: where trials are kept and findings written, after every trial.
-        trials: trials in all, those already in the folder included.
-        timeout: seconds after which no further trial begins.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        progress: told of every epoch.
-        told: told how far it is, at the start and after each trial.
-        command: how to do this again, for the summary.
-
-    Raises:
-        InputError: if Optuna is missing, the folder holds another search, or the settings to
-            improve on cannot be trained.
+    Trial 0 is the settings to improve on, so the best found are never worse on validation. A
+    search that was stopped continues with the trials in its folder, which count towards those
+    asked for; on one machine and device it ends as if it had not been stopped. ``told`` hears how
+    many trials are done, how many were asked for, and the best accuracy.
     """
-    end = time.monotonic() + (timeout if timeout is not None else float("inf"))
+    end = math.inf if timeout is None else time.monotonic() + timeout
     sampler = TPE(problem.space, flat(problem.base), problem.sampler_seed)
-    with open_log(folder / TRIALS_FILE, problem.identity, RULE) as log:
+    with open_log(folder / "trials.jsonl", problem.identity, RULE) as log:
         while True:
             found = trials_of(log.rows)
             findings = Findings(problem, found, trials, timeout, command)
@@ -219,26 +193,20 @@ def tune(
             if len(found) >= trials or (found and time.monotonic() >= end):
                 return findings
             changes = sampler.suggest(found)
-            work = partial(_run_trial, problem, sampler, len(found), device, progress)
-            run_jobs(work, [changes], HERE, lambda _, rows: log.add(rows))
+            log.add(_run_trial(problem, sampler, len(found), changes, device))
 
 
 def _run_trial(
-    problem: Problem,
-    sampler: TPE,
-    number: int,
-    device: str,
-    progress: Progress | None,
-    changes: dict[str, Any],
+    problem: Problem, sampler: TPE, number: int, changes: dict[str, Any], device: str
 ) -> list[Row]:
     """Train with each seed until all are done or the trial is hopeless."""
     name = problem.dataset.name
     where = {"number": number, "changes": changes, "dataset": name, "split": 0, "keep": 1.0}
     rows: list[Row] = []
     for seed in range(problem.seeds):
-        listener = _Listener(sampler, [row["val_accuracy"] for row in rows], progress)
+        listener = _Listener(sampler, [row["val_accuracy"] for row in rows])
         started = time.perf_counter()
-        found: dict[str, Any]
+        found: Row
         try:
             best = fit(
                 problem.dataset,
@@ -272,16 +240,14 @@ class _Hopeless(Exception):  # noqa: N818
 class _Listener:
     """Follows the epochs of one training, and ends it when its trial is hopeless."""
 
-    def __init__(self, sampler: TPE, finished: list[float], progress: Progress | None) -> None:
-        self.sampler, self.finished, self.progress = sampler, finished, progress
+    def __init__(self, sampler: TPE, finished: list[float]) -> None:
+        self.sampler, self.finished = sampler, finished
         self.best, self.best_epoch, self.count, self.judged = 0.0, 0, 0, 0
         self.reached: list[float] = []
         """Best accuracy so far at every epoch that was reported."""
 
     def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
         self.count += 1
-        if self.progress is not None:
-            self.progress(phase, epoch, epochs, row)
         if "val_accuracy" not in row:
             return
         if row["val_accuracy"] > self.best:

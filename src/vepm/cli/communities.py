@@ -1,0 +1,152 @@
+"""vepm communities: overlapping communities, found without labels."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from vepm import console
+from vepm.cli import options
+from vepm.cli.folders import run_folder
+from vepm.errors import InputError
+from vepm.files import write_csv
+
+if TYPE_CHECKING:
+    from vepm.baselines.communities import Bools
+    from vepm.data import Dataset
+    from vepm.estimators import Memberships
+    from vepm.training import Explanation
+
+CHOICE = options.Choice("communities")
+
+
+@options.with_groups()
+def communities(
+    data: options.Input,
+    output: Annotated[
+        Path | None, options.result("Folder. [default: runs/NAME-communities]", "--output", "-o")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
+    truth: Annotated[
+        Path | None,
+        options.result(
+            "Known communities to compare with: one on each line, as ids of its members, or "
+            "a CSV with columns id and community. [default: those of the data, if any]"
+        ),
+    ] = None,
+    baselines: Annotated[
+        str,
+        options.result(
+            "Methods to compare with: louvain, leiden, label-propagation, bigclam.",
+            metavar="NAME,NAME",
+        ),
+    ] = "",
+    num_communities: options.NumCommunities = None,
+    num_metacommunities: Annotated[
+        int | None,
+        options.setting(
+            "Parts of each edge. [default: one per community]", "--metacommunities", "-k", min=1
+        ),
+    ] = None,
+    starts: Annotated[
+        int,
+        options.setting(
+            "Starts with different seeds, each trained for a sixth of the epochs and the "
+            "best of them to the end.",
+            min=1,
+        ),
+    ] = 4,
+    choice: options.Choice = CHOICE,
+    reading: options.Reading = options.READING,
+    machine: options.Machine = options.MACHINE,
+) -> None:
+    """Find overlapping communities without labels: memberships and each edge's split, as CSV.
+
+    Communities have the same numbers, from 0, in the CSV files, on the page and in Python.
+
+    Examples:
+
+        vepm communities KarateClub -c 4
+
+        vepm communities my-graph/ --truth circles.txt --baselines louvain,bigclam
+    """
+    from vepm.baselines.communities import DETECTORS
+    from vepm.cli.inputs import say_unweighted
+    from vepm.cli.jobs import number_or_auto, prepare
+    from vepm.estimators import CommunityDetector
+    from vepm.evaluation.communities import compare, known_communities, modularity, read_cover
+
+    job = prepare(
+        CommunityDetector,
+        data,
+        choice,
+        reading,
+        machine,
+        num_communities=number_or_auto(num_communities),
+        num_metacommunities=num_metacommunities,
+        n_init=starts,
+    )
+    known = read_cover(truth, job.data.item_names) if truth else known_communities(job.data)
+    peers = _detectors(baselines)
+    folder = output or Path("runs") / f"{job.data.name}-communities"
+    nodes, edges = job.data.graphs[0].num_nodes, job.data.graphs[0].edge_index.numpy()
+
+    def judge(found: "Bools") -> dict[str, float]:
+        scores = {} if known is None else compare(found, known)
+        used = int(found.any(0).sum())
+        return {"communities": used, "modularity": modularity(found, edges), **scores}
+
+    with run_folder(folder, overwrite, job.inputs) as checkpoint:
+        fitted = job.fit(checkpoint)
+        explained = job.estimator.explain(job.data)
+        found = job.estimator.communities_behind(explained)
+        say_unweighted(job.data, peers)
+        tables = {"vepm": found.overlapping}
+        for name in peers:
+            tables[name] = DETECTORS[name](edges, nodes, found.soft.shape[1], choice.seed)
+        write_communities(folder, job.data, found, explained)
+        scores = {name: judge(table) for name, table in tables.items()}
+        metrics = job.write(folder, fitted, {"communities": scores}, explained)
+    console.print_warnings(metrics)
+    if as_json:
+        console.print_json(metrics)
+    else:
+        console.print_communities(metrics, folder)
+
+
+def _detectors(names: str) -> list[str]:
+    """Baselines by name, each there to be run."""
+    from vepm.baselines.communities import DETECTORS, require_leiden
+
+    found = options.listed(names)
+    for name in found:
+        if name not in DETECTORS:
+            raise InputError(f"no baseline '{name}'; there are {', '.join(DETECTORS)}")
+    if "leiden" in found:
+        require_leiden()
+    return found
+
+
+def write_communities(
+    folder: Path, dataset: "Dataset", found: "Memberships", explained: "Explanation"
+) -> None:
+    """Memberships of the nodes and splits of the edges, as CSV."""
+    names = dataset.item_names
+    parts = range(found.soft.shape[1])
+    write_csv(
+        folder / "memberships.csv",
+        ["id", "community", *(f"strength_{k}" for k in parts), *(f"member_{k}" for k in parts)],
+        (
+            [name, hard, *(f"{s:.6f}" for s in soft), *(int(m) for m in member)]
+            for name, hard, soft, member in zip(names, *found, strict=True)
+        ),
+    )
+    ends, shares = explained.edge_index.tolist(), explained.edge_weight.cpu().numpy()
+    write_csv(
+        folder / "edges.csv",
+        ["source", "target", *(f"share_{k}" for k in parts)],
+        (
+            [names[i], names[j], *(f"{s:.6f}" for s in row)]
+            for i, j, row in zip(*ends, shares, strict=True)
+            if i < j
+        ),
+    )

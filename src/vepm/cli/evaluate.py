@@ -1,0 +1,133 @@
+"""vepm evaluate: accuracy by a protocol, over many seeds or folds."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vepm import console
+from vepm.cli import options
+from vepm.errors import InputError
+from vepm.schema import LARGEST_SEED, MOST_RUNS
+
+if TYPE_CHECKING:
+    from vepm.data import Dataset
+    from vepm.evaluation import Method, Split
+    from vepm.training import Config
+
+
+DEFAULT_SPLITS = 10
+MOST_LABELS = 999_999
+
+
+@options.with_groups("seed", "batch_nodes", "no_memory_check")
+def evaluate(
+    dataset: Annotated[str, typer.Argument(help="Dataset name or path.")],
+    protocol: Annotated[
+        str,
+        options.protocol(
+            "public, gin, capsgnn or few-labels. [default: public for nodes, gin for graphs]"
+        ),
+    ] = "",
+    seeds: Annotated[int, options.protocol("Number of seeds.", min=1, max=MOST_RUNS)] = 1,
+    first_seed: Annotated[
+        int, options.protocol("The first of them.", min=0, max=LARGEST_SEED - MOST_RUNS)
+    ] = 0,
+    folds: Annotated[int, options.protocol("Folds of gin and capsgnn.", min=2)] = 10,
+    labels_per_class: Annotated[
+        int | None,
+        options.protocol(
+            "Random splits with so many training labels of every class: few-labels.",
+            min=1,
+            max=MOST_LABELS,
+        ),
+    ] = None,
+    splits: Annotated[
+        int | None,
+        options.protocol("Random splits of few-labels. [default: 10]", min=1, max=MOST_RUNS),
+    ] = None,
+    baselines: options.Baselines = "",
+    method: Annotated[str, options.setting("vepm or the name of a baseline.")] = "vepm",
+    choice: options.Choice = options.CHOICE,
+    as_json: options.AsJson = False,
+    jobs: Annotated[int, options.where("Runs at a time; 0 for one per core.", min=0)] = 0,
+    runs_at_once: options.RunsAtOnce = 0,
+    reading: options.Reading = options.READING,
+    machine: options.Machine = options.MACHINE,
+) -> None:
+    """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
+
+    Under torchrun the runs are divided among the processes.
+
+    Examples:
+
+        vepm evaluate Cora --seeds 10
+
+        vepm evaluate MUTAG --protocol gin --json
+
+        vepm evaluate my-graph/ --labels-per-class 20 --baselines gcn,gat,label-propagation
+    """
+    from vepm.cli.inputs import open_data
+    from vepm.cli.inputs import settings as settings_from
+    from vepm.data import require_labels
+    from vepm.evaluation import Compute
+    from vepm.evaluation import evaluate as run_all
+
+    data = open_data(dataset, machine.data_dir, reading)
+    require_labels(data)
+    parts, rules = _splits(data, protocol, labels_per_class, splits, folds)
+    chosen = settings_from(data, choice.preset, choice.config, choice.settings)
+    if rules[0] == "gin":
+        # One epoch is chosen for all folds, so all must run equally long.
+        chosen = chosen.replace(patience=0)
+    if method != "vepm" and (choice.settings or choice.config):
+        raise InputError("--set and --config are for vepm; baselines keep their published settings")
+    compute = Compute(machine.device, jobs, runs_at_once, shared=True)
+    names = dict.fromkeys([method, *options.listed(baselines)])
+    runners = {name: _runner(name, data, chosen, compute.own_device) for name in names}
+    every_seed = range(first_seed, first_seed + seeds)
+    measured = []
+    for name, runner in runners.items():
+        with console.run_bar(f"{name} on {data.name}") as progress:
+            measured.append(run_all(runner, data, parts, every_seed, progress, compute))
+    if compute.leads:
+        console.print_evaluation(measured, rules, as_json, data.class_names)
+
+
+def _splits(
+    data: "Dataset", name: str, labels_per_class: int | None, splits: int | None, folds: int
+) -> "tuple[list[Split], tuple[str, ...]]":
+    """Splits and selection rules of the protocol that is asked for, the main rule first.
+
+    A graph without a published test part is split as for training. Where nothing validates,
+    nothing is selected and the last epoch counts.
+    """
+    from vepm.cli.inputs import own_split, roles
+    from vepm.evaluation import protocol_for
+
+    if labels_per_class is not None:
+        if name not in ("", "few-labels"):
+            raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
+        name = f"few-labels-{labels_per_class}"
+    if name.startswith("few-labels"):
+        folds = splits or DEFAULT_SPLITS
+    elif splits is not None:
+        raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
+    protocol = protocol_for(data.task, name)
+    published = data.splits or not data.single_graph or data.graphs[0].test_mask.any()
+    if protocol.name == "public" and not published:
+        found = [own_split(data, roles(data))]
+    else:
+        found = protocol(data, num_folds=folds)
+    if "validation" in protocol.rules and not all(split.val.numel() for split in found):
+        return found, ("last",)
+    return found, protocol.rules
+
+
+def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":
+    from vepm.cli.inputs import check_model, chosen_baseline
+    from vepm.evaluation import VEPMMethod
+
+    if method != "vepm":
+        return chosen_baseline(method, data, device)
+    check_model(data, chosen, device)
+    return VEPMMethod(chosen, device)

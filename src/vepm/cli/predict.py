@@ -1,0 +1,68 @@
+"""vepm predict: labels of nodes or graphs by a model that was trained before."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vepm import console
+from vepm.cli import options
+from vepm.cli.folders import RUN, check_output
+from vepm.errors import InputError
+from vepm.files import STDOUT, write_csv
+
+
+@options.with_groups("no_memory_check")
+def predict(
+    run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
+    data: options.Input,
+    output: Annotated[
+        Path, options.result("CSV to write; - for standard output.", "--output", "-o")
+    ] = Path("predictions.csv"),
+    as_json: options.AsJson = False,
+    samples: Annotated[
+        int | None,
+        options.setting(
+            "Draws of the communities to average over; 0 for their mean. [default: as trained]",
+            min=0,
+        ),
+    ] = None,
+    reading: options.Reading = options.READING,
+    machine: options.Machine = options.MACHINE,
+) -> None:
+    """Predict labels with probabilities, as CSV.
+
+    Example:
+
+        vepm predict runs/digits-0 digits -o predictions.csv
+    """
+    from vepm.cli.inputs import given_paths, open_data
+    from vepm.estimators import load_classifier
+
+    if as_json and output == STDOUT:
+        raise InputError("--output - prints the predictions; leave out --json or name a file")
+    check_output(output, (*given_paths(data, machine.data_dir), *RUN.found(run)))
+    model = load_classifier(run, machine.device)
+    task, names = model.card_.task, model.card_.class_names
+    known = {"class_names": names, "feature_names": model.card_.feature_names}
+    dataset = open_data(data, machine.data_dir, reading, **known)
+    if dataset.task != task:
+        raise InputError(f"{data}: labels {dataset.task}s, the model in {run} labels {task}s")
+    probabilities = model.predict_proba(dataset, samples)
+    predicted = [names[i] for i in probabilities.argmax(1)]
+    found = zip(dataset.item_names, predicted, probabilities, strict=True)
+    rows = ([item, label, *(f"{p:.6f}" for p in row)] for item, label, row in found)
+    write_csv(output, ["id", "prediction", *(f"p_{name}" for name in names)], rows)
+    counts = Counter(predicted)
+    if as_json:
+        summary = {
+            "output": str(output),
+            "task": task,
+            "n": len(predicted),
+            "predicted": {name: counts[name] for name in names},
+            "mean_confidence": float(probabilities.max(1).mean()),
+        }
+        console.print_json(summary)
+    elif output != STDOUT:
+        console.print_line(f"{len(predicted)} predictions in {output}")

@@ -1,0 +1,39 @@
+"""vepm report: the page of a run, or of several side by side."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vepm import console
+from vepm.cli import options
+from vepm.cli.folders import RUN, check_output, only_writer
+from vepm.errors import InputError
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folder, or several.")],
+    output: Annotated[
+        Path, options.result("The page that compares several runs.", "--output", "-o")
+    ] = Path("comparison.html"),
+) -> None:
+    """Write the page of a run again, or one page that compares several runs.
+
+    Examples:
+
+        vepm report runs/digits-0
+
+        vepm report runs/digits-0 runs/digits-1 -o comparison.html
+    """
+    from vepm.report import write_comparison, write_report
+
+    for run in runs:
+        if not run.is_dir():
+            raise InputError(f"{run}: no such run folder; `vepm train` writes one")
+    if len(runs) > 1:
+        check_output(output, (path for run in runs for path in RUN.found(run)))
+        page = write_comparison(runs, output)
+    else:
+        with only_writer(runs[0]):
+            page = write_report(runs[0])
+    console.print_line(f"see: {page}")

@@ -1,0 +1,155 @@
+"""vepm train: a classifier of nodes or graphs, with its measures and its page."""
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vepm import console
+from vepm.cli import folders, options
+from vepm.errors import InputError
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+    from vepm.baselines import Baseline
+    from vepm.cli.jobs import Job
+
+LOGS = ("tensorboard",)
+SECONDS_BETWEEN_FLUSHES = 5
+
+
+@options.with_groups()
+def train(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
+            "edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or .edgelist file."
+        ),
+    ] = "digits",
+    output: Annotated[
+        Path | None, options.result("Run folder. [default: runs/NAME-SEED]", "--output", "-o")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    baselines: options.Baselines = "",
+    log: Annotated[
+        str | None,
+        options.result("tensorboard: every term and figure, for `tensorboard --logdir`."),
+    ] = None,
+    as_json: options.AsJson = False,
+    choice: options.Choice = options.CHOICE,
+    reading: options.Reading = options.READING,
+    machine: options.Machine = options.MACHINE,
+) -> None:
+    """Train on a dataset and write a run folder with model, metrics, figures and a page.
+
+    An interrupted run goes on where it stopped when the same command is given again. Under
+    torchrun all processes train one model together.
+
+    Examples:
+
+        vepm train
+
+        vepm train Cora --data-dir data --set num_metacommunities=4
+
+        vepm train my-graph/ --output runs/mine --baselines gcn,label-propagation
+
+        vepm train planted:nodes=1000000,edges=10000000 --batch-nodes 50000
+    """
+    from vepm.cli.inputs import chosen_baseline, own_split
+    from vepm.cli.jobs import prepare
+    from vepm.runs.schema import read_json
+    from vepm.scale.ddp import process_group
+
+    job = prepare(None, dataset, choice, reading, machine)
+    peers = [chosen_baseline(n, job.data, machine.device) for n in options.listed(baselines)]
+    if peers:
+        own_split(job.data, job.parts)
+    folder = output or Path("runs") / f"{job.data.name}-{choice.seed}"
+    boards = [] if log is None else [checked_log(log, folder)]
+    with process_group(machine.device) as group:
+        if not group.leads:
+            with folders.how_to_continue(lambda: folders.continuation(folder)):
+                job.fit(folder / folders.CHECKPOINT, group=group)
+            return
+        own_folder = folders.run_folder(folder, overwrite, job.inputs)
+        with own_folder as checkpoint, contextlib.ExitStack() as ended:
+            for board in boards:
+                ended.callback(board.close)
+            fitted = job.fit(checkpoint, *boards, group=group)
+            # Those known from before the run was stopped are kept.
+            known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
+            scores = {p.name: known.get(p.name) or _score(p, job, choice.seed) for p in peers}
+            metrics = job.write(folder, fitted, {"baselines": scores})
+            for board in boards:
+                board.add_figures(folder / "figures")
+    console.print_warnings(metrics)
+    if as_json:
+        console.print_json(metrics)
+    else:
+        console.print_run(metrics, folder)
+
+
+def _score(peer: "Baseline", job: "Job", seed: int) -> dict[str, Any]:
+    from vepm.cli.inputs import own_split
+
+    found = peer(job.data, own_split(job.data, job.parts), seed)
+    measures = {f"test_{name}": value for name, value in found.measures.items()}
+    return {"test_accuracy": found.test_accuracy, **measures}
+
+
+def checked_log(name: str, folder: Path) -> "TensorBoardLog":
+    """The log of a run; refused if it is unknown or its package is missing."""
+    if name not in LOGS:
+        raise InputError(f"there is no log {name!r}; choose from {', '.join(LOGS)}")
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "logging needs TensorBoard; install it with: pip install 'vepm[tensorboard]'"
+        ) from None
+    return TensorBoardLog(folder / name)
+
+
+class TensorBoardLog:
+    """Listens to a run's epochs and writes each number of each as a scalar.
+
+    Args:
+        folder: Folder of the events, with a folder each for the phases and the figures.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writers: dict[str, SummaryWriter] = {}
+
+    def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
+        """Write an epoch's history row; the signature is that of :data:`vepm.training.Progress`."""
+        step = int(row["epoch"])
+        for name, value in row.items():
+            if name not in ("phase", "epoch"):
+                self._writer(phase, step).add_scalar(name, value, step)
+
+    def add_figures(self, folder: Path) -> None:
+        """Write every PNG of a folder as an image."""
+        from matplotlib.image import imread
+
+        for path in sorted(folder.glob("*.png")):
+            image = imread(path)[..., :3]
+            self._writer("figures", 0).add_image(path.stem, image, 0, dataformats="HWC")
+
+    def close(self) -> None:
+        """Write what is still to be written."""
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, part: str, step: int) -> "SummaryWriter":
+        from torch.utils.tensorboard import SummaryWriter
+
+        if part not in self._writers:
+            # A resumed run repeats the epochs after its checkpoint: what was logged of them goes.
+            self._writers[part] = SummaryWriter(
+                str(self.folder / part), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
+            )
+        return self._writers[part]

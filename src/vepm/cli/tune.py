@@ -1,0 +1,121 @@
+"""vepm tune: better settings for one run on one dataset."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from vepm import console
+from vepm.cli import options
+from vepm.cli.folders import Kind, clear, command_line, how_to_continue, own_folder
+from vepm.files import refuse_special
+
+if TYPE_CHECKING:
+    from vepm.search.tuning import Findings
+
+RESULTS = {"best.toml": "[model]", "trials.csv": "trial,state", "summary.json": '"rule"'}
+SEARCH = Kind("search", ("trials.jsonl", *RESULTS), ({"trials.jsonl": '{"sweep"'}, RESULTS))
+WARNING = (
+    "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
+    "the folds of `vepm evaluate` test on graphs that it has"
+)
+
+
+@options.with_groups("batch_nodes", "no_memory_check")
+def tune(
+    dataset: Annotated[
+        str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
+    ],
+    trials: Annotated[
+        int, options.option("Trials in all, those already in the folder included.", min=1)
+    ] = 20,
+    output: Annotated[
+        Path | None, options.result("Folder. [default: runs/tune-NAME]", "--output", "-o")
+    ] = None,
+    seeds: Annotated[int, options.option("Trainings per trial, whose mean scores it.", min=1)] = 1,
+    timeout: Annotated[
+        float | None, options.option("Seconds after which no further trial begins.", min=0)
+    ] = None,
+    space: Annotated[
+        Path | None,
+        options.setting("TOML with the settings to vary: a list of values, or low, high and log."),
+    ] = None,
+    choice: options.Choice = options.CHOICE,
+    reading: options.Reading = options.READING,
+    machine: options.Machine = options.MACHINE,
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Search for better settings by validation accuracy; test labels are never looked at.
+
+    Trial 0 is the settings as given, so the best found are never worse on validation. Hopeless
+    trials are stopped early. A search that was stopped, even killed, continues when the same
+    command is given again. `--seed` is that of the search; trainings use seeds 0, 1, ...
+
+    Examples:
+
+        vepm tune Cora --trials 20 --output runs/tune-Cora
+
+        vepm train Cora --config runs/tune-Cora/best.toml
+    """
+    from vepm.cli.jobs import prepare
+    from vepm.search.space import default_space, read_space, require_optuna
+    from vepm.search.tuning import Problem
+    from vepm.search.tuning import tune as search
+
+    require_optuna()
+    job = prepare(None, dataset, choice, reading, machine)
+    varied = default_space(job.data.task) if space is None else read_space(space)
+    parts, base = job.parts, job.estimator.settings()
+    problem = Problem(job.data, parts["train"], parts["val"], base, varied, seeds, choice.seed)
+    folder = output or Path("runs") / f"tune-{job.data.name}"
+    inputs = job.inputs if space is None else (*job.inputs, space)
+    advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
+    with own_folder(folder, SEARCH, inputs), how_to_continue(lambda: advice):
+        if overwrite:
+            clear(folder, SEARCH)
+        for name in SEARCH.files:
+            refuse_special(folder / name)
+        with console.run_bar(f"trials on {job.data.name}") as progress:
+            found = search(
+                problem,
+                folder,
+                trials=trials,
+                timeout=timeout,
+                device=machine.device,
+                told=progress,
+                command=command_line(),
+            )
+    if as_json:
+        console.print_json(found.summary())
+    else:
+        _print_findings(found, folder, dataset)
+
+
+def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
+    from vepm.runs.metrics import peak_memory
+    from vepm.tasks import TASKS
+
+    summary = found.summary()
+    table = Table("settings", "trial", "validation accuracy", "validation loss")
+    for name in ("default", "best"):
+        row = summary[name]
+        numbers = f"{100 * row['val_accuracy']:.2f} %", f"{row['val_loss']:.4f}"
+        table.add_row(name, str(row["trial"]), *numbers)
+    console.out.print(table)
+    counts = summary["trials"]
+    following = shlex.join(["vepm", "train", dataset, "--config", str(folder / "best.toml")])
+    for line in (
+        f"{100 * summary['improvement']:+.2f} points over the default, on seeds 0 to "
+        f"{summary['seeds'][-1]} and {summary['num_val']} {summary['task']}s; the best of many on "
+        "the same labels looks better than it is",
+        f"rule: {summary['rule']}",
+        f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
+        f"stopped early, {counts['refused']} impossible; at most "
+        f"{peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
+        *([] if TASKS[summary["task"]].single_graph else [WARNING]),
+        f"next: {following}",
+    ):
+        console.print_line(line)
