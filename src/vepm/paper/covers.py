@@ -5,8 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from vepm.baselines.communities import Bools, bigclam, louvain
-from vepm.baselines.nocd import nocd
+from vepm.baselines.communities import Bools, bigclam, louvain, nocd
 from vepm.data import Dataset
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import compare, known_communities
