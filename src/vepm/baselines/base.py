@@ -96,9 +96,21 @@ class NeuralBaseline(Baseline):
         found = self.fit(dataset, split, seed)
         return found.curve, torch.softmax(found.scores["test"], dim=1)
 
-    @abstractmethod
     def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
         """Train a fresh network."""
+        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
+        decayed = self.decayed(model)
+        chosen = set(decayed)
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": self.weight_decay},
+            {"params": [p for p in model.parameters() if p not in chosen]},
+        ]
+        optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
+        return fit(model, self.problem(dataset, split), optimizer, self.epochs, seed)
+
+    @abstractmethod
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """What to learn, how, and what to be scored on."""
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
@@ -107,18 +119,6 @@ class NeuralBaseline(Baseline):
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """The parameters that weight decay is for."""
         return list(model.parameters())
-
-    def _fit(self, dataset: Dataset, problem: Problem, seed: int, **limits: int | None) -> Outcome:
-        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
-        decayed = self.decayed(model)
-        chosen = set(decayed)
-        others = [parameter for parameter in model.parameters() if parameter not in chosen]
-        groups: list[dict[str, Any]] = [
-            {"params": decayed, "weight_decay": self.weight_decay},
-            {"params": others},
-        ]
-        optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
-        return fit(model, problem, optimizer, epochs=self.epochs, seed=seed, **limits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +134,10 @@ class NodeBaseline(NeuralBaseline):
     patience: int | None = None
     row_normalize: bool = True
 
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network; without validation nodes, never stop early."""
-        problem = node_problem(dataset, split, self.row_normalize, self.device)
-        patience = self.patience if split.val.numel() else None
-        return self._fit(dataset, problem, seed, patience=patience)
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """Nodes of one graph, in full batches."""
+        found = node_problem(dataset, split, self.row_normalize, self.device)
+        return found._replace(patience=self.patience)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +159,7 @@ class GraphBaseline(NeuralBaseline):
     hidden_channels: int = checked(32, low=1)
     pooling: str = checked("sum", choices=("sum", "mean"))
 
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network."""
-        problem = graph_problem(dataset, split, self.batch_size, self.device)
-        return self._fit(dataset, problem, seed, halve_every=self.halve_every)
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """Graphs, in mini-batches."""
+        found = graph_problem(dataset, split, self.batch_size, self.device)
+        return found._replace(halve_every=self.halve_every)

@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What to learn from and what to be scored on."""
+    """What to learn from, how, and what to be scored on."""
 
     training: Callable[[torch.Generator], Iterable[Labelled]]
     """Draws the mini-batches of one epoch."""
@@ -53,6 +53,11 @@ class Problem(NamedTuple):
     """What is read after every epoch."""
     held_out: dict[str, tuple[Tensor, Tensor]]
     """Rows of their class scores, and labels, of ``"val"`` and ``"test"``; none is empty."""
+    patience: int | None = None
+    """Stop when for so many epochs validation accuracy stayed below its best and the loss above
+    its lowest; None never stops."""
+    halve_every: int | None = None
+    """Epochs after which the learning rate is halved, again and again; None never halves it."""
 
 
 def node_problem(dataset: Dataset, split: Split, row_normalize: bool, device: str) -> Problem:
@@ -107,29 +112,14 @@ def graph_problem(dataset: Dataset, split: Split, batch_size: int, device: str) 
 
 
 def fit(
-    model: Classifier,
-    problem: Problem,
-    optimizer: Optimizer,
-    *,
-    epochs: int,
-    seed: int,
-    halve_every: int | None = None,
-    patience: int | None = None,
+    model: Classifier, problem: Problem, optimizer: Optimizer, epochs: int, seed: int
 ) -> Outcome:
     """Train a model in place, and score the held-out parts after every epoch.
 
-    Args:
-        model: what to train.
-        problem: its data.
-        optimizer: over the model's parameters.
-        epochs: how many at most.
-        seed: of the order of mini-batches.
-        halve_every: epochs after which the learning rate is halved, again and again; or never.
-        patience: stop when for so many epochs validation accuracy stayed below its best and the
-            loss above its lowest.
+    The seed is that of the order of mini-batches; there are so many epochs at most.
     """
     generator = torch.Generator().manual_seed(seed)
-    scheduler = StepLR(optimizer, halve_every or epochs, gamma=0.5)
+    scheduler = StepLR(optimizer, problem.halve_every or epochs, gamma=0.5)
     names = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
     curve: Curve = {name: [] for name in names}
     best: dict[str, Tensor] = {}
@@ -140,7 +130,7 @@ def fit(
         accuracy, loss = curve["val_accuracy"], curve["val_loss"]
         if not accuracy or choose_epoch(accuracy, loss) == len(accuracy) - 1:
             best = scores
-        if patience is not None and _stalled(accuracy, loss, patience):
+        if problem.patience is not None and _stalled(accuracy, loss, problem.patience):
             break
     return Outcome(curve, best)
 
