@@ -53,21 +53,11 @@ def common_neighbours(setting: Setting) -> Finding:
     return _measure(setting, parts, lambda pairs: (matrix[pairs[0]] * matrix[pairs[1]]).sum(1))
 
 
-def gae(setting: Setting) -> Finding:
-    """Held-out edges ranked by a graph autoencoder, as PyG has it."""
-    return _autoencoder(setting, GAE(_Encoder(setting.dataset.num_features)))
-
-
-def vgae(setting: Setting) -> Finding:
-    """Held-out edges ranked by a variational graph autoencoder, as PyG has it."""
-    return _autoencoder(setting, VGAE(_Encoder(setting.dataset.num_features, variational=True)))
-
-
 class _Encoder(torch.nn.Module):
-    def __init__(self, in_channels: int, *, variational: bool = False) -> None:
+    def __init__(self, in_channels: int, num_outputs: int) -> None:
         super().__init__()
         self.hidden = GCNConv(in_channels, HIDDEN)
-        self.outputs = torch.nn.ModuleList(GCNConv(HIDDEN, LATENT) for _ in range(1 + variational))
+        self.outputs = torch.nn.ModuleList(GCNConv(HIDDEN, LATENT) for _ in range(num_outputs))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor | tuple[Tensor, ...]:
         h = torch.relu(self.hidden(x, edge_index))
@@ -75,16 +65,15 @@ class _Encoder(torch.nn.Module):
         return found if len(found) > 1 else found[0]
 
 
-def _autoencoder(setting: Setting, model: GAE) -> Finding:
-    """Train, and keep the epoch of highest AUC on the validation edges."""
+def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
+    """Held-out edges ranked by PyG's GAE or VGAE, at the epoch of highest AUC on validation."""
     parts = _parts(setting)
     # As in their code, rows are not normalised: then 200 epochs would not be enough.
     x, edges = setting.graph.x.to_dense(), parts.graph.edge_index
     with torch.random.fork_rng():
+        model = kind(_Encoder(x.size(1), 2 if kind is VGAE else 1))
         torch.manual_seed(setting.seed)
-        for module in model.modules():
-            if isinstance(module, GCNConv):
-                module.reset_parameters()
+        model.reset_parameters()
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
         random = np.random.default_rng(setting.seed)
         best, z = 0.0, torch.empty(0)

@@ -30,12 +30,7 @@ PRESET_ROWS = {
 """Presets that any row of VEPM can be run with too, and what that row is called."""
 EVERY_PRESET = (*PRESET_ROWS, PRESET)
 QUICK_SPLITS, QUICK_SEEDS, QUICK_EPOCHS = 2, 1, 2
-QUICK_VEPM: dict[str, Any] = {
-    "epochs": QUICK_EPOCHS,
-    "pretrain_epochs": 3,
-    "encoder_interval": 1,
-    "passes": 1,
-}
+QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 1, "passes": 1}
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list
         with contextlib.suppress(*FAILURES):
             if len(own) > 1:
                 method = VEPMMethod(own[0].config, compute.own_device)
-                parts = method.batches(*_prepare_runs(own, root), most)
+                parts = method.batches(*_prepare(own, root), most)
         batches += [[group[i] for i in part] for part in parts]
     return batches
 
@@ -158,7 +158,7 @@ def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list
         if len(tasks) == 1:
             found = [perform(tasks[0], root, device)]
         else:
-            results = VEPMMethod(tasks[0].config, device).train_batch(*_prepare_runs(tasks, root))
+            results = VEPMMethod(tasks[0].config, device).train_batch(*_prepare(tasks, root))
             found = [Finding(result=result) for result in results]
     except FAILURES as error:
         if len(tasks) > 1:
@@ -170,29 +170,25 @@ def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list
 
 def perform(task: Task, root: Path | None, device: str) -> Finding:
     """Run one task."""
-    dataset, split = prepare(task, root)
+    dataset, [(split, seed)] = _prepare([task], root)
     if task.method in BASELINES:
         method = baseline(task.method, device=device, settings=task.settings)
-        return Finding(result=method(dataset, split, task.seed))
+        return Finding(result=method(dataset, split, seed))
     if task.method == "vepm":
-        return Finding(result=VEPMMethod(task.config, device)(dataset, split, task.seed))
-    setting = Setting(dataset, split, task.config, task.seed, device, task.quick)
-    return STUDIES[task.method](setting)
+        return Finding(result=VEPMMethod(task.config, device)(dataset, split, seed))
+    return STUDIES[task.method](Setting(dataset, split, task.config, seed, device, task.quick))
 
 
-def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:
-    """The data of a task and who trains, validates and tests."""
-    shrink = task.quick and task.method not in WHOLE
-    dataset = open_dataset(task.dataset, root, QUICK_GRAPHS if shrink else 0)
-    split = protocol_named(task.protocol)(dataset)[task.split]
-    return dataset, keep_labels(split, dataset.labels, task.keep, task.seed)
-
-
-def _prepare_runs(
-    tasks: Sequence[Task], root: Path | None
-) -> tuple[Dataset, list[tuple[Split, int]]]:
-    runs = [(prepare(task, root)[1], task.seed) for task in tasks]
-    return prepare(tasks[0], root)[0], runs
+def _prepare(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tuple[Split, int]]]:
+    """The data of tasks that differ in split and seed alone, and those of each."""
+    first = tasks[0]
+    shrink = first.quick and first.method not in WHOLE
+    dataset = open_dataset(first.dataset, root, QUICK_GRAPHS if shrink else 0)
+    splits = protocol_named(first.protocol)(dataset)
+    return dataset, [
+        (keep_labels(splits[task.split], dataset.labels, task.keep, task.seed), task.seed)
+        for task in tasks
+    ]
 
 
 @functools.lru_cache(maxsize=2)

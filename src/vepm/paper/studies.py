@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch_geometric.nn import GAE, VGAE
 
 from vepm.baselines import GCN
 from vepm.baselines.communities import bigclam, louvain
@@ -27,7 +28,7 @@ from vepm.paper.communities import (
     sbm,
 )
 from vepm.paper.findings import Finding, Setting, finetune
-from vepm.paper.links import common_neighbours, gae, link_prediction, vgae
+from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, agreement_with_kinds, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.large import LargeGraph
@@ -221,8 +222,8 @@ STUDIES: dict[str, Study] = {
     "mmsb": mmsb,
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
-    "gae": gae,
-    "vgae": vgae,
+    "gae": partial(autoencoder, GAE),
+    "vgae": partial(autoencoder, VGAE),
     "found_communities": found_communities,
     "nocd": nocd_communities,
     "bigclam": partial(detected, bigclam),
