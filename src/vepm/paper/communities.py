@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
-from vepm.baselines.communities import nocd
+from vepm.baselines.communities import NOCD_EPOCHS, nocd
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Bools, compare, known_communities
 from vepm.nn import interactions, members
@@ -119,22 +119,12 @@ def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
 
 
 def size_imbalance(blocks: Tensor, parts: int) -> float:
-    """Size of the largest community over the mean size; 1 where all are of one size.
-
-    Example:
-        >>> size_imbalance(torch.tensor([0, 0, 0, 1]), 2)
-        1.5
-    """
+    """Size of the largest community over the mean size; 1 where all are of one size."""
     return float(blocks.bincount(minlength=parts).max()) * parts / blocks.numel()
 
 
 def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
-    """Share of the edges that lie within communities over the share of pairs that do.
-
-    Example:
-        >>> density_ratio(torch.tensor([0, 0, 1, 1]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]))
-        3.0
-    """
+    """Share of the edges that lie within communities over the share of pairs that do."""
     source, target = blocks[edge_index]
     edges_within = float((source == target).double().mean())
     sizes = blocks.bincount().double()
@@ -149,12 +139,12 @@ def found_communities(setting: Setting) -> Finding:
     The adjacency stands beside the features, which need not tell communities apart. For graphs with
     labels, also the NMI of each node's main community with its label.
     """
-    truth, graph = _known(setting), setting.graph.clone()
+    (truth, number), graph = _known(setting), setting.graph.clone()
     graph.x = torch.cat([graph.x.to_dense(), _adjacency(graph)], dim=1)
     dataset = replace(setting.dataset, graphs=[graph], feature_names=None)
     model = CommunityDetector(
         config=setting.config,
-        num_communities=None if setting.config.training.shrinkage else _number(truth),
+        num_communities=None if setting.config.training.shrinkage else number,
         random_state=setting.seed,
         device=setting.device,
         n_init=1 if setting.quick else 4,
@@ -169,28 +159,24 @@ def found_communities(setting: Setting) -> Finding:
 
 def nocd_communities(setting: Setting) -> Finding:
     """NOCD's, with the adjacency as features."""
-    truth, graph = _known(setting), setting.graph
-    epochs = {"epochs": 2} if setting.quick else {}
-    x = _adjacency(graph)
-    found = nocd(x, graph.edge_index, _number(truth), setting.seed, **epochs)
+    (truth, number), graph = _known(setting), setting.graph
+    epochs = 2 if setting.quick else NOCD_EPOCHS
+    found = nocd(_adjacency(graph), graph.edge_index, number, setting.seed, epochs)
     return Finding(compare(found, truth))
 
 
 def detected(detect: Callable[..., Bools], setting: Setting) -> Finding:
     """Those of a method that looks at the edges alone, told how many are known."""
-    truth, graph = _known(setting), setting.graph
-    edges = graph.edge_index.numpy()
-    return Finding(compare(detect(edges, graph.num_nodes, _number(truth), setting.seed), truth))
+    (truth, number), graph = _known(setting), setting.graph
+    found = detect(graph.edge_index.numpy(), graph.num_nodes, number, setting.seed)
+    return Finding(compare(found, truth))
 
 
-def _known(setting: Setting) -> Bools:
+def _known(setting: Setting) -> tuple[Bools, int]:
+    """The communities that come with the graph, and how many have members."""
     truth = known_communities(setting.dataset)
     assert truth is not None
-    return truth
-
-
-def _number(truth: Bools) -> int:
-    return int(truth.any(0).sum())
+    return truth, int(truth.any(0).sum())
 
 
 def _adjacency(graph: Data) -> Tensor:

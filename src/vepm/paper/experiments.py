@@ -101,10 +101,8 @@ class Printed:
 class Line(Choice):
     """A row or a column, and what it decides.
 
-    Args:
-        name: as in the paper.
-        paper: what the paper prints, by column; rows only.
-        yes: the least and the most that bear out a YES of the paper; rows only.
+    Rows may have what the paper prints in each column, and the least and the most that bear out
+    a YES of it.
     """
 
     name: str
@@ -116,14 +114,8 @@ class Line(Choice):
 class Experiment(Choice):
     """A table or figure of the paper, and what all its squares share unless a line differs.
 
-    Args:
-        name: what to ask for, for example ``"table-2"``.
-        title: its heading.
-        description: what it shows, in a line.
-        rows: top to bottom.
-        columns: left to right.
-        figure: kind of figure to draw; None for tables.
-        notes: what a reader of the numbers should know.
+    Rows go from top to bottom, columns from left to right. Notes are what a reader of the numbers
+    should know. Without a kind of figure it is a table alone.
     """
 
     name: str

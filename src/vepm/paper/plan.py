@@ -89,11 +89,8 @@ class Square:
 class Selection:
     """Which part of the experiments is wanted; everything by default.
 
-    Args:
-        datasets: names of datasets, the paper's or ours.
-        rows: names of rows, or words of them.
-        seeds: number of seeds in place of the experiment's.
-        presets: of VEPM, in rows that do not name one; a row for each.
+    Datasets may have the paper's name or ours, rows be given by words of their name. Rows of VEPM
+    that name no preset have a row for each of those wanted.
     """
 
     datasets: tuple[str, ...] = ()

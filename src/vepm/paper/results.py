@@ -27,13 +27,10 @@ class Value:
 
     Args:
         printed: the paper's; where that is YES, ``yes`` are the values that bear it out.
-        quoted: whether it only quotes the paper.
         summaries: ours, by every rule of the protocol, the main one first; none without runs.
-        planned: number of runs there should be.
-        reason: why runs are missing, where they are.
+        planned: number of runs there should be; the reason says why some are missing.
         pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
             there was none, or only one graph.
-        commits: number of runs by the commit of their code.
     """
 
     row: str

@@ -33,12 +33,8 @@ FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)
 class Ended:
     """What came of running squares.
 
-    Args:
-        ran: cells that were computed.
-        found: cells that were there already, or stood elsewhere under the same task.
-        commits: number of those by the commit that they ran on.
-        missing: why a dataset cannot be had, by its name.
-        failed: why a cell failed, by the fingerprint of its task.
+    Cells ran, or were found here or elsewhere; ``commits`` counts the latter by the commit that
+    they ran on. Datasets are missing and tasks, by their fingerprint, failed for a reason.
     """
 
     ran: int = 0

@@ -139,12 +139,7 @@ def partition_use(setting: Setting) -> Finding:
 
 
 def entropy(shares: Tensor) -> float:
-    """Mean entropy of shares [E, K], as a part of the largest there can be.
-
-    Example:
-        >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
-        0.5
-    """
+    """Mean entropy of shares [E, K], as a part of the largest there can be."""
     bits = torch.special.entr(shares.double()).sum(1) / math.log(max(shares.size(1), 2))
     return float(bits.mean())
 
