@@ -13,9 +13,10 @@ from torch.nn.functional import dropout, normalize
 from torch_geometric.nn import GCNConv
 
 from vepm.errors import InputError
-from vepm.evaluation.communities import Bools, as_table
+from vepm.evaluation.communities import as_table
 from vepm.objective import edge_log_likelihood
 
+Bools = NDArray[np.bool_]
 Edges = NDArray[np.int64]
 
 STEPS = 200

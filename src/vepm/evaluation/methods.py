@@ -5,7 +5,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
@@ -27,25 +26,15 @@ COLUMNS = ("val_accuracy", "val_loss", "test_accuracy", "loss")
 
 Cell = tuple[Split, int]
 """A split and a seed."""
+Method = Callable[[Dataset, Split, int], RunResult]
+"""Anything that can be measured: it trains on ``split.train`` with a seed, and scores, but never
+learns from, ``split.test``."""
 Progress = Callable[[int, int, RunResult], None]
-
-
-class Method(Protocol):
-    """Anything that can be measured."""
-
-    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
-        """Train on ``split.train``; score, and never look at, ``split.test``."""
-        ...
 
 
 @dataclass(frozen=True)
 class VEPMMethod:
-    """Train VEPM with given settings; accuracies are those of the posterior mean.
-
-    Args:
-        config: the settings.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    """
+    """Train VEPM with given settings; accuracies are those of the posterior mean."""
 
     config: Config
     device: str = "auto"
