@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import normalized_mutual_info_score
 from torch_geometric.data import Data
 
-from vepm.baselines.nocd import nocd
+from vepm.baselines.communities import nocd
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
 from vepm.paper.blocks import (

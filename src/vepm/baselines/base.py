@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
-from torch.optim.lr_scheduler import StepLR
 
-from vepm.baselines.fitting import Classifier, Outcome, fit, graph_problem, node_problem
+from vepm.baselines.fitting import Classifier, Outcome, Problem, fit, graph_problem, node_problem
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
@@ -68,8 +67,9 @@ class Baseline(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Everything but the name, ready for JSON."""
-        values = {key: value for key, value in asdict(self).items() if key != "name"}
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+        values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        del values["name"]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +84,7 @@ class NeuralBaseline(Baseline):
         device: where to train.
     """
 
+    network: ClassVar[type[Classifier]]
     epochs: int = checked(200, low=1)
     learning_rate: float = checked(0.01, above=0)
     weight_decay: float = checked(5e-4, low=0)
@@ -95,28 +96,29 @@ class NeuralBaseline(Baseline):
         found = self.fit(dataset, split, seed)
         return found.curve, torch.softmax(found.scores["test"], dim=1)
 
-    @abstractmethod
     def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
         """Train a fresh network."""
+        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
+        decayed = self.decayed(model)
+        chosen = set(decayed)
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": self.weight_decay},
+            {"params": [p for p in model.parameters() if p not in chosen]},
+        ]
+        optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
+        return fit(model, self.problem(dataset, split), optimizer, self.epochs, seed)
 
     @abstractmethod
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """What to learn, how, and what to be scored on."""
+
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
+        return self.network(in_channels, out_channels, self)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """The parameters that weight decay is for."""
         return list(model.parameters())
-
-    def _start(self, dataset: Dataset) -> tuple[Classifier, torch.optim.Adam]:
-        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
-        decayed = self.decayed(model)
-        chosen = {id(parameter) for parameter in decayed}
-        others = [p for p in model.parameters() if id(p) not in chosen]
-        groups = [
-            {"params": decayed, "weight_decay": self.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return model, torch.optim.Adam([g for g in groups if g["params"]], lr=self.learning_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,17 +134,10 @@ class NodeBaseline(NeuralBaseline):
     patience: int | None = None
     row_normalize: bool = True
 
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network; without validation nodes, never stop early."""
-        model, optimizer = self._start(dataset)
-        return fit(
-            model,
-            node_problem(dataset, split, self.row_normalize, self.device),
-            optimizer,
-            epochs=self.epochs,
-            generator=torch.Generator().manual_seed(seed),
-            patience=self.patience if split.val.numel() else None,
-        )
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """Nodes of one graph, in full batches."""
+        found = node_problem(dataset, split, self.row_normalize, self.device)
+        return found._replace(patience=self.patience)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,14 +159,7 @@ class GraphBaseline(NeuralBaseline):
     hidden_channels: int = checked(32, low=1)
     pooling: str = checked("sum", choices=("sum", "mean"))
 
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network."""
-        model, optimizer = self._start(dataset)
-        return fit(
-            model,
-            graph_problem(dataset, split, self.batch_size, self.device),
-            optimizer,
-            epochs=self.epochs,
-            generator=torch.Generator().manual_seed(seed),
-            scheduler=StepLR(optimizer, self.halve_every, gamma=0.5),
-        )
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """Graphs, in mini-batches."""
+        found = graph_problem(dataset, split, self.batch_size, self.device)
+        return found._replace(halve_every=self.halve_every)

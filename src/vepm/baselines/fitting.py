@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import StepLR
 
 from vepm.data import Dataset
 from vepm.data.features import is_sparse
@@ -17,21 +17,21 @@ from vepm.training import GraphBatch, GraphStore, single_graph
 EVALUATION_BATCH = 512
 
 
-class Classifier(nn.Module):
-    """A network from a batch of graphs to class scores of its nodes or of its graphs."""
-
-    def losses(self, batch: "Labelled") -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the labels in a training pass, and what is added to it."""
-        loss = nn.functional.cross_entropy(self(batch.graph)[batch.rows], batch.labels)
-        return loss, loss.new_zeros(())
-
-
 class Labelled(NamedTuple):
     """A batch, which rows of its class scores count, and their labels."""
 
     graph: GraphBatch
     rows: Tensor | slice
     labels: Tensor
+
+
+class Classifier(nn.Module):
+    """A network from a batch of graphs to class scores of its nodes or of its graphs."""
+
+    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the labels in a training pass, and what is added to it."""
+        loss = nn.functional.cross_entropy(self(batch.graph)[batch.rows], batch.labels)
+        return loss, loss.new_zeros(())
 
 
 class Outcome(NamedTuple):
@@ -45,12 +45,19 @@ class Outcome(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What to learn from and what to be scored on."""
+    """What to learn from, how, and what to be scored on."""
 
     training: Callable[[torch.Generator], Iterable[Labelled]]
     """Draws the mini-batches of one epoch."""
-    held_out: dict[str, list[Labelled]]
-    """Batches of the ``"val"`` and ``"test"`` parts, without those that are empty."""
+    graphs: list[GraphBatch]
+    """What is read after every epoch."""
+    held_out: dict[str, tuple[Tensor, Tensor]]
+    """Rows of their class scores, and labels, of ``"val"`` and ``"test"``; none is empty."""
+    patience: int | None = None
+    """Stop when for so many epochs validation accuracy stayed below its best and the loss above
+    its lowest; None never stops."""
+    halve_every: int | None = None
+    """Epochs after which the learning rate is halved, again and again; None never halves it."""
 
 
 def node_problem(dataset: Dataset, split: Split, row_normalize: bool, device: str) -> Problem:
@@ -60,11 +67,11 @@ def node_problem(dataset: Dataset, split: Split, row_normalize: bool, device: st
     # The features stay one tensor: PyG's layers take no other kind.
     graph = replace(single_graph(dataset.graphs[0], device), x=x.to(device))
     train, val, test = (
-        Labelled(graph, index.to(device), dataset.labels[index].to(device))
-        for index in (split.train, split.val, split.test)
+        (rows.to(device), dataset.labels[rows].to(device))
+        for rows in (split.train, split.val, split.test)
     )
-    parts = {"val": [val], "test": [test]}
-    return Problem(lambda _: [train], {k: v for k, v in parts.items() if v[0].labels.numel()})
+    held_out = {"val": val, "test": test} if split.val.numel() else {"test": test}
+    return Problem(lambda _: [Labelled(graph, *train)], [graph], held_out)
 
 
 def _unit_rows(x: Tensor) -> Tensor:
@@ -94,59 +101,38 @@ def graph_problem(dataset: Dataset, split: Split, batch_size: int, device: str) 
         order = torch.randperm(count, generator=generator)
         return map(labelled, split.train[order].tensor_split(-(-count // batch_size)))
 
-    parts = {"val": split.val, "test": split.test}
-    return Problem(
-        training,
-        {
-            k: [labelled(ids) for ids in v.split(EVALUATION_BATCH)]
-            for k, v in parts.items()
-            if len(v)
-        },
-    )
+    batches, held_out, read = [], {}, 0
+    for name, part in (("val", split.val), ("test", split.test)):
+        if size := part.numel():
+            batches += [graphs.select(ids) for ids in part.split(EVALUATION_BATCH)]
+            rows = torch.arange(read, read + size, device=device)
+            held_out[name] = rows, dataset.labels[part].to(device)
+            read += size
+    return Problem(training, batches, held_out)
 
 
 def fit(
-    model: Classifier,
-    problem: Problem,
-    optimizer: Optimizer,
-    *,
-    epochs: int,
-    generator: torch.Generator,
-    scheduler: LRScheduler | None = None,
-    patience: int | None = None,
+    model: Classifier, problem: Problem, optimizer: Optimizer, epochs: int, seed: int
 ) -> Outcome:
     """Train a model in place, and score the held-out parts after every epoch.
 
-    Args:
-        model: what to train.
-        problem: its data.
-        optimizer: over the model's parameters.
-        epochs: how many at most.
-        generator: of the order of mini-batches.
-        scheduler: steps once an epoch.
-        patience: stop when for so many epochs validation accuracy stayed below its best and the
-            loss above its lowest.
+    The seed is that of the order of mini-batches; there are so many epochs at most.
     """
-    curve: Curve = {
-        name: [] for name in ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
-    }
+    generator = torch.Generator().manual_seed(seed)
+    scheduler = StepLR(optimizer, problem.halve_every or epochs, gamma=0.5)
+    names = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
+    curve: Curve = {name: [] for name in names}
     best: dict[str, Tensor] = {}
     for _ in range(epochs):
         curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
-        if scheduler is not None:
-            scheduler.step()
-        scores = _score(model, problem.held_out, curve)
-        if _is_best(curve):
+        scheduler.step()
+        scores = _score(model, problem, curve)
+        accuracy, loss = curve["val_accuracy"], curve["val_loss"]
+        if not accuracy or choose_epoch(accuracy, loss) == len(accuracy) - 1:
             best = scores
-        if patience is not None and _stalled(curve, patience):
+        if problem.patience is not None and _stalled(accuracy, loss, problem.patience):
             break
     return Outcome(curve, best)
-
-
-def _is_best(curve: Curve) -> bool:
-    """Whether the last epoch is the one to choose so far."""
-    accuracy = curve["val_accuracy"]
-    return not accuracy or choose_epoch(accuracy, curve["val_loss"]) == len(accuracy) - 1
 
 
 def _train_epoch(model: Classifier, batches: Iterable[Labelled], optimizer: Optimizer) -> float:
@@ -165,22 +151,13 @@ def _train_epoch(model: Classifier, batches: Iterable[Labelled], optimizer: Opti
 
 
 @torch.no_grad()
-def _score(
-    model: Classifier, held_out: dict[str, list[Labelled]], curve: Curve
-) -> dict[str, Tensor]:
+def _score(model: Classifier, problem: Problem, curve: Curve) -> dict[str, Tensor]:
     """Class scores of the held-out parts; their accuracy goes to the curve."""
     model.eval()
-    scores: dict[str, Tensor] = {}
-    logits_of: dict[int, Tensor] = {}
-    for name, batches in held_out.items():
-        for batch in batches:
-            # Validation and test nodes share one graph; one pass serves both.
-            if id(batch.graph) not in logits_of:
-                logits_of[id(batch.graph)] = model(batch.graph)
-        logits = scores[name] = torch.cat(
-            [logits_of[id(batch.graph)][batch.rows] for batch in batches]
-        )
-        labels = torch.cat([batch.labels for batch in batches])
+    every = torch.cat([model(graph) for graph in problem.graphs])
+    scores = {}
+    for name, (rows, labels) in problem.held_out.items():
+        logits = scores[name] = every[rows]
         accuracy = (logits.argmax(dim=1) == labels).double().mean()
         curve[f"{name}_accuracy"].append(float(accuracy))
         if name == "val":
@@ -188,8 +165,7 @@ def _score(
     return scores
 
 
-def _stalled(curve: Curve, patience: int) -> bool:
-    accuracy, loss = curve["val_accuracy"], curve["val_loss"]
+def _stalled(accuracy: list[float], loss: list[float], patience: int) -> bool:
     if len(accuracy) <= patience:
         return False
     recent, before = slice(-patience, None), slice(None, -patience)

@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout, relu
 from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
 
 from vepm.baselines.base import Baseline, GraphBaseline
@@ -25,40 +26,36 @@ POOLING = {"sum": global_add_pool, "mean": global_mean_pool}
 
 def perceptron(in_channels: int, hidden_channels: int) -> nn.Sequential:
     """Two linear layers, each followed by batch norm and ReLU."""
-    return nn.Sequential(
-        nn.Linear(in_channels, hidden_channels),
-        nn.BatchNorm1d(hidden_channels),
-        nn.ReLU(),
-        nn.Linear(hidden_channels, hidden_channels),
-        nn.BatchNorm1d(hidden_channels),
-        nn.ReLU(),
-    )
+    layers: list[nn.Module] = []
+    for width in (in_channels, hidden_channels):
+        linear = nn.Linear(width, hidden_channels)
+        layers += [linear, nn.BatchNorm1d(hidden_channels), nn.ReLU()]
+    return nn.Sequential(*layers)
 
 
 class Readout(nn.Module):
     """Class scores from the pooled nodes of every layer, the input's included."""
 
-    def __init__(self, widths: list[int], out_channels: int, pooling: str, dropout: float) -> None:
+    def __init__(self, widths: list[int], out_channels: int, settings: GraphBaseline) -> None:
         super().__init__()
         self.heads = nn.ModuleList(nn.Linear(width, out_channels) for width in widths)
-        self.pool, self.dropout = POOLING[pooling], dropout
+        self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
 
     def forward(self, layers: list[Tensor], graph: GraphBatch) -> Tensor:
         """Scores [G, classes] of the graphs, given the nodes of every layer."""
-        scores = [
-            nn.functional.dropout(
-                head(self.pool(x, graph.batch, graph.num_graphs)), self.dropout, self.training
-            )
-            for head, x in zip(self.heads, layers, strict=True)
-        ]
+        scores = []
+        for head, x in zip(self.heads, layers, strict=True):
+            found = head(self.pool(x, graph.batch, graph.num_graphs))
+            scores.append(dropout(found, self.dropout, self.training))
         return torch.stack(scores).sum(dim=0)
 
 
 class _GINNetwork(Classifier):
-    def __init__(self, widths: list[int], out_channels: int, pooling: str, dropout: float) -> None:
+    def __init__(self, in_channels: int, out_channels: int, settings: "GIN") -> None:
         super().__init__()
+        widths = [in_channels] + [settings.hidden_channels] * (settings.num_layers - 1)
         self.convolutions = nn.ModuleList(GINConv(perceptron(a, b)) for a, b in pairwise(widths))
-        self.readout = Readout(widths, out_channels, pooling, dropout)
+        self.readout = Readout(widths, out_channels, settings)
 
     def forward(self, graph: GraphBatch) -> Tensor:
         layers = [graph.x]
@@ -75,37 +72,29 @@ class GIN(GraphBaseline):
         num_layers: layers, counting the input as one.
     """
 
+    network = _GINNetwork
     name: str = "gin"
     num_layers: int = 5
 
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        widths = [in_channels] + [self.hidden_channels] * (self.num_layers - 1)
-        return _GINNetwork(widths, out_channels, self.pooling, self.dropout)
-
 
 class _PooledMLP(Classifier):
-    def __init__(self, body: nn.Module, head: nn.Module, pooling: str, dropout: float) -> None:
+    def __init__(self, in_channels: int, out_channels: int, settings: "GraphMLP") -> None:
         super().__init__()
-        self.body, self.head = body, head
-        self.pool, self.dropout = POOLING[pooling], dropout
+        self.body = perceptron(in_channels, settings.hidden_channels)
+        self.head = nn.Linear(settings.hidden_channels, out_channels)
+        self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
 
     def forward(self, graph: GraphBatch) -> Tensor:
         pooled = self.pool(self.body(graph.x), graph.batch, graph.num_graphs)
-        return self.head(nn.functional.dropout(pooled, self.dropout, self.training))
+        return self.head(dropout(pooled, self.dropout, self.training))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphMLP(GraphBaseline):
     """A perceptron on each node, pooled: what can be done without edges."""
 
+    network = _PooledMLP
     name: str = "graph-mlp"
-
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        body = perceptron(in_channels, self.hidden_channels)
-        head = nn.Linear(self.hidden_channels, out_channels)
-        return _PooledMLP(body, head, self.pooling, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +114,8 @@ class SizeOnly(Baseline):
         sizes = np.array([[g.x.size(0), g.edge_index.size(1) / 2] for g in dataset.graphs])
         sizes = np.concatenate([sizes, np.log1p(sizes)], axis=1)
         labels = dataset.labels
-        train = split.train.numpy()
         model = make_pipeline(StandardScaler(), LogisticRegression(C=self.C, max_iter=1000))
-        model.fit(sizes[train], labels[split.train].numpy())
+        model.fit(sizes[split.train], labels[split.train])
         found = torch.zeros(len(labels), dataset.num_classes, dtype=torch.double)
         found[:, model.classes_] = torch.from_numpy(model.predict_proba(sizes))
         return single_epoch_curve(found.argmax(dim=1), labels, split), found[split.test]
@@ -161,7 +149,7 @@ class FactorConv(nn.Module):
         source, target = graph.edges.edge_index
         share = torch.sigmoid(self.to_score(h)[target] + self.from_score(h)[source])
         mixed = convolve(h.view(h.size(0), self.num_factors, -1), share, graph)
-        return nn.functional.relu(self.norm(mixed.flatten(1))), share
+        return relu(self.norm(mixed.flatten(1))), share
 
 
 def convolve(h: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
@@ -184,23 +172,21 @@ class FactorDiscriminator(nn.Module):
         """Cross-entropy of telling every factor graph of every graph."""
         factors = share.size(1)
         same = self.project(x).unsqueeze(1).expand(-1, factors, -1)
-        seen = nn.functional.relu(convolve(same, share, graph)).flatten(1)
-        logits = self.head(
-            global_mean_pool(seen, graph.batch, graph.num_graphs).view(
-                graph.num_graphs * factors, -1
-            )
-        )
+        seen = relu(convolve(same, share, graph)).flatten(1)
+        pooled = global_mean_pool(seen, graph.batch, graph.num_graphs)
+        logits = self.head(pooled.view(graph.num_graphs * factors, -1))
         wanted = torch.arange(factors, device=x.device).repeat(graph.num_graphs)
-        return nn.functional.cross_entropy(logits, wanted)
+        return cross_entropy(logits, wanted)
 
 
 class _FactorNetwork(Classifier):
-    def __init__(self, widths: list[int], out_channels: int, settings: "FactorGCN") -> None:
+    def __init__(self, in_channels: int, out_channels: int, settings: "FactorGCN") -> None:
         super().__init__()
+        widths = [in_channels] + [settings.hidden_channels] * (settings.num_layers - 1)
         factors, pairs = settings.num_factors, list(pairwise(widths))
         self.convolutions = nn.ModuleList(FactorConv(a, b, factors) for a, b in pairs)
         self.discriminators = nn.ModuleList(FactorDiscriminator(a, b, factors) for a, b in pairs)
-        self.readout = Readout(widths, out_channels, settings.pooling, settings.dropout)
+        self.readout = Readout(widths, out_channels, settings)
         self.settings = settings
 
     def _layers(self, graph: GraphBatch) -> tuple[list[Tensor], list[Tensor]]:
@@ -216,15 +202,12 @@ class _FactorNetwork(Classifier):
 
     def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the labels, and the weighted loss of the discriminators."""
-        graph = batch.graph
-        layers, shares = self._layers(graph)
-        losses = [
-            discriminator(x, share, graph)
-            for discriminator, x, share in zip(self.discriminators, layers, shares, strict=False)
-        ]
+        layers, shares = self._layers(batch.graph)
+        pairs = zip(self.discriminators, layers, shares, strict=False)
+        losses = [discriminate(x, share, batch.graph) for discriminate, x, share in pairs]
         penalty = self.settings.discriminator_weight * torch.stack(losses).mean()
-        logits = self.readout(layers, graph)[batch.rows]
-        return nn.functional.cross_entropy(logits, batch.labels), penalty
+        logits = self.readout(layers, batch.graph)[batch.rows]
+        return cross_entropy(logits, batch.labels), penalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,13 +220,9 @@ class FactorGCN(GraphBaseline):
         discriminator_weight: weight of the discriminators' loss beside the task's.
     """
 
+    network = _FactorNetwork
     name: str = "factorgcn"
     hidden_channels: int = 64
     num_layers: int = 4
     num_factors: int = 4
     discriminator_weight: float = 0.5
-
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        widths = [in_channels] + [self.hidden_channels] * (self.num_layers - 1)
-        return _FactorNetwork(widths, out_channels, self)

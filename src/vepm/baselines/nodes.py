@@ -1,11 +1,13 @@
 """Baselines on nodes made of PyG's layers: MLP, GCN, GraphSAGE, ChebNet, GAT, label propagation."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn.functional import dropout, elu, relu
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation, SAGEConv
 
 from vepm.baselines.base import Baseline, NodeBaseline
@@ -14,6 +16,8 @@ from vepm.data import Dataset
 from vepm.data.features import is_sparse
 from vepm.evaluation import Curve, Split
 from vepm.training import GraphBatch
+
+Activation = Callable[[Tensor], Tensor]
 
 
 class FeatureDropout(nn.Module):
@@ -32,11 +36,11 @@ class FeatureDropout(nn.Module):
         if not self.training:
             return x
         if is_sparse(x):
-            return with_values(x, nn.functional.dropout(x.values(), self.probability))
+            return with_values(x, dropout(x.values(), self.probability))
         entries = x.flatten()
         if self._filled is None:
             self._filled = entries.nonzero().squeeze(1)
-        kept = nn.functional.dropout(entries[self._filled], self.probability)
+        kept = dropout(entries[self._filled], self.probability)
         return torch.zeros_like(entries).index_copy_(0, self._filled, kept).view_as(x)
 
 
@@ -44,23 +48,21 @@ class TwoLayers(Classifier):
     """Two linear layers, or two of PyG's convolutions, with dropout before each."""
 
     def __init__(
-        self,
-        first: nn.Module,
-        second: nn.Module,
-        activation: nn.Module,
-        dropout: float,
-        dense: bool = False,
+        self, first: nn.Module, second: nn.Module, dropout: float, activation: Activation = relu
     ) -> None:
         super().__init__()
         self.first, self.second, self.activation = first, second, activation
-        self.drop, self.dropout, self.dense = FeatureDropout(dropout), dropout, dense
+        self.drop, self.dropout = FeatureDropout(dropout), dropout
 
     def forward(self, graph: GraphBatch) -> Tensor:
         """Class scores [N, classes]."""
         x = self.drop(graph.x)
         edges = () if isinstance(self.first, nn.Linear) else (graph.edges.edge_index,)
-        x = self.activation(self.first(x.to_dense() if self.dense else x, *edges))
-        return self.second(nn.functional.dropout(x, self.dropout, self.training), *edges)
+        if isinstance(self.first, ChebConv | SAGEConv):
+            # The other layers read sparse features faster than a table.
+            x = x.to_dense()
+        x = self.activation(self.first(x, *edges))
+        return self.second(dropout(x, self.dropout, self.training), *edges)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ class MLP(NodeBaseline):
         """A fresh network."""
         first = nn.Linear(in_channels, self.hidden_channels)
         second = nn.Linear(self.hidden_channels, out_channels)
-        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+        return TwoLayers(first, second, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,7 @@ class GCN(NodeBaseline):
         """A fresh network."""
         first = GCNConv(in_channels, self.hidden_channels, cached=True)
         second = GCNConv(self.hidden_channels, out_channels, cached=True)
-        return TwoLayers(first, second, nn.ReLU(), self.dropout)
+        return TwoLayers(first, second, self.dropout)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """The first layer."""
@@ -111,7 +113,7 @@ class ChebNet(GCN):
         """A fresh network."""
         first = ChebConv(in_channels, self.hidden_channels, self.order + 1)
         second = ChebConv(self.hidden_channels, out_channels, self.order + 1)
-        return TwoLayers(first, second, nn.ReLU(), self.dropout, dense=True)
+        return TwoLayers(first, second, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +128,14 @@ class GraphSAGE(NodeBaseline):
         """A fresh network."""
         first = SAGEConv(in_channels, self.hidden_channels)
         second = SAGEConv(self.hidden_channels, out_channels)
-        return TwoLayers(first, second, nn.ReLU(), self.dropout, dense=True)
+        return TwoLayers(first, second, self.dropout)
 
 
 def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Drop out what neighbours are about to send, once attention has looked at all of it."""
     edge_index, size, messages = inputs
     sent, received = messages["x"]
-    sent = nn.functional.dropout(sent, layer.dropout, layer.training)
+    sent = dropout(sent, layer.dropout, layer.training)
     return edge_index, size, {**messages, "x": (sent, received)}
 
 
@@ -162,16 +164,12 @@ class GAT(NodeBaseline):
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
         first = GATConv(in_channels, self.head_channels, self.heads, dropout=self.dropout)
-        second = GATConv(
-            self.heads * self.head_channels,
-            out_channels,
-            self.output_heads,
-            concat=False,
-            dropout=self.dropout,
-        )
+        width = self.heads * self.head_channels
+        output = {"concat": False, "dropout": self.dropout}
+        second = GATConv(width, out_channels, self.output_heads, **output)
         for layer in (first, second):
             layer.register_propagate_forward_pre_hook(_drop_projected)
-        return TwoLayers(first, second, nn.ELU(), self.dropout)
+        return TwoLayers(first, second, self.dropout, elu)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """Everything but the biases, as its authors have it."""

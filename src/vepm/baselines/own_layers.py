@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from vepm.baselines.base import NodeBaseline
@@ -64,8 +65,7 @@ class _DisenNetwork(Classifier):
         x = x.view(x.size(0), self.settings.num_factors, -1)
         for _ in range(self.settings.num_layers):
             x = self.routing(x, graph.edges)[0]
-        x = nn.functional.dropout(x.flatten(1), self.settings.dropout, self.training)
-        return self.head(x)
+        return self.head(dropout(x.flatten(1), self.settings.dropout, self.training))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +84,7 @@ class DisenGCN(NodeBaseline):
         temperature: sharpness of the routing.
     """
 
+    network = _DisenNetwork
     name: str = "disengcn"
     weight_decay: float = 0.03
     dropout: float = 0.7
@@ -95,18 +96,12 @@ class DisenGCN(NodeBaseline):
     num_iterations: int = 3
     temperature: float = 1.0
 
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        return _DisenNetwork(in_channels, out_channels, self)
-
 
 def normalised_adjacency(graph: GraphBatch) -> Tensor:
     """Sparse matrix [N, N] of a graph convolution, self-loops included."""
-    count = graph.edges.num_nodes
-    (source, target), weight = gcn_norm(graph.edges.edge_index, None, count)
-    ends = torch.stack([target, source])
-    size = (count, count)
-    return torch.sparse_coo_tensor(ends, weight, size, check_invariants=False).coalesce()
+    size = (graph.edges.num_nodes,) * 2
+    ends, weight = gcn_norm(graph.edges.edge_index, None, size[0])
+    return torch.sparse_coo_tensor(ends.flip(0), weight, size, check_invariants=False).coalesce()
 
 
 def mean_of_powers(x: Tensor, matrix: Tensor, order: int) -> Tensor:
@@ -149,18 +144,16 @@ class _GrandNetwork(Classifier):
         kept = torch.full((x.size(0), 1), 1 - chosen.node_dropout, device=x.device)
         x = x * (torch.bernoulli(kept) if self.training else kept)
         x = mean_of_powers(x, self._matrix, chosen.order)
-        x = nn.functional.dropout(self.norms[0](x), chosen.input_dropout, self.training)
+        x = dropout(self.norms[0](x), chosen.input_dropout, self.training)
         x = self.norms[1](self.first(x).relu())
-        return self.second(nn.functional.dropout(x, chosen.dropout, self.training))
+        return self.second(dropout(x, chosen.dropout, self.training))
 
     def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
         """Mean cross-entropy of the passes, and how far they are from agreeing on all nodes."""
         passes = torch.stack([self(batch.graph) for _ in range(self.settings.passes)])
-        loss = torch.stack(
-            [nn.functional.cross_entropy(one[batch.rows], batch.labels) for one in passes]
-        ).mean()
+        losses = [cross_entropy(one[batch.rows], batch.labels) for one in passes]
         apart = disagreement(passes.softmax(2), self.settings.temperature)
-        return loss, self.settings.consistency_weight * apart
+        return torch.stack(losses).mean(), self.settings.consistency_weight * apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +172,7 @@ class GRAND(NodeBaseline):
         batch_norm: normalise the inputs of both layers.
     """
 
+    network = _GrandNetwork
     name: str = "grand"
     epochs: int = checked(1500, low=1)
     patience: int | None = 200
@@ -190,7 +184,3 @@ class GRAND(NodeBaseline):
     consistency_weight: float = checked(1.0, low=0)
     temperature: float = checked(0.5, above=0)
     batch_norm: bool = False
-
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        return _GrandNetwork(in_channels, out_channels, self)

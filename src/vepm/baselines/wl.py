@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.svm import SVC
 from torch import Tensor
 from torch.nn.functional import one_hot
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from vepm.baselines.base import Baseline
 from vepm.baselines.nodes import single_epoch_curve
@@ -19,6 +20,7 @@ from vepm.data.dataset import Dataset
 from vepm.evaluation import Curve, Split, choose_epoch
 
 Kernel = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_array]:
@@ -43,13 +45,10 @@ def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_
         >>> [counts.toarray().tolist() for counts in wl_features([path], 1)]
         [[[3]], [[2, 1]]]
     """
-    sizes = np.array([graph.x.size(0) for graph in graphs])
-    owner = np.repeat(np.arange(len(graphs)), sizes)
-    x = torch.cat([graph.x for graph in graphs])
-    colour = torch.unique(x, dim=0, return_inverse=True)[1].numpy()
-    shift = torch.from_numpy(sizes.cumsum() - sizes)
-    edges = [graph.edge_index + first for graph, first in zip(graphs, shift, strict=True)]
-    source, target = torch.cat(edges, dim=1).numpy()
+    bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in graphs]
+    joined = Batch.from_data_list(bare)
+    owner, (source, target) = joined.batch.numpy(), joined.edge_index.numpy()
+    colour = torch.unique(joined.x, dim=0, return_inverse=True)[1].numpy()
     features = [_count(owner, colour, len(graphs))]
     for _ in range(num_iterations):
         colour = _refine(colour, source, target)
@@ -57,9 +56,7 @@ def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_
     return features
 
 
-def _refine(
-    colour: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _refine(colour: Ints, source: Ints, target: Ints) -> Ints:
     order = np.lexsort((colour[source], target))
     around = colour[source[order]]
     ends = np.bincount(target, minlength=colour.size).cumsum()
@@ -72,12 +69,9 @@ def _refine(
     return np.array(refined, dtype=np.int64)
 
 
-def _count(
-    owner: NDArray[np.int64], colour: NDArray[np.int64], num_graphs: int
-) -> sparse.csr_array:
+def _count(owner: Ints, colour: Ints, num_graphs: int) -> sparse.csr_array:
     shape = (num_graphs, int(colour.max()) + 1)
-    counts = sparse.coo_array((np.ones(colour.size, dtype=np.int64), (owner, colour)), shape=shape)
-    return counts.tocsr()
+    return sparse.csr_array((np.ones(colour.size, dtype=np.int64), (owner, colour)), shape=shape)
 
 
 def wl_kernels(graphs: Sequence[Data], num_iterations: int) -> list[Kernel]:
@@ -114,17 +108,19 @@ class WLKernel(Baseline):
 
     def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
         """Score every setting, and the chosen one again at the end."""
-        labels = dataset.labels
+        labels, train = dataset.labels, split.train.numpy()
+        y = labels[split.train].numpy()
         curve: Curve = {"train_loss": [], "val_loss": [], "val_accuracy": [], "test_accuracy": []}
         preference: list[float] = []
         guesses: list[Tensor] = []
-        for kernel in wl_kernels(dataset.graphs, self.max_iterations):
-            for penalty in self.C:
-                predicted = _predict(kernel, penalty, split.train, labels[split.train])
-                for name, values in single_epoch_curve(predicted, labels, split).items():
-                    curve[name] += values
-                guesses.append(predicted[split.test])
-                preference.append(self._preference(kernel, penalty, split, labels, seed))
+        for kernel, penalty in product(wl_kernels(dataset.graphs, self.max_iterations), self.C):
+            inner = kernel[np.ix_(train, train)]
+            model = SVC(C=penalty, kernel="precomputed")
+            preference.append(self._preference(model, inner, y, seed))
+            predicted = torch.from_numpy(model.fit(inner, y).predict(kernel[:, train]))
+            guesses.append(predicted[split.test])
+            for name, values in single_epoch_curve(predicted, labels, split).items():
+                curve[name] += values
         chosen = choose_epoch(preference)
         curve = {name: values + values[chosen : chosen + 1] for name, values in curve.items()}
         val = curve["val_accuracy"]
@@ -132,22 +128,10 @@ class WLKernel(Baseline):
         guess = [*guesses, guesses[chosen]][choose_epoch(val) if val else -1]
         return curve, one_hot(guess, dataset.num_classes).double()
 
-    def _preference(
-        self, kernel: Kernel, penalty: float, split: Split, labels: Tensor, seed: int
-    ) -> float:
+    def _preference(self, model: SVC, kernel: Kernel, y: Ints, seed: int) -> float:
         """Cross-validated accuracy within the training part."""
-        y = labels[split.train].numpy()
         num_folds = min(self.inner_folds, int(np.unique(y, return_counts=True)[1].min()))
         if num_folds < 2:
             return 0.0
-        train = split.train.numpy()
         folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
-        model = SVC(C=penalty, kernel="precomputed")
-        return float(cross_val_score(model, kernel[np.ix_(train, train)], y, cv=folds).mean())
-
-
-def _predict(kernel: Kernel, penalty: float, train: Tensor, y: Tensor) -> Tensor:
-    """Predictions for every graph of an SVM fitted on the training graphs."""
-    rows = train.numpy()
-    model = SVC(C=penalty, kernel="precomputed").fit(kernel[np.ix_(rows, rows)], y.numpy())
-    return torch.from_numpy(model.predict(kernel[:, rows]))
+        return float(cross_val_score(model, kernel, y, cv=folds).mean())

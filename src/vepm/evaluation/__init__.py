@@ -2,7 +2,6 @@
 
 from vepm.evaluation.executor import HERE, Compute, run_jobs
 from vepm.evaluation.methods import Cell, Method, VEPMMethod, evaluate, evaluate_cells, result_of
-from vepm.evaluation.protocols import PROTOCOLS, Protocol, protocol_for, protocol_named
 from vepm.evaluation.results import (
     RULES,
     Curve,
@@ -14,11 +13,15 @@ from vepm.evaluation.results import (
     summarise,
 )
 from vepm.evaluation.splits import (
+    PROTOCOLS,
+    Protocol,
     Split,
     capsgnn_folds,
     few_labels,
     gin_folds,
     keep_labels,
+    protocol_for,
+    protocol_named,
     public_split,
     wikics_splits,
 )

@@ -1,10 +1,10 @@
 """How well communities that may overlap match known ones, and how well they fit the edges.
 
-Communities are a table of zeros and ones [N, K]: who is a member of what.
+Communities, ``found`` [N, K] and ``truth`` [N, L], are tables of zeros and ones: who is a member
+of what. An ``edge_index`` [2, E] has both directions.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -34,10 +34,6 @@ def overlapping_nmi(found: ArrayLike, truth: ArrayLike) -> float:
 
     One for equal covers, about zero for unrelated ones.
 
-    Args:
-        found: Memberships [N, K].
-        truth: Known memberships [N, L].
-
     Example:
         >>> overlapping_nmi([[1, 0], [1, 1], [0, 1]], [[0, 1], [1, 1], [1, 0]])
         1.0
@@ -58,49 +54,40 @@ def omega_index(found: ArrayLike, truth: ArrayLike, seed: int = 0) -> float:
     """How far two covers agree on the number of communities that two nodes share.
 
     The agreement is corrected for chance (Collins and Dent, 1988). For partitions it is the
-    adjusted Rand index. Above 5,000 nodes it is estimated from five million random pairs.
-
-    Args:
-        found: Memberships [N, K].
-        truth: Known memberships [N, L].
-        seed: Seed of the pairs that are drawn in large graphs.
+    adjusted Rand index. Above 5,000 nodes it is estimated from five million random pairs, drawn
+    by the seed.
 
     Example:
         >>> omega_index([[1, 0], [1, 1], [0, 1]], [[0, 1], [1, 1], [1, 0]])
         1.0
     """
     x, y = _tables(found, truth)
-    joint: Counter[tuple[int, int]] = Counter()
+    # Two nodes share at most as many as a node has.
+    shape = int(x.sum(1).max(initial=0)) + 1, int(y.sum(1).max(initial=0)) + 1
+    joint = np.zeros(shape, dtype=np.int64)
     for shared in _shared_counts(x.astype(np.float32), y.astype(np.float32), seed):
-        values, counts = np.unique(shared, axis=1, return_counts=True)
-        for (a, b), count in zip(values.T.tolist(), counts.tolist(), strict=True):
-            joint[int(a), int(b)] += count
-    pairs = sum(joint.values())
+        places = np.ravel_multi_index(tuple(shared.astype(np.int64)), shape)
+        joint += np.bincount(places, minlength=joint.size).reshape(shape)
+    pairs, most = int(joint.sum()), min(shape)
     if not pairs:
         return 1.0
-    in_found, in_truth = Counter[int](), Counter[int]()
-    for (a, b), count in joint.items():
-        in_found[a] += count
-        in_truth[b] += count
-    observed = sum(count for (a, b), count in joint.items() if a == b) / pairs
-    expected = sum(in_found[k] * in_truth[k] for k in in_found) / pairs**2
+    observed = int(joint.trace()) / pairs
+    expected = int(joint.sum(1)[:most] @ joint.sum(0)[:most]) / pairs**2
     return 1.0 if expected == 1 else (observed - expected) / (1 - expected)
 
 
 def average_f1(found: ArrayLike, truth: ArrayLike) -> float:
     """F1 of each community with its best match, averaged over both covers (Yang and Leskovec).
 
-    Args:
-        found: Memberships [N, K].
-        truth: Known memberships [N, L].
-
     Example:
         >>> average_f1([[1], [1], [0]], [[1], [1], [1]])
         0.8
     """
-    scores = _f1(*_tables(found, truth))
-    if not scores.size:
+    x, y = _tables(found, truth)
+    both = x.T.astype(np.float64) @ y
+    if not both.size:
         return 0.0
+    scores = 2 * both / (x.sum(0)[:, None] + y.sum(0))
     return float((scores.max(0).mean() + scores.max(1).mean()) / 2)
 
 
@@ -111,10 +98,6 @@ def modularity(found: ArrayLike, edge_index: ArrayLike) -> float:
               \Big( A_{ij} - \frac{d_i d_j}{2M} \Big)
 
     with :math:`O_i` the number of communities of node i. For a partition it is Newman's.
-
-    Args:
-        found: Memberships [N, K].
-        edge_index: Edges [2, E], both directions.
 
     Example:
         >>> modularity([[1, 0], [1, 0], [0, 1], [0, 1]], [[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -135,12 +118,7 @@ def modularity(found: ArrayLike, edge_index: ArrayLike) -> float:
 
 
 def compare(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
-    """All measures against known communities; a node may be in none of these.
-
-    Args:
-        found: Memberships [N, K].
-        truth: Known memberships [N, L].
-    """
+    """All measures against known communities; a node may be in none of these."""
     return {
         "overlapping_nmi": overlapping_nmi(found, truth),
         "omega": omega_index(found, truth),
@@ -175,11 +153,8 @@ def read_cover(path: Path, names: Sequence[str]) -> Bools:
     """Known communities as a table [N, K], from a file.
 
     A CSV with the columns ``id`` and ``community`` has a row for each membership. Any other text
-    has a community on each line: the ids of its members, separated by blanks or commas.
-
-    Args:
-        path: The file.
-        names: The id of each node.
+    has a community on each line: the ids of its members, separated by blanks or commas. ``names``
+    are the ids of the nodes.
 
     Raises:
         InputError: if the file cannot be read, or names a node that the graph does not have.
@@ -225,7 +200,7 @@ def _entropy(member: Bools) -> Floats:
 def _conditional(x: Bools, y: Bools, h_x: Floats) -> Floats:
     """Entropy of each community of x given the one of y that tells most of it [K]."""
     nodes, both = len(x), x.T.astype(np.float64) @ y
-    of_x, of_y = x.sum(0)[:, None], y.sum(0)[None, :]
+    of_x, of_y = x.sum(0)[:, None], y.sum(0)
     # Share of the nodes in both, in one alone, in neither.
     shares = np.stack([both, of_x - both, of_y - both, nodes - of_x - of_y + both]) / nodes
     h = -xlogy(shares, shares)
@@ -234,13 +209,6 @@ def _conditional(x: Bools, y: Bools, h_x: Floats) -> Floats:
     useful = h[0] + h[3] >= h[1] + h[2]
     found: Floats = np.where(useful, given, h_x[:, None]).min(1)
     return np.minimum(found, h_x)
-
-
-def _f1(x: Bools, y: Bools) -> Floats:
-    """F1 of every community of x with every one of y [K, L]."""
-    both = x.T.astype(np.float64) @ y
-    found: Floats = 2 * both / np.maximum(x.sum(0)[:, None] + y.sum(0)[None, :], 1)
-    return found
 
 
 def _shared_counts(x: Floats, y: Floats, seed: int) -> Iterator[NDArray[np.float32]]:

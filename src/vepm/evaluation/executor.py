@@ -80,21 +80,20 @@ def run_jobs(
     """Run every job; parallel ones share the threads of this process evenly.
 
     Args:
-        work: runs one job, perhaps in another process; what it returns travels back to this one.
+        work: runs one job, perhaps in another process.
         jobs: the jobs.
         compute: where and how many at a time.
-        keep: called in this process with the index and result of each job as it ends; only what
-            it returns is kept. Whatever is written belongs here: a worker that outlives this
-            process for a moment must not write.
+        keep: called in this process with the index and result of each job as it ends. Whatever is
+            written belongs here: a worker that outlives this process for a moment must not write.
 
     Returns:
-        What was kept of each job, in order; with ``compute.shared``, of all processes.
+        What ``keep`` returned for each job, in order; with ``compute.shared``, of all processes.
 
     Raises:
         LostProcessError: if a worker was killed.
     """
     rank, world = rank_and_world() if compute.shared else (0, 1)
-    own = list(range(len(jobs)))[rank::world]
+    own = range(rank, len(jobs), world)
     with process_group() if compute.shared else contextlib.nullcontext(ProcessGroup()) as group:
         ended = _run(work, [jobs[i] for i in own], compute)
         kept = {own[place]: keep(own[place], result) for place, result in ended}

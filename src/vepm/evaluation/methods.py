@@ -1,11 +1,10 @@
 """What is measured, VEPM and every baseline alike, and running it over splits and seeds."""
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Protocol
 
 from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
@@ -23,34 +22,19 @@ from vepm.training import (
     probabilities,
 )
 
-CURVES = {
-    "val_accuracy": "val_accuracy",
-    "val_loss": "val_loss",
-    "test_accuracy": "test_accuracy",
-    "train_loss": "loss",
-}
+COLUMNS = ("val_accuracy", "val_loss", "test_accuracy", "loss")
 
 Cell = tuple[Split, int]
 """A split and a seed."""
+Method = Callable[[Dataset, Split, int], RunResult]
+"""Anything that can be measured: it trains on ``split.train`` with a seed, and scores, but never
+learns from, ``split.test``."""
 Progress = Callable[[int, int, RunResult], None]
-
-
-class Method(Protocol):
-    """Anything that can be measured."""
-
-    def __call__(self, dataset: Dataset, split: Split, seed: int) -> RunResult:
-        """Train on ``split.train``; score, and never look at, ``split.test``."""
-        ...
 
 
 @dataclass(frozen=True)
 class VEPMMethod:
-    """Train VEPM with given settings; accuracies are those of the posterior mean.
-
-    Args:
-        config: the settings.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    """
+    """Train VEPM with given settings; accuracies are those of the posterior mean."""
 
     config: Config
     device: str = "auto"
@@ -67,11 +51,14 @@ class VEPMMethod:
     def train_batch(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
         """Train the runs of one batch; each takes an equal share of the time."""
         started = time.perf_counter()
-        runs = _runs(cells)
-        fitted = fit_many(dataset, self.config, runs, self.device, calibrated=False)
+        fitted = fit_many(dataset, self.config, _runs(cells), self.device, calibrated=False)
         seconds = (time.perf_counter() - started) / len(cells)
         pairs = zip(cells, fitted, strict=True)
         return [result_of(one, dataset, split, seconds) for (split, _), one in pairs]
+
+
+def _runs(cells: Sequence[Cell]) -> list[Run]:
+    return [Run(split.train, split.val, split.test, seed) for split, seed in cells]
 
 
 def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) -> RunResult:
@@ -79,27 +66,17 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
 
     Its measures are those of the test part at the posterior mean, and its accuracy by draws.
     """
-    card, rows = fitted.card, [row for row in fitted.history if row["phase"] == "finetune"]
-    y, samples = dataset.labels[split.test], card.config.training.num_samples
+    card, y = fitted.card, dataset.labels[split.test]
     found = probabilities(fitted.model, fitted.source).cpu()[split.test]
     measures = TASKS[dataset.task].measures(found, y)
-    if samples:
+    if samples := card.config.training.num_samples:
         drawn = probabilities(fitted.model, fitted.source, samples, card.seed)
         measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
-    return RunResult.from_curve(
-        "vepm",
-        dataset.name,
-        split.name,
-        card.seed,
-        {name: [row[column] for row in rows if column in row] for name, column in CURVES.items()},
-        seconds=seconds,
-        settings=card.config.to_dict(),
-        measures=measures,
-    )
-
-
-def _runs(cells: Sequence[Cell]) -> list[Run]:
-    return [Run(split.train, split.val, split.test, seed) for split, seed in cells]
+    rows = [row for row in fitted.history if row["phase"] == "finetune"]
+    curve = {name: [row[name] for row in rows if name in row] for name in COLUMNS}
+    curve["train_loss"] = curve.pop("loss")
+    named = ("vepm", dataset.name, split.name, card.seed)
+    return RunResult.from_curve(*named, curve, seconds, card.config.to_dict(), measures)
 
 
 def evaluate(
@@ -135,7 +112,9 @@ def evaluate(
         >>> summarise(results, "validation").n
         3
     """
-    return evaluate_cells(method, dataset, list(product(splits, seeds)), progress, compute)
+    return evaluate_cells(
+        method, dataset, list(itertools.product(splits, seeds)), progress, compute
+    )
 
 
 def evaluate_cells(
@@ -147,8 +126,10 @@ def evaluate_cells(
 ) -> list[RunResult]:
     """:func:`evaluate` for given pairs of a split and a seed."""
     batches = [[i] for i in range(len(cells))]
+    work = functools.partial(_run_one, method, dataset)
     if isinstance(method, VEPMMethod):
         batches = method.batches(dataset, cells, compute.runs_at_once)
+        work = functools.partial(method.train_batch, dataset)
     done = 0
 
     def keep(_: int, results: list[RunResult]) -> list[RunResult]:
@@ -159,14 +140,11 @@ def evaluate_cells(
                 progress(done, len(cells), result)
         return results
 
-    work = functools.partial(_run_batch, method, dataset)
     kept = run_jobs(work, [[cells[i] for i in batch] for batch in batches], compute, keep)
     order = [i for batch in batches for i in batch]
-    found = dict(zip(order, (result for results in kept for result in results), strict=True))
+    found = dict(zip(order, itertools.chain(*kept), strict=True))
     return [found[i] for i in range(len(cells))]
 
 
-def _run_batch(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
-    if isinstance(method, VEPMMethod):
-        return method.train_batch(dataset, cells)
+def _run_one(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
     return [method(dataset, split, seed) for split, seed in cells]

@@ -66,21 +66,11 @@ class RunResult:
         measures: Mapping[str, Any] | None = None,
     ) -> Self:
         """A result whose epoch is chosen on the validation part of the curve alone."""
-        val = curve.get("val_accuracy", [])
-        best = choose_epoch(val, curve.get("val_loss")) if val else len(curve["test_accuracy"]) - 1
-        return cls(
-            method=method,
-            dataset=dataset,
-            split=split,
-            seed=seed,
-            curve=curve,
-            best_epoch=best,
-            val_accuracy=val[best] if val else None,
-            test_accuracy=curve["test_accuracy"][best],
-            seconds=seconds,
-            settings=dict(settings or {}),
-            measures=dict(measures or {}),
-        )
+        val, test = curve.get("val_accuracy", []), curve["test_accuracy"]
+        best = choose_epoch(val, curve.get("val_loss")) if val else len(test) - 1
+        scores = val[best] if val else None, test[best]
+        told = dict(settings or {}), dict(measures or {})
+        return cls(method, dataset, split, seed, curve, best, *scores, seconds, *told)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -153,17 +143,16 @@ class Summary:
     ) -> Self:
         """The summary of some values; of runs on several splits, with the split of each."""
         std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        error = _clustered_error(values, splits or range(len(values)))
+        error = _clustered_error(values, splits)
         mean = float(np.mean(values))
         return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, len(values))
 
 
-def _clustered_error(values: Sequence[float], splits: Sequence[Any]) -> float:
+def _clustered_error(values: Sequence[float], splits: Sequence[str]) -> float:
     """Standard error of the mean of values that are independent only between splits."""
-    if len(set(splits)) == 1:
-        # All there is to say is how far seeds differ on this split.
-        splits = range(len(values))
-    own = np.unique(np.asarray(splits), return_inverse=True)[1]
+    # On a single split all there is to say is how far seeds differ.
+    clusters = splits if len(set(splits)) > 1 else range(len(values))
+    own = np.unique(np.asarray(clusters), return_inverse=True)[1]
     sums = np.bincount(own, np.asarray(values) - np.mean(values))
     if len(sums) < 2:
         return 0.0
@@ -212,34 +201,28 @@ def _validated(curves: Sequence[Curve]) -> list[int]:
     return [choose_epoch(curve["val_accuracy"], curve.get("val_loss")) for curve in curves]
 
 
+NOTHING = "nothing was chosen on test data"
+
 RULES: dict[str, Rule] = {
-    rule.name: rule
-    for rule in (
-        Rule(
+    name: Rule(name, description, epochs)
+    for name, description, epochs in (
+        (
             "gin",
             "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
             _best_of_mean,
         ),
-        Rule(
+        (
             "fold-max",
             "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
             lambda curves: [choose_epoch(curve["test_accuracy"]) for curve in curves],
         ),
-        Rule(
+        (
             "last",
-            "the last epoch; nothing was chosen on test data",
+            f"the last epoch; {NOTHING}",
             lambda curves: [len(curve["test_accuracy"]) - 1 for curve in curves],
         ),
-        Rule(
-            "capsgnn",
-            "each fold's epoch chosen on its validation fold; nothing was chosen on test data",
-            _validated,
-        ),
-        Rule(
-            "validation",
-            "each run's epoch chosen on validation; nothing was chosen on test data",
-            _validated,
-        ),
+        ("capsgnn", f"each fold's epoch chosen on its validation fold; {NOTHING}", _validated),
+        ("validation", f"each run's epoch chosen on validation; {NOTHING}", _validated),
     )
 }
 """Selection rules by name."""
@@ -262,13 +245,12 @@ def summarise(results: Sequence[RunResult], rule: str) -> Summary:
         raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
     if not results:
         raise InputError("no runs to summarise")
-    by_seed: dict[int, list[RunResult]] = {}
-    for result in results:
-        by_seed.setdefault(result.seed, []).append(result)
-    parts = [RULES[rule]([run.curve for run in runs]) for runs in by_seed.values()]
+    seeds = list(dict.fromkeys(result.seed for result in results))
+    by_seed = [[result for result in results if result.seed == seed] for seed in seeds]
+    parts = [RULES[rule]([run.curve for run in runs]) for runs in by_seed]
     values = [value for part in parts for value in part.values]
     epochs = [epoch for part in parts for epoch in part.epochs]
-    splits = [run.split for runs in by_seed.values() for run in runs]
+    splits = [run.split for runs in by_seed for run in runs]
     return Summary.of(rule, RULES[rule].description, values, epochs, splits)
 
 
@@ -283,13 +265,12 @@ def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
         values = [result.measures.get(name) for result in results]
         known = [value for value in values if value is not None]
         if name == "per_class":
-            found[name] = [
-                {
-                    key: (sum if key == "support" else fmean)(row[key] for row in rows)
-                    for key in rows[0]
-                }
-                for rows in zip(*known, strict=True)
-            ]
+            found[name] = [_mean_class(rows) for rows in zip(*known, strict=True)]
         else:
             found[name] = fmean(known) if known else None
     return found
+
+
+def _mean_class(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    means = {key: fmean(row[key] for row in rows) for key in rows[0]}
+    return means | {"support": sum(row["support"] for row in rows)}

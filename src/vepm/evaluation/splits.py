@@ -1,6 +1,9 @@
-"""Which nodes or graphs train, validate and test."""
+"""Which nodes or graphs train, validate and test, and the protocols that decide it."""
 
+import functools
+import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,8 +12,12 @@ from torch import Tensor
 
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
+from vepm.tasks import TASKS, Masks, TaskName
 
 NUM_FOLDS = 10
+LABELS_PER_CLASS = 20
+MOST_VALIDATION = 1000
+_FEW_LABELS = re.compile("few-labels-([1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +53,7 @@ class Split:
 
 
 def public_split(dataset: Dataset) -> Split:
-    """The split that comes with the dataset.
-
-    Args:
-        dataset: a node task, whose graph has masks, or a graph task with ``splits``.
+    """The split that comes with the dataset: masks of its graph, or ``splits`` of its graphs.
 
     Raises:
         InputError: if the dataset has no split, or one without training or test part.
@@ -60,10 +64,9 @@ def public_split(dataset: Dataset) -> Split:
         >>> public_split(planted_graph(100, 2, seed=0)).name
         'public'
     """
-    masks = dataset.masks
-    if masks is None:
+    if dataset.masks is None:
         raise InputError(f"{dataset.name}: has no public split; use its folds instead")
-    return _from_masks("public", masks)
+    return _from_masks("public", dataset.masks)
 
 
 def wikics_splits(dataset: Dataset) -> list[Split]:
@@ -77,8 +80,8 @@ def wikics_splits(dataset: Dataset) -> list[Split]:
     return [_from_masks(f"split-{i}", masks) for i, masks in enumerate(dataset.splits)]
 
 
-LABELS_PER_CLASS = 20
-MOST_VALIDATION = 1000
+def _from_masks(name: str, masks: Masks) -> Split:
+    return Split(name, *(mask.nonzero() for mask in masks))
 
 
 def few_labels(
@@ -125,15 +128,7 @@ def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> li
     """GIN's cross-validation: nine folds train, one is scored at every epoch, none validates.
 
     The dataset's published folds are used where it has them (and ``num_folds`` is their number);
-    otherwise folds are random and stratified by class.
-
-    Args:
-        dataset: a graph task.
-        seed: of the random folds; published ones do not depend on it.
-        num_folds: number of folds.
-
-    Returns:
-        One split per fold, ``val`` empty, ``test`` the held-out fold.
+    otherwise folds are random, drawn by the seed, and stratified by class.
     """
     none = torch.empty(0, dtype=torch.long)
     if dataset.folds is not None and len(dataset.folds) == num_folds:
@@ -147,13 +142,7 @@ def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> li
 def capsgnn_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
     """CapsGNN's cross-validation: fold i tests, the next one validates, the others train.
 
-    Args:
-        dataset: a graph task.
-        seed: of the random folds, which are stratified by class.
-        num_folds: number of folds.
-
-    Returns:
-        One split per fold; every labelled graph is tested exactly once.
+    Folds are random, drawn by the seed, and stratified by class.
     """
     parts = _stratified_parts(dataset, seed, num_folds)
     following = [(i + 1) % num_folds for i in range(num_folds)]
@@ -163,18 +152,34 @@ def capsgnn_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -
     ]
 
 
+def _stratified_parts(dataset: Dataset, seed: int, num_folds: int) -> list[Tensor]:
+    labels = dataset.labels
+    labelled = (labels >= 0).nonzero().reshape(-1)
+    largest = int(labels[labelled].bincount().max()) if labelled.numel() else 0
+    if largest < num_folds:
+        raise InputError(
+            f"{dataset.name}: {num_folds} folds need at least {num_folds} labelled graphs of some "
+            f"class, and the largest class has {largest}; ask for fewer folds"
+        )
+    folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        # A class smaller than the number of folds is missing from some of them.
+        warnings.filterwarnings("ignore", message="The least populated class")
+        return [labelled[test] for _, test in folds.split(labelled, labels[labelled])]
+
+
+def _others(parts: list[Tensor], left_out: set[int]) -> Tensor:
+    return torch.cat([part for i, part in enumerate(parts) if i not in left_out]).sort().values
+
+
 def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Split:
-    """The same split with fewer training labels, for the reduced-label study.
+    """The same split with fewer training labels, at least one of every class it had.
 
     Args:
         split: the full split; its validation and test parts are kept as they are.
         labels: of all nodes or graphs, as in ``dataset.labels``.
         rate: share of every class's training labels to keep, in (0, 1].
         seed: of the draw; with one seed, a lower rate keeps a subset of a higher one.
-
-    Returns:
-        A split whose training part has at least one label of every class it had; the same split
-        if everything is kept.
 
     Example:
         >>> import torch
@@ -197,27 +202,82 @@ def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Spl
     return replace(split, name=f"{split.name}/keep-{rate:g}", train=torch.cat(kept).sort().values)
 
 
-def _from_masks(name: str, masks: tuple[Tensor, Tensor, Tensor]) -> Split:
-    train, val, test = (mask.nonzero().reshape(-1) for mask in masks)
-    return Split(name, train, val, test)
+@dataclass(frozen=True)
+class Protocol:
+    """How a number is measured; called with a dataset, it gives the splits.
+
+    Args:
+        name: what to ask for.
+        rules: names of its selection rules, the main one first.
+        num_splits: how many splits it has by default.
+        split: from a dataset, a seed of random folds and the number of folds to the splits.
+
+    Example:
+        >>> from vepm.data import planted_graph
+        >>> from vepm.evaluation import PROTOCOLS
+        >>> [split.name for split in PROTOCOLS["public"](planted_graph(100, 2, seed=0))]
+        ['public']
+    """
+
+    name: str
+    rules: tuple[str, ...]
+    num_splits: int
+    split: Callable[[Dataset, int, int], list[Split]]
+
+    def __call__(self, dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
+        """The splits of a dataset; the seed draws random folds and nothing else."""
+        return self.split(dataset, seed, num_folds)
 
 
-def _stratified_parts(dataset: Dataset, seed: int, num_folds: int) -> list[Tensor]:
-    labels = dataset.labels
-    labelled = (labels >= 0).nonzero().reshape(-1)
-    largest = int(labels[labelled].bincount().max()) if labelled.numel() else 0
-    if largest < num_folds:
-        raise InputError(
-            f"{dataset.name}: {num_folds} folds need at least {num_folds} labelled graphs of some "
-            f"class, and the largest class has {largest}; ask for fewer folds"
-        )
-    folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        # A class smaller than the number of folds is missing from some of them.
-        warnings.filterwarnings("ignore", message="The least populated class")
-        parts = [test for _, test in folds.split(labelled.numpy(), labels[labelled].numpy())]
-    return [labelled[torch.from_numpy(part)] for part in parts]
+def _published(dataset: Dataset, seed: int, num_folds: int) -> list[Split]:
+    several = dataset.splits is not None and len(dataset.splits) > 1
+    return wikics_splits(dataset) if several else [public_split(dataset)]
 
 
-def _others(parts: list[Tensor], left_out: set[int]) -> Tensor:
-    return torch.cat([part for i, part in enumerate(parts) if i not in left_out]).sort().values
+# Studies without labels look at no split, and a split has nodes to train and to test on.
+_NO_LABELS = Split("unsupervised", torch.tensor([0]), torch.arange(0), torch.tensor([1]))
+
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("public", ("validation",), 1, _published),
+        Protocol("wikics", ("validation",), 20, lambda data, seed, n: wikics_splits(data)),
+        Protocol("few-labels", ("validation",), NUM_FOLDS, few_labels),
+        Protocol("unsupervised", ("last",), 1, lambda data, seed, n: [_NO_LABELS]),
+        Protocol("gin", ("gin", "fold-max", "last"), NUM_FOLDS, gin_folds),
+        Protocol("capsgnn", ("capsgnn", "last"), NUM_FOLDS, capsgnn_folds),
+    )
+}
+"""Protocols by name."""
+
+
+def protocol_named(name: str) -> Protocol:
+    """A protocol by name; ``few-labels-5`` is ``few-labels`` with five labels of each class.
+
+    Raises:
+        InputError: if there is no such protocol.
+
+    Example:
+        >>> from vepm.evaluation import protocol_named
+        >>> protocol_named("few-labels-5").rules
+        ('validation',)
+    """
+    if found := _FEW_LABELS.fullmatch(name):
+        few = functools.partial(few_labels, labels_per_class=int(found[1]))
+        return replace(PROTOCOLS["few-labels"], name=name, split=few)
+    if name not in PROTOCOLS:
+        raise InputError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)} and few-labels-N")
+    return PROTOCOLS[name]
+
+
+def protocol_for(task: TaskName, name: str = "") -> Protocol:
+    """A protocol by name, by default the task's own.
+
+    Raises:
+        InputError: if there is no such protocol, or it does not fit the task.
+    """
+    fitting = TASKS[task].protocols
+    name = name or fitting[0]
+    if name not in fitting and not _FEW_LABELS.fullmatch(name):
+        raise InputError(f"no protocol '{name}' for {task} tasks; there are {', '.join(fitting)}")
+    return protocol_named(name)

@@ -19,11 +19,7 @@ Counts = NDArray[np.float64]
 
 
 def equal_parts(graph: Data, parts: int, seed: int) -> Tensor:
-    """Parts of equal size with few edges between them, by recursive Kernighan-Lin bisection.
-
-    Returns:
-        The part of each node [N].
-    """
+    """Parts [N] of equal size with few edges between, by recursive Kernighan-Lin bisection."""
     network = to_networkx(graph, to_undirected=True)
     found = [set(network)]
     while len(found) < parts:
@@ -65,19 +61,16 @@ def degree_corrected_blocks(graph: Data, parts: int, seed: int, sweeps: int = 30
         for node in order.permutation(nodes):
             reached = neighbours.indices[neighbours.indptr[node] : neighbours.indptr[node + 1]]
             links = np.bincount(blocks[reached], minlength=parts).astype(float)
-            _shift(between, blocks[node], -links)
+            between[blocks[node]] -= links
+            between[:, blocks[node]] -= links
             best = _best_block(between, links, blocks[node])
-            _shift(between, best, links)
+            between[best] += links
+            between[:, best] += links
             moved += int(best != blocks[node])
             blocks[node] = best
         if not moved:
             break
     return torch.from_numpy(blocks).long()
-
-
-def _shift(between: Counts, block: int, links: Counts) -> None:
-    between[block] += links
-    between[:, block] += links
 
 
 def _best_block(between: Counts, links: Counts, current: int) -> int:

@@ -19,12 +19,11 @@ from vepm.schema import is_of_type
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A finished cell as it was read."""
+    """A finished cell as it was read, with the run behind it, if it was one."""
 
     body: dict[str, Any]
-    arrays_path: Path
+    path: Path
     result: RunResult | None
-    """The run behind the cell, if it was one."""
 
     @property
     def commit(self) -> str | None:
@@ -40,16 +39,13 @@ class Record:
 
     def arrays(self) -> dict[str, Tensor]:
         """What figures are drawn from."""
-        return load(self.arrays_path.read_bytes())
+        return load(_arrays_path(self.path).read_bytes())
 
 
 def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None:
-    """Write a finished cell; its JSON comes last, when the arrays it refers to are there."""
-    path = folder / cell.path
+    """Write a finished cell."""
     arrays = save(found.arrays) if found.arrays else b""
-    if arrays:
-        write_bytes(path.with_suffix(".safetensors"), arrays)
-    body = _identity(cell) | {
+    body = {
         "commit": commit(),
         "machine": describe_machine(),
         "seconds": seconds,
@@ -57,20 +53,31 @@ def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None
         "arrays": _digest(arrays) if arrays else None,
         "result": None if found.result is None else found.result.to_dict(),
     }
-    _write(path, body)
+    _write(folder / cell.path, cell, body, arrays)
 
 
-def copy_cell(folder: Path, source: Path, cell: Cell) -> None:
+def copy_cell(source: Record, folder: Path, cell: Cell) -> None:
     """Copy a finished cell of the same task to where another belongs."""
-    path = folder / cell.path
-    body = json.loads((folder / source).read_text())
-    if body["arrays"]:
-        write_bytes(
-            path.with_suffix(".safetensors"),
-            (folder / source).with_suffix(".safetensors").read_bytes(),
-        )
-    body.pop("checksum")
-    _write(path, body | _identity(cell))
+    arrays = _arrays_path(source.path).read_bytes() if source.body["arrays"] else b""
+    _write(folder / cell.path, cell, source.body, arrays)
+
+
+def _write(path: Path, cell: Cell, body: dict[str, Any], arrays: bytes) -> None:
+    """Write arrays and JSON, in this order: whoever finds the JSON finds the arrays too."""
+    identity = {
+        "experiment": cell.experiment,
+        "row": cell.row,
+        "column": cell.column,
+        "preset": cell.preset,
+        "quick": cell.task.quick,
+        "fingerprint": cell.task.fingerprint,
+        "task": asdict(cell.task),
+    }
+    if arrays:
+        write_bytes(_arrays_path(path), arrays)
+    # First in the file, and never those of a cell that was copied.
+    body = identity | body | identity
+    write_text(path, json.dumps(body | {"checksum": _checksum(body)}) + "\n")
 
 
 def read_cell(path: Path, fingerprint: str) -> Record | None:
@@ -81,33 +88,20 @@ def read_cell(path: Path, fingerprint: str) -> Record | None:
         body = parse_json(path.read_bytes())
         whole = body.pop("checksum") == _checksum(body)
         known = body["fingerprint"] == Task(**body["task"]).fingerprint == fingerprint
-        arrays, result = path.with_suffix(".safetensors"), body["result"]
-        run = None if result is None else RunResult.from_dict(result)
+        result = None if body["result"] is None else RunResult.from_dict(body["result"])
         # What tables are made of must be of the right type.
         numbers = is_of_type(body["numbers"], dict[str, float])
         if not (whole and known and numbers and is_of_type(body.get("commit"), str | None)):
             return None
-        if body["arrays"] and _digest(arrays.read_bytes()) != body["arrays"]:
+        if body["arrays"] and _digest(_arrays_path(path).read_bytes()) != body["arrays"]:
             return None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
-    return Record(body, arrays, run)
+    return Record(body, path, result)
 
 
-def _identity(cell: Cell) -> dict[str, Any]:
-    return {
-        "experiment": cell.experiment,
-        "row": cell.row,
-        "column": cell.column,
-        "preset": cell.preset,
-        "quick": cell.task.quick,
-        "fingerprint": cell.task.fingerprint,
-        "task": asdict(cell.task),
-    }
-
-
-def _write(path: Path, body: dict[str, Any]) -> None:
-    write_text(path, json.dumps(body | {"checksum": _checksum(body)}) + "\n")
+def _arrays_path(path: Path) -> Path:
+    return path.with_suffix(".safetensors")
 
 
 def _checksum(body: dict[str, Any]) -> str:

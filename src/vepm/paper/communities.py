@@ -1,7 +1,10 @@
-"""What communities look like: VEPM's before and after they meet the labels, and other methods'."""
+"""Communities: VEPM's before and after they meet the labels, other methods', and known ones."""
 
 import math
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,17 +14,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import Tensor
+from torch.nn.functional import one_hot
+from torch_geometric.data import Data
 
+from vepm.baselines.communities import NOCD_EPOCHS, nocd
+from vepm.estimators import CommunityDetector
+from vepm.evaluation.communities import Bools, compare, known_communities
 from vepm.nn import interactions, members
-from vepm.paper.blocks import (
-    degree_corrected_blocks,
-    equal_parts,
-    mixed_memberships,
-    spectral_parts,
-)
+from vepm.paper.blocks import degree_corrected_blocks, mixed_memberships
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.runs.metrics import agreement
-from vepm.training import Explanation, Fitted, explain, fit
+from vepm.training import explain, fit
 
 QUICK_NODES = 400
 
@@ -34,20 +37,35 @@ def communities(setting: Setting) -> Finding:
     # With one seed, pretraining finds the same communities in both.
     pretrained = fit(setting.dataset, setting.config, seed=setting.seed, device=setting.device)
     fitted, result = finetune(setting)
-    before, after = _explained(pretrained), _explained(fitted)
-    arrays = {
+    before, after = (explain(found.model, found.source) for found in (pretrained, fitted))
+    found = {
         "pretrained_z": before.memberships,
-        "pretrained_activation": _activation(pretrained),
+        "pretrained_activation": pretrained.model.activation.detach(),
         "z": after.memberships,
-        "activation": _activation(fitted),
+        "activation": fitted.model.activation.detach(),
         "edge_index": after.edge_index,
         "edge_weight": after.edge_weight,
         "community_embeddings": after.community_embeddings,
-        "y": _node_labels(setting),
-        "batch": _graph_of_node(setting),
+        # A node of a labelled graph has the graph's label.
+        "y": torch.cat([graph.y.expand(graph.x.size(0)) for graph in setting.dataset.graphs]),
     }
+    arrays = {name: array.cpu().contiguous() for name, array in found.items()}
     numbers = _compare(setting, arrays) if setting.dataset.task == "node" else {}
-    return Finding(numbers, {k: v.cpu().contiguous() for k, v in arrays.items()}, result)
+    return Finding(numbers, arrays, result)
+
+
+def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
+    y = arrays["y"]
+    known = y >= 0
+    numbers, main = {}, {}
+    for when, start in (("pretrained", "pretrained_"), ("finetuned", "")):
+        z, activation = arrays[f"{start}z"], arrays[f"{start}activation"]
+        links = interactions(z, activation, setting.parts)
+        main[when] = links.argmax(1)
+        numbers[f"affiliation_nmi_{when}"] = agreement(z.argmax(1)[known], y[known])
+        numbers[f"nmi_{when}"] = agreement(main[when][known], y[known])
+    numbers["task_dependence"] = 1 - agreement(main["pretrained"], main["finetuned"])
+    return characteristics(setting, links) | numbers
 
 
 def confusion(setting: Setting) -> Finding:
@@ -58,137 +76,112 @@ def confusion(setting: Setting) -> Finding:
     if setting.quick:
         rows = rows[:QUICK_NODES]
     folds = StratifiedKFold(2 if setting.quick else 10, shuffle=True, random_state=setting.seed)
-    classes = list(range(setting.dataset.num_classes))
     matrices = []
-    for k in range(setting.parts):
-        embeddings = found.arrays["community_embeddings"][:, k].numpy()[rows]
+    for embeddings in found.arrays["community_embeddings"].numpy()[rows].swapaxes(0, 1):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The least populated class")
             svm = make_pipeline(StandardScaler(), SVC())
             guess = cross_val_predict(svm, embeddings, y[rows], cv=folds)
-        matrices.append(confusion_matrix(y[rows], guess, labels=classes))
+        matrices.append(confusion_matrix(y[rows], guess, labels=range(setting.dataset.num_classes)))
     stacked = torch.from_numpy(np.stack(matrices))
     right = stacked.diagonal(dim1=1, dim2=2).sum() / stacked.sum()
     return Finding({"svm_accuracy": float(right)}, {"confusion": stacked}, found.result)
 
 
-def _explained(fitted: Fitted) -> Explanation:
-    return explain(fitted.model, fitted.source)
-
-
-def _activation(fitted: Fitted) -> Tensor:
-    return fitted.model.activation.detach()
-
-
-def _node_labels(setting: Setting) -> Tensor:
-    """Labels of the nodes; a node of a labelled graph has the graph's label."""
-    graphs = setting.dataset.graphs
-    return torch.cat([graph.y.expand(graph.x.size(0)) for graph in graphs])
-
-
-def _graph_of_node(setting: Setting) -> Tensor:
-    sizes = torch.tensor([graph.x.size(0) for graph in setting.dataset.graphs])
-    return torch.arange(len(sizes)).repeat_interleave(sizes)
-
-
-def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
-    before = interactions(arrays["pretrained_z"], arrays["pretrained_activation"], setting.parts)
-    after = interactions(arrays["z"], arrays["activation"], setting.parts)
-    first, last = before.argmax(1).cpu(), after.argmax(1).cpu()
-    y = arrays["y"]
-    known = y >= 0
-    strongest = {
-        f"affiliation_nmi_{when}": agreement(arrays[z].argmax(1).cpu()[known], y[known])
-        for when, z in (("pretrained", "pretrained_z"), ("finetuned", "z"))
-    }
-    found = characteristics(setting, z=arrays["z"].cpu(), activation=arrays["activation"].cpu())
-    return (
-        found.numbers
-        | strongest
-        | {
-            "nmi_pretrained": agreement(first[known], y[known]),
-            "nmi_finetuned": agreement(last[known], y[known]),
-            "task_dependence": 1 - agreement(first, last),
-        }
-    )
-
-
-def bisection(setting: Setting) -> Finding:
-    """Communities of equal size with few edges between them, in place of METIS."""
-    return characteristics(setting, equal_parts(setting.graph, setting.parts, setting.seed))
-
-
-def spectral(setting: Setting) -> Finding:
-    """Communities by spectral clustering."""
-    return characteristics(setting, spectral_parts(setting.graph, setting.parts, setting.seed))
+def partition(find: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
+    """Communities that do not overlap, found from the edges alone."""
+    blocks = find(setting.graph, setting.parts, setting.seed)
+    return Finding(characteristics(setting, one_hot(blocks, setting.parts).double()))
 
 
 def sbm(setting: Setting) -> Finding:
     """Communities by a degree-corrected stochastic blockmodel."""
-    sweeps = 1 if setting.quick else 30
-    blocks = degree_corrected_blocks(setting.graph, setting.parts, setting.seed, sweeps)
-    return characteristics(setting, blocks)
+    return partition(partial(degree_corrected_blocks, sweeps=1 if setting.quick else 30), setting)
 
 
 def mmsb(setting: Setting) -> Finding:
     """Overlapping communities by a mixed-membership blockmodel, from the edges alone."""
     steps = 20 if setting.quick else 500
     z = mixed_memberships(setting.graph, setting.parts, setting.seed, steps)
-    return characteristics(setting, z=z, activation=torch.ones(setting.parts))
+    links = interactions(z, torch.ones(setting.parts), setting.parts)
+    return Finding(characteristics(setting, links))
 
 
-def characteristics(
-    setting: Setting,
-    blocks: Tensor | None = None,
-    *,
-    z: Tensor | None = None,
-    activation: Tensor | None = None,
-) -> Finding:
-    """Size balance, density and overlap of communities that were found without labels.
-
-    Args:
-        setting: the graph and the number of communities.
-        blocks: community of each node [N]; or else
-        z: affiliations [N, C], and
-        activation: of each community [C].
-    """
-    edge_index = setting.graph.edge_index
-    overlap = 0.0
-    if z is not None and activation is not None:
-        links = interactions(z, activation, setting.parts)
-        blocks = links.argmax(1)
-        overlap = float((members(links).sum(1) > 1).double().mean())
-    assert blocks is not None
-    return Finding(
-        numbers={
-            "size_imbalance": size_imbalance(blocks, setting.parts),
-            "density_ratio": density_ratio(blocks, edge_index),
-            "overlap": overlap,
-            "task_dependence": 0.0,
-        }
-    )
+def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
+    """Size balance, density and overlap of communities, given each node's links in each [N, K]."""
+    blocks = links.argmax(1)
+    return {
+        "size_imbalance": size_imbalance(blocks, setting.parts),
+        "density_ratio": density_ratio(blocks, setting.graph.edge_index),
+        "overlap": float((members(links).sum(1) > 1).double().mean()),
+        "task_dependence": 0.0,
+    }
 
 
 def size_imbalance(blocks: Tensor, parts: int) -> float:
-    """Size of the largest community over the mean size; 1 where all are of one size.
-
-    Example:
-        >>> size_imbalance(torch.tensor([0, 0, 0, 1]), 2)
-        1.5
-    """
+    """Size of the largest community over the mean size; 1 where all are of one size."""
     return float(blocks.bincount(minlength=parts).max()) * parts / blocks.numel()
 
 
 def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
-    """Share of the edges that lie within communities over the share of pairs that do.
-
-    Example:
-        >>> density_ratio(torch.tensor([0, 0, 1, 1]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]))
-        3.0
-    """
+    """Share of the edges that lie within communities over the share of pairs that do."""
     source, target = blocks[edge_index]
     edges_within = float((source == target).double().mean())
     sizes = blocks.bincount().double()
     nodes = blocks.numel()
     pairs_within = float((sizes * (sizes - 1)).sum()) / (nodes * (nodes - 1))
     return edges_within / pairs_within if pairs_within else math.nan
+
+
+def found_communities(setting: Setting) -> Finding:
+    """VEPM's, as many as are known unless the settings ask to find the number.
+
+    The adjacency stands beside the features, which need not tell communities apart. For graphs with
+    labels, also the NMI of each node's main community with its label.
+    """
+    (truth, number), graph = _known(setting), setting.graph.clone()
+    graph.x = torch.cat([graph.x.to_dense(), _adjacency(graph)], dim=1)
+    dataset = replace(setting.dataset, graphs=[graph], feature_names=None)
+    model = CommunityDetector(
+        config=setting.config,
+        num_communities=None if setting.config.training.shrinkage else number,
+        random_state=setting.seed,
+        device=setting.device,
+        n_init=1 if setting.quick else 4,
+    )
+    found = model.fit(dataset).communities(dataset)
+    numbers = compare(found.overlapping, truth)
+    if dataset.num_classes:
+        y = dataset.labels
+        numbers["nmi"] = agreement(torch.from_numpy(found.hard)[y >= 0], y[y >= 0])
+    return Finding(numbers)
+
+
+def nocd_communities(setting: Setting) -> Finding:
+    """NOCD's, with the adjacency as features."""
+    (truth, number), graph = _known(setting), setting.graph
+    epochs = 2 if setting.quick else NOCD_EPOCHS
+    found = nocd(_adjacency(graph), graph.edge_index, number, setting.seed, epochs)
+    return Finding(compare(found, truth))
+
+
+def detected(detect: Callable[..., Bools], setting: Setting) -> Finding:
+    """Those of a method that looks at the edges alone, told how many are known."""
+    (truth, number), graph = _known(setting), setting.graph
+    found = detect(graph.edge_index.numpy(), graph.num_nodes, number, setting.seed)
+    return Finding(compare(found, truth))
+
+
+def _known(setting: Setting) -> tuple[Bools, int]:
+    """The communities that come with the graph, and how many have members."""
+    truth = known_communities(setting.dataset)
+    assert truth is not None
+    return truth, int(truth.any(0).sum())
+
+
+def _adjacency(graph: Data) -> Tensor:
+    """Ones where there is an edge [N, N]; the paper of NOCD has such features."""
+    nodes = int(graph.num_nodes or 0)
+    adjacency = torch.zeros(nodes, nodes)
+    adjacency[tuple(graph.edge_index)] = 1
+    return adjacency

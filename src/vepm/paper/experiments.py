@@ -3,17 +3,17 @@
 import re
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from vepm.errors import InputError
 from vepm.files import read_toml
-from vepm.schema import MOST_RUNS, checked, read
+from vepm.schema import MOST_RUNS, checked, is_of_type, read
 from vepm.training import PRESETS
 
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
 FOLDER = Path(__file__).parent
-DASH = "-"
 QUOTED = "quoted"
 """Method of rows that only quote the paper."""
 
@@ -34,45 +34,24 @@ class Metric:
         return written.removesuffix(".0") if self.exact else written
 
 
-_PERCENT, _COUNT = Metric("%", 100.0, 1), Metric(decimals=1, exact=True)
+_PERCENT = (
+    "accuracy", "macro_f1", "roc_auc", "sampled_accuracy", "svm_accuracy", "evened_accuracy",
+    "shuffled_accuracy", "calibration_error", "sampled_calibration_error",
+    "fitted_calibration_error", "split_gradient", "label_gradient", "kind_ranking", "auc",
+    "average_precision", "hard_auc", "rate_auc", "surroundings_auc", "overlapping_nmi", "nmi",
+)  # fmt: skip
+_THREE_DIGITS = (
+    "partition_entropy", "parts_by_kind", "task_dependence", "nmi_pretrained", "nmi_finetuned",
+    "affiliation_nmi_pretrained", "affiliation_nmi_finetuned",
+)  # fmt: skip
+_COUNTS = ("graphs", "nodes", "edges", "features", "classes")
 
 METRICS: dict[str, Metric] = {
-    "accuracy": _PERCENT,
-    "macro_f1": _PERCENT,
-    "roc_auc": _PERCENT,
-    "sampled_accuracy": _PERCENT,
-    "svm_accuracy": _PERCENT,
+    **dict.fromkeys(_PERCENT, Metric("%", 100.0, 1)),
+    **dict.fromkeys(_THREE_DIGITS, Metric(decimals=3)),
+    **dict.fromkeys(_COUNTS, Metric(decimals=1, exact=True)),
+    **dict.fromkeys(("size_imbalance", "density_ratio", "overlap"), Metric()),
     "seconds_per_epoch": Metric("s", decimals=3),
-    "calibration_error": _PERCENT,
-    "sampled_calibration_error": _PERCENT,
-    "fitted_calibration_error": _PERCENT,
-    "partition_entropy": Metric(decimals=3),
-    "evened_accuracy": _PERCENT,
-    "shuffled_accuracy": _PERCENT,
-    "split_gradient": _PERCENT,
-    "label_gradient": _PERCENT,
-    "parts_by_kind": Metric(decimals=3),
-    "kind_ranking": _PERCENT,
-    "affiliation_nmi_pretrained": Metric(decimals=3),
-    "affiliation_nmi_finetuned": Metric(decimals=3),
-    "auc": _PERCENT,
-    "average_precision": _PERCENT,
-    "hard_auc": _PERCENT,
-    "rate_auc": _PERCENT,
-    "surroundings_auc": _PERCENT,
-    "overlapping_nmi": _PERCENT,
-    "nmi": _PERCENT,
-    "nmi_pretrained": Metric(decimals=3),
-    "nmi_finetuned": Metric(decimals=3),
-    "graphs": _COUNT,
-    "nodes": _COUNT,
-    "edges": _COUNT,
-    "features": _COUNT,
-    "classes": _COUNT,
-    "size_imbalance": Metric(),
-    "density_ratio": Metric(),
-    "overlap": Metric(),
-    "task_dependence": Metric(decimals=3),
 }
 """Everything that a square can show."""
 
@@ -105,11 +84,9 @@ class Choice:
 
     def decided(self) -> dict[str, Any]:
         """What it has an opinion on, other than settings."""
-        values = {name: getattr(self, name) for name in CHOICES}
+        names = (item.name for item in fields(Choice) if item.name != "settings")
+        values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
-
-
-CHOICES = tuple(item.name for item in fields(Choice) if item.name != "settings")
 
 
 @dataclass(frozen=True)
@@ -124,10 +101,8 @@ class Printed:
 class Line(Choice):
     """A row or a column, and what it decides.
 
-    Args:
-        name: as in the paper.
-        paper: what the paper prints, by column; rows only.
-        yes: the least and the most that bear out a YES of the paper; rows only.
+    Rows may have what the paper prints in each column, and the least and the most that bear out
+    a YES of it.
     """
 
     name: str
@@ -139,14 +114,8 @@ class Line(Choice):
 class Experiment(Choice):
     """A table or figure of the paper, and what all its squares share unless a line differs.
 
-    Args:
-        name: what to ask for, for example ``"table-2"``.
-        title: its heading.
-        description: what it shows, in a line.
-        rows: top to bottom.
-        columns: left to right.
-        figure: kind of figure to draw; None for tables.
-        notes: what a reader of the numbers should know.
+    Rows go from top to bottom, columns from left to right. Notes are what a reader of the numbers
+    should know. Without a kind of figure it is a table alone.
     """
 
     name: str
@@ -163,11 +132,6 @@ class Experiment(Choice):
         decided = {**self.decided(), **row.decided(), **column.decided()}
         return Choice(**decided, settings=settings)
 
-    def printed(self, row: Line, column: Line) -> Printed:
-        """What the paper has in a square."""
-        found: Printed = row.paper.get(column.name, Printed())
-        return found
-
 
 def slug(name: str) -> str:
     """A name that can be a folder's.
@@ -182,13 +146,7 @@ def slug(name: str) -> str:
 
 @cache
 def catalogue(folder: Path = FOLDER) -> dict[str, Experiment]:
-    """Every experiment of a folder by name, tables first, in the order of their numbers.
-
-    Example:
-        >>> from vepm.paper.experiments import catalogue
-        >>> list(catalogue())[:2]
-        ['table-1', 'table-2']
-    """
+    """Every experiment of a folder by name, tables first, in the order of their numbers."""
     paths = sorted(folder.glob("*.toml"), key=_order)
     if not paths:
         raise InputError(f"{folder}: has no experiments (*.toml)")
@@ -196,10 +154,9 @@ def catalogue(folder: Path = FOLDER) -> dict[str, Experiment]:
 
 
 def _order(path: Path) -> tuple[int, int, str]:
-    kind, _, number = path.stem.partition("-")
-    kinds = ("table", "figure")
-    digits = re.match(r"\d+", number)
-    place = kinds.index(kind) if kind in kinds else len(kinds)
+    kind, _, rest = path.stem.partition("-")
+    digits = re.match(r"\d+", rest)
+    place = {"table": 0, "figure": 1}.get(kind, 2)
     return place, int(digits[0]) if digits else 0, path.stem
 
 
@@ -217,8 +174,6 @@ def read_experiment(path: Path) -> Experiment:
             raise InputError(f"{where}: {key} must be a list")
         values[key] = tuple(_line(where, key.removesuffix("s"), line) for line in values[key])
     experiment = read(Experiment, {"name": where} | values, where)
-    if not all(isinstance(note, str) for note in experiment.notes):
-        raise InputError(f"{where}: notes must be text")
     _check(experiment)
     return experiment
 
@@ -230,26 +185,22 @@ def _line(where: str, kind: str, values: Any) -> Line:
     where = f"{where}, {line.name}"
     if kind == "column" and (line.paper or line.yes):
         raise InputError(f"{where}: paper and yes belong to rows")
-    if line.yes is not None and not _is_pair(line.yes):
+    if line.yes is not None and len(line.yes) != 2:
         raise InputError(f"{where}: yes must be two numbers, the least and the most")
     paper = {column: _printed(where, value) for column, value in line.paper.items()}
     return replace(line, paper=paper)
 
 
 def _printed(where: str, value: Any) -> Printed:
-    if value == DASH:
-        return Printed()
     if isinstance(value, list):
-        if not _is_pair(value):
+        if len(value) != 2 or not is_of_type(value, list[float]):
             raise InputError(f"{where}: {value} is not a mean and a spread")
         return Printed(float(value[0]), float(value[1]))
     if not isinstance(value, str | int | float):
         raise InputError(f"{where}: {value!r} is neither a number nor text")
-    return Printed(value if isinstance(value, str) else float(value))
-
-
-def _is_pair(values: list[Any]) -> bool:
-    return len(values) == 2 and all(isinstance(value, int | float) for value in values)
+    if isinstance(value, str):
+        return Printed(None if value == "-" else value)
+    return Printed(float(value))
 
 
 def _check(experiment: Experiment) -> None:
@@ -259,14 +210,13 @@ def _check(experiment: Experiment) -> None:
         names = [slug(line.name) for line in lines]
         if not all(names) or not names or len(set(names)) != len(names):
             raise InputError(f"{where}: needs rows and columns, each of a name of its own")
-    for row in experiment.rows:
+    for row, column in product(experiment.rows, experiment.columns):
         if row.paper and set(row.paper) != columns:
             wrong = ", ".join(sorted(columns ^ set(row.paper)))
             raise InputError(f'{where}, {row.name}: paper has other columns: {wrong} (write "-")')
-        for column in experiment.columns:
-            place = f"{where}, {row.name}, {column.name}"
-            twice = {*row.decided(), *row.settings} & {*column.decided(), *column.settings}
-            if twice:
-                raise InputError(f"{place}: both row and column decide {min(twice)}")
-            if not {"dataset", "method"} <= set(experiment.choose(row, column).decided()):
-                raise InputError(f"{place}: lacks a dataset or a method")
+        place = f"{where}, {row.name}, {column.name}"
+        twice = {*row.decided(), *row.settings} & {*column.decided(), *column.settings}
+        if twice:
+            raise InputError(f"{place}: both row and column decide {min(twice)}")
+        if not {"dataset", "method"} <= set(experiment.choose(row, column).decided()):
+            raise InputError(f"{place}: lacks a dataset or a method")

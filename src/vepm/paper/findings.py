@@ -45,9 +45,9 @@ class Finding:
 def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
     """Train VEPM on the split; gives the model and the result."""
     started = time.perf_counter()
-    split = setting.split
+    dataset, split = setting.dataset, setting.split
     fitted = fit(
-        setting.dataset,
+        dataset,
         setting.config,
         train_on=split.train,
         validate_on=split.val,
@@ -55,4 +55,4 @@ def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
         seed=setting.seed,
         device=setting.device,
     )
-    return fitted, result_of(fitted, setting.dataset, split, time.perf_counter() - started)
+    return fitted, result_of(fitted, dataset, split, time.perf_counter() - started)

@@ -12,6 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.nn import GAE, VGAE, GCNConv
 
 from vepm.estimators import LinkPredictor
@@ -23,60 +24,40 @@ HIDDEN, LATENT, EPOCHS, LEARNING_RATE = 32, 16, 200, 0.01
 """As in the paper of the graph autoencoders (Kipf and Welling, 2016)."""
 QUICK_EPOCHS = 2
 
-Score = Callable[[Pairs], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+Score = Callable[[Pairs], Floats]
 
 
 def link_prediction(setting: Setting) -> Finding:
     """Held-out edges ranked by VEPM: against random pairs, and against pairs at distance two."""
     parts = _parts(setting)
-    model = LinkPredictor(
-        config=setting.config, random_state=setting.seed, device=setting.device
-    ).fit_edges(setting.dataset, parts)
+    model = LinkPredictor(config=setting.config, random_state=setting.seed, device=setting.device)
+    model.fit_edges(setting.dataset, parts)
     seen = replace(setting.dataset, graphs=[parts.graph])
     found = _measure(setting, parts, lambda pairs: model.decision_function(pairs, seen))
     found.numbers["calibration_error"] = model.scores_["calibration_error"]
-    val, test = (
-        [model.evidence(pairs, seen) for pairs in part] for part in (parts.val, parts.test)
+    (y, x), (y_test, x_test) = (
+        _joined([model.evidence(pairs, seen) for pairs in part]) for part in (parts.val, parts.test)
     )
     for name, columns in (("rate_auc", [0, 1]), ("surroundings_auc", [2, 3])):
-        found.numbers[name] = _auc_of(columns, val, test)
+        # Of some of the evidence, weighed anew on the validation edges.
+        curve = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[:, columns], y)
+        found.numbers[name] = _auc(y_test, curve.decision_function(x_test[:, columns]))
     return found
-
-
-def _auc_of(
-    columns: list[int], val: list[NDArray[np.float64]], test: list[NDArray[np.float64]]
-) -> float:
-    """AUC of some of the evidence, weighed anew on the validation edges."""
-    curve = make_pipeline(StandardScaler(), LogisticRegression())
-    curve.fit(np.concatenate(val)[:, columns], _joined(val))
-    return float(
-        roc_auc_score(_joined(test), curve.decision_function(np.concatenate(test)[:, columns]))
-    )
 
 
 def common_neighbours(setting: Setting) -> Finding:
     """Held-out edges ranked by the number of common neighbours."""
     parts = _parts(setting)
-    ends, nodes = parts.graph.edge_index.numpy(), int(setting.graph.num_nodes or 0)
-    matrix = sp.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(nodes, nodes))
+    matrix = _adjacency(parts.graph)
     return _measure(setting, parts, lambda pairs: (matrix[pairs[0]] * matrix[pairs[1]]).sum(1))
 
 
-def gae(setting: Setting) -> Finding:
-    """Held-out edges ranked by a graph autoencoder, as PyG has it."""
-    return _autoencoder(setting, GAE(_Encoder(setting.dataset.num_features)))
-
-
-def vgae(setting: Setting) -> Finding:
-    """Held-out edges ranked by a variational graph autoencoder, as PyG has it."""
-    return _autoencoder(setting, VGAE(_Encoder(setting.dataset.num_features, variational=True)))
-
-
 class _Encoder(torch.nn.Module):
-    def __init__(self, in_channels: int, *, variational: bool = False) -> None:
+    def __init__(self, in_channels: int, num_outputs: int) -> None:
         super().__init__()
         self.hidden = GCNConv(in_channels, HIDDEN)
-        self.outputs = torch.nn.ModuleList(GCNConv(HIDDEN, LATENT) for _ in range(1 + variational))
+        self.outputs = torch.nn.ModuleList(GCNConv(HIDDEN, LATENT) for _ in range(num_outputs))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor | tuple[Tensor, ...]:
         h = torch.relu(self.hidden(x, edge_index))
@@ -84,16 +65,15 @@ class _Encoder(torch.nn.Module):
         return found if len(found) > 1 else found[0]
 
 
-def _autoencoder(setting: Setting, model: GAE) -> Finding:
-    """Train, and keep the epoch of highest AUC on the validation edges."""
+def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
+    """Held-out edges ranked by PyG's GAE or VGAE, at the epoch of highest AUC on validation."""
     parts = _parts(setting)
     # As in their code, rows are not normalised: then 200 epochs would not be enough.
     x, edges = setting.graph.x.to_dense(), parts.graph.edge_index
     with torch.random.fork_rng():
+        model = kind(_Encoder(x.size(1), 2 if kind is VGAE else 1))
         torch.manual_seed(setting.seed)
-        for module in model.modules():
-            if isinstance(module, GCNConv):
-                module.reset_parameters()
+        model.reset_parameters()
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
         random = np.random.default_rng(setting.seed)
         best, z = 0.0, torch.empty(0)
@@ -110,7 +90,7 @@ def _autoencoder(setting: Setting, model: GAE) -> Finding:
             model.eval()
             with torch.no_grad():
                 found = model.encode(x, edges)
-            reached = _auc(_products(found), parts.val)
+            reached = _auc(*_ranked(_products(found), parts.val))
             if reached >= best:
                 best, z = reached, found
     return _measure(setting, parts, _products(z))
@@ -124,48 +104,48 @@ def _parts(setting: Setting) -> EdgeSplit:
     return split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
 
 
-def _auc(score: Score, pairs: tuple[Pairs, Pairs]) -> float:
-    return float(roc_auc_score(*_ranked(score, pairs)))
-
-
-def _ranked(
-    score: Score, pairs: tuple[Pairs, Pairs]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    scores = [score(part) for part in pairs]
-    return _joined(scores), np.concatenate(scores)
-
-
-def _joined(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    return np.repeat([1.0, 0.0], [len(part) for part in parts])
-
-
 def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
-    joined, scores = _ranked(score, parts.test)
-    hard = parts.test[0], _at_distance_two(setting, parts.test[0].shape[1])
-    return Finding(
-        numbers={
-            "auc": float(roc_auc_score(joined, scores)),
-            "average_precision": float(average_precision_score(joined, scores)),
-            "hard_auc": _auc(score, hard),
-        }
-    )
+    y, scores = _ranked(score, parts.test)
+    edges = parts.test[0]
+    numbers = {
+        "auc": _auc(y, scores),
+        "average_precision": float(average_precision_score(y, scores)),
+        "hard_auc": _auc(*_ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))),
+    }
+    return Finding(numbers)
+
+
+def _auc(y: Floats, scores: Floats) -> float:
+    return float(roc_auc_score(y, scores))
+
+
+def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
+    return _joined([score(part) for part in pairs])
+
+
+def _joined(parts: list[Floats]) -> tuple[Floats, Floats]:
+    """Ones for edges and zeros for the others, and what is known of both."""
+    return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)
+
+
+def _adjacency(graph: Data) -> sp.csr_array:
+    ends, nodes = graph.edge_index.numpy(), int(graph.num_nodes or 0)
+    return sp.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(nodes, nodes))
 
 
 def _at_distance_two(setting: Setting, count: int) -> Pairs:
     """Random pairs without an edge that have a common neighbour in the whole graph."""
-    ends, nodes = setting.graph.edge_index.numpy(), int(setting.graph.num_nodes or 0)
-    matrix = sp.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(nodes, nodes))
+    ends, matrix = setting.graph.edge_index.numpy(), _adjacency(setting.graph)
+    nodes, degree = matrix.shape[0], np.diff(matrix.indptr)
     random = np.random.default_rng(setting.seed)
     found = np.empty((2, 0), dtype=np.int64)
     while found.shape[1] < count:
         # Both ends of a path of length two, its middle drawn by the number of such paths.
-        degree = np.diff(matrix.indptr)
         middle = random.choice(nodes, size=4 * count, p=degree**2 / np.sum(degree**2))
         pick = (matrix.indptr[middle] + random.integers(degree[middle]) for _ in range(2))
-        pairs = np.sort(np.stack([matrix.indices[place] for place in pick]), axis=0).astype(
-            np.int64
-        )
+        pairs = np.sort(np.stack([matrix.indices[place] for place in pick]), axis=0)
+        pairs = pairs.astype(np.int64)
         joined = np.isin(pairs[0] * nodes + pairs[1], ends[0] * nodes + ends[1])
         apart = (pairs[0] != pairs[1]) & ~joined
         found = np.unique(np.concatenate([found, pairs[:, apart]], axis=1), axis=1)
-    return found[:, random.permutation(found.shape[1])[:count]].astype(np.int64)
+    return found[:, random.permutation(found.shape[1])[:count]]

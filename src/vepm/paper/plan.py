@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,13 @@ PRESET_ROWS = {
 }
 """Presets that any row of VEPM can be run with too, and what that row is called."""
 EVERY_PRESET = (*PRESET_ROWS, PRESET)
-QUICK_SPLITS = 2
-QUICK_SEEDS = 1
-QUICK_EPOCHS = 2
-QUICK_VEPM: dict[str, Any] = {
-    "epochs": QUICK_EPOCHS,
-    "pretrain_epochs": 3,
-    "encoder_interval": 1,
-    "passes": 1,
-}
+QUICK_SPLITS, QUICK_SEEDS, QUICK_EPOCHS = 2, 1, 2
+QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 1, "passes": 1}
 
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that decides the outcome of a run, ready for JSON.
-
-    Squares of any experiments that need the same run have equal tasks.
-    """
+    """Everything that decides the outcome of a run; squares that need the same run share it."""
 
     method: str
     dataset: str
@@ -69,18 +60,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of one square, and the file that holds it, relative to the results."""
+    """One run of one square; the preset is VEPM's, None of other methods."""
 
     experiment: str
     row: str
     column: str
     task: Task
     preset: str | None = None
-    """Of VEPM; None of other methods."""
 
     @property
     def path(self) -> Path:
-        """Where the result lies."""
+        """Where the result lies, relative to all results."""
         run = f"{self.task.protocol}-{self.task.split}-seed-{self.task.seed}.json"
         return Path(self.experiment) / "cells" / slug(self.row) / slug(self.column) / run
 
@@ -94,21 +84,13 @@ class Square:
     choice: Choice
     cells: tuple[Cell, ...]
 
-    @property
-    def quoted(self) -> bool:
-        """Whether it only quotes the paper."""
-        return self.choice.method == QUOTED
-
 
 @dataclass(frozen=True)
 class Selection:
     """Which part of the experiments is wanted; everything by default.
 
-    Args:
-        datasets: names of datasets, the paper's or ours.
-        rows: names of rows, or words of them.
-        seeds: number of seeds in place of the experiment's.
-        presets: of VEPM, in rows that do not name one; a row for each.
+    Datasets may have the paper's name or ours, rows be given by words of their name. Rows of VEPM
+    that name no preset have a row for each of those wanted.
     """
 
     datasets: tuple[str, ...] = ()
@@ -130,6 +112,27 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[\w=-]+", name.lower()))
 
 
+def select(found: Iterable[Square], selection: Selection) -> list[Square]:
+    """The squares a selection takes."""
+    return [square for square in found if selection.takes(square)]
+
+
+def check_selection(experiments: Iterable[Experiment], selection: Selection) -> None:
+    """Refuse a selection with a name that no experiment has; the error lists those there are."""
+    unknown = [name for name in selection.presets if name not in EVERY_PRESET]
+    if unknown:
+        raise InputError(f"no preset '{unknown[0]}'; there are {', '.join(EVERY_PRESET)}")
+    everything = [s for e in experiments for s in squares(e, True, presets=selection.presets)]
+    for name in selection.datasets:
+        if not select(everything, Selection(datasets=(name,))):
+            known = dict.fromkeys(square.choice.dataset or "" for square in everything)
+            raise InputError(f"no dataset '{name}' here; there are {', '.join(known)}")
+    for name in selection.rows:
+        if not select(everything, Selection(rows=(name,))):
+            known = dict.fromkeys(square.row.name for square in everything)
+            raise InputError(f"no row '{name}' here; there are {', '.join(known)}")
+
+
 def squares(
     experiment: Experiment,
     quick: bool = False,
@@ -139,15 +142,14 @@ def squares(
     """Every square of an experiment, row by row."""
     found = []
     rows = [line for row in experiment.rows for line in _by_preset(experiment, row, presets)]
-    for row in rows:
-        for column in experiment.columns:
-            choice = experiment.choose(row, column)
-            if seeds is not None:
-                choice = replace(choice, seeds=seeds)
-            named = (experiment.name, row.name, column.name)
-            own = None if choice.method in BASELINES else choice.preset or PRESET
-            cells = tuple(Cell(*named, task, own) for task in _tasks(choice, quick))
-            found.append(Square(row, column, choice, cells))
+    for row, column in product(rows, experiment.columns):
+        choice = experiment.choose(row, column)
+        if seeds is not None:
+            choice = replace(choice, seeds=seeds)
+        named = (experiment.name, row.name, column.name)
+        own = None if choice.method in BASELINES else choice.preset or PRESET
+        cells = tuple(Cell(*named, task, own) for task in _tasks(choice, quick))
+        found.append(Square(row, column, choice, cells))
     return found
 
 
@@ -161,44 +163,16 @@ def _by_preset(experiment: Experiment, row: Line, presets: tuple[str, ...]) -> l
     return [*rows, row] if PRESET in presets else rows
 
 
-def select(found: Iterable[Square], selection: Selection) -> list[Square]:
-    """The squares a selection takes."""
-    return [square for square in found if selection.takes(square)]
-
-
-def check_selection(experiments: Iterable[Experiment], selection: Selection) -> None:
-    """Refuse a selection with a name that no experiment has.
-
-    Raises:
-        InputError: with the names there are.
-    """
-    unknown = [name for name in selection.presets if name not in EVERY_PRESET]
-    if unknown:
-        raise InputError(f"no preset '{unknown[0]}'; there are {', '.join(EVERY_PRESET)}")
-    everything = [s for e in experiments for s in squares(e, True, presets=selection.presets)]
-    datasets = dict.fromkeys(square.choice.dataset or "" for square in everything)
-    rows = dict.fromkeys(square.row.name for square in everything)
-    asked = [
-        ("dataset", name, Selection(datasets=(name,)), datasets) for name in selection.datasets
-    ]
-    asked += [("row", name, Selection(rows=(name,)), rows) for name in selection.rows]
-    for what, name, part, known in asked:
-        if not select(everything, part):
-            raise InputError(f"no {what} '{name}' here; there are {', '.join(known)}")
-
-
-def _tasks(choice: Choice, quick: bool) -> Iterator[Task]:
+def _tasks(choice: Choice, quick: bool) -> list[Task]:
     if choice.method == QUOTED:
-        return
-    splits, seeds = protocol_of(choice).num_splits, choice.seeds or 1
-    if choice.splits is not None:
-        splits = min(splits, choice.splits)
+        return []
+    most = protocol_of(choice).num_splits
+    splits, seeds = min(most, choice.splits or most), choice.seeds or 1
     if quick:
         splits, seeds = min(splits, QUICK_SPLITS), min(seeds, QUICK_SEEDS)
     first = resolve(choice, quick)
-    for split in range(splits):
-        for seed in range(seeds):
-            yield replace(first, split=split, seed=seed)
+    runs = product(range(splits), range(seeds))
+    return [replace(first, split=split, seed=seed) for split, seed in runs]
 
 
 def resolve(choice: Choice, quick: bool) -> Task:
@@ -207,23 +181,15 @@ def resolve(choice: Choice, quick: bool) -> Task:
     Raises:
         InputError: if the method, the dataset or a setting is not known.
     """
-    protocol = protocol_of(choice).name
-    return Task(
-        method=choice.method or "",
-        dataset=choice.dataset or "",
-        protocol=protocol,
-        split=0,
-        seed=0,
-        keep=1.0 if choice.keep is None else float(choice.keep),
-        quick=quick,
-        settings=_settings(choice, protocol, quick),
-    )
+    method, dataset, protocol = choice.method or "", choice.dataset or "", protocol_of(choice).name
+    keep = 1.0 if choice.keep is None else float(choice.keep)
+    settings = _settings(choice, method, dataset, protocol, quick)
+    return Task(method, dataset, protocol, 0, 0, keep, quick, settings)
 
 
 def protocol_of(choice: Choice) -> Protocol:
     """The protocol a square is measured by."""
-    name = choice.protocol or TASKS[task_of(choice.dataset or "")].protocols[0]
-    return protocol_named(name)
+    return protocol_named(choice.protocol or TASKS[task_of(choice.dataset or "")].protocols[0])
 
 
 @cache
@@ -236,23 +202,20 @@ def task_of(dataset: str) -> TaskName:
     raise InputError(f"unknown dataset '{dataset}'; `vepm datasets` lists those known")
 
 
-def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
-    method = choice.method or ""
+def _settings(
+    choice: Choice, method: str, dataset: str, protocol: str, quick: bool
+) -> dict[str, Any]:
+    changes = choice.settings
     if method in BASELINES:
         epochs = QUICK_EPOCHS if quick else None
-        chosen = baseline(method, choice.dataset, epochs=epochs, settings=choice.settings)
-        return {key: value for key, value in chosen.settings().items() if key != "device"}
+        values = baseline(method, dataset, epochs=epochs, settings=changes).settings()
+        return {key: value for key, value in values.items() if key != "device"}
     if method != "vepm" and method not in STUDIES:
         known = ["vepm", *BASELINES, *STUDIES]
         raise InputError(f"no method '{method}'; there are {', '.join(known)}")
-    partition = choice.settings.get("partition")
-    config = preset(
-        choice.preset or PRESET, task_of(choice.dataset or ""), choice.dataset, partition
-    )
-    config = config.replace(**choice.settings)
+    named = choice.preset or PRESET
+    config = preset(named, task_of(dataset), dataset, changes.get("partition")).replace(**changes)
     if protocol == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         config = config.replace(patience=0)
-    if quick:
-        config = config.replace(**QUICK_VEPM)
-    return recorded(config)
+    return recorded(config.replace(**QUICK_VEPM) if quick else config)

@@ -9,14 +9,12 @@ from typing import Any
 
 from vepm.evaluation import Summary, summarise
 from vepm.paper.cells import Record, read_cell
-from vepm.paper.experiments import METRICS, Experiment, Metric, Printed
+from vepm.paper.experiments import METRICS, QUOTED, Experiment, Metric, Printed
 from vepm.paper.plan import Square, protocol_of, task_of
 from vepm.paper.runner import Ended
 from vepm.paper.studies import WHOLE
 
-MEASURED = "measured"
 NO_DATA = "data not here"
-NOT_RUN = "not run"
 DRAWS = (
     "the mean over draws of the affiliations, at the epoch that validation chose or else the last; "
     "nothing was chosen on test data"
@@ -28,13 +26,9 @@ class Value:
     """What stands in one square, by the names of its row and column.
 
     Args:
-        printed: the paper's.
-        quoted: whether it only quotes the paper.
+        printed: the paper's; where that is YES, ``yes`` are the values that bear it out.
         summaries: ours, by every rule of the protocol, the main one first; none without runs.
-        planned: number of runs there should be.
-        reason: why runs are missing, where they are.
-        yes: values that bear out a YES of the paper.
-        commits: number of runs by the commit of their code.
+        planned: number of runs there should be; the reason says why some are missing.
         pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
             there was none, or only one graph.
     """
@@ -66,17 +60,14 @@ class Value:
 
         Where the paper says YES or NO, ≠ if our number says otherwise.
         """
-        ours, theirs = self.main, self.printed.value
+        ours, theirs, metric = self.main, self.printed.value, self.metric
         if self.verdict:
             return "" if self.verdict == theirs else "≠"
-        if ours is None or not isinstance(theirs, float):
+        if ours is None or not isinstance(theirs, float) or (ours.n < 2 and not metric.exact):
             return ""
-        if ours.n < 2 and not self.metric.exact:
-            return ""
-        half_a_digit = 0.5 * 10**-self.metric.decimals
-        margin = max(self.metric.scale * ours.standard_error, half_a_digit)
-        gap = self.metric.scale * ours.mean - theirs
         # Printed numbers are rounded: their last digit decides nothing.
+        margin = max(metric.scale * ours.standard_error, 0.5 * 10**-metric.decimals)
+        gap = metric.scale * ours.mean - theirs
         return "" if abs(gap) <= margin + 1e-9 else "▲" if gap > 0 else "▼"
 
     @property
@@ -108,16 +99,14 @@ class Results:
 
     def at(self, row: str, column: str) -> Value | None:
         """What stands in a square, if it is here."""
-        named = (value for value in self.values if (value.row, value.column) == (row, column))
-        return next(named, None)
+        return next((v for v in self.values if (v.row, v.column) == (row, column)), None)
 
 
 def gather(
     experiment: Experiment, chosen: Sequence[Square], folder: Path, ended: Ended, quick: bool
 ) -> Results:
     """Read the finished cells of squares of an experiment."""
-    values = tuple(_value(experiment, square, folder, ended) for square in chosen)
-    return Results(experiment, values, quick)
+    return Results(experiment, tuple(_value(square, folder, ended) for square in chosen), quick)
 
 
 def with_finished_presets(
@@ -135,7 +124,7 @@ def records(square: Square, folder: Path) -> list[Record]:
     return [record for record in found if record is not None]
 
 
-def _value(experiment: Experiment, square: Square, folder: Path, ended: Ended) -> Value:
+def _value(square: Square, folder: Path, ended: Ended) -> Value:
     name = square.choice.metric or "accuracy"
     found = records(square, folder)
     tasks = [record.body["task"] for record in found]
@@ -143,8 +132,8 @@ def _value(experiment: Experiment, square: Square, folder: Path, ended: Ended) -
         row=square.row.name,
         column=square.column.name,
         metric=METRICS[name],
-        printed=experiment.printed(square.row, square.column),
-        quoted=square.quoted,
+        printed=square.row.paper.get(square.column.name, Printed()),
+        quoted=square.choice.method == QUOTED,
         summaries=_summaries(square, name, found) if found else (),
         planned=len(square.cells),
         reason=_reason(square, len(found), ended),
@@ -170,8 +159,8 @@ def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Su
         values = [record.numbers.get(metric, math.nan) for record in found]
         splits = [str(record.body["task"]["split"]) for record in found]
         words = f"{metric.replace('_', ' ')}; nothing was chosen on it"
-        return (Summary.of(MEASURED, words, values, splits=splits),)
-    results = [result for record in found if (result := record.result) is not None]
+        return (Summary.of("measured", words, values, splits=splits),)
+    results = [record.result for record in found if record.result is not None]
     by_rule = [summarise(results, rule) for rule in protocol_of(square.choice).rules]
     drawn = [r.measures["sampled_accuracy"] for r in results if "sampled_accuracy" in r.measures]
     if drawn and len(drawn) == len(results):
@@ -186,5 +175,5 @@ def _reason(square: Square, done: int, ended: Ended) -> str:
     if square.choice.dataset in ended.missing:
         return NO_DATA
     failures = [ended.failed.get(cell.task.fingerprint) for cell in square.cells]
-    reason = next((f"failed: {failure}" for failure in failures if failure), NOT_RUN)
+    reason = next((f"failed: {failure}" for failure in failures if failure), "not run")
     return f"{reason} ({done} of {len(square.cells)} runs done)" if done else reason

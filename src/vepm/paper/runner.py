@@ -1,13 +1,13 @@
 """Running cells: finished ones are skipped, equal ones run once, each is written as it ends."""
 
+import contextlib
 import functools
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import torch
 
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset, datasets, load
@@ -33,12 +33,8 @@ FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)
 class Ended:
     """What came of running squares.
 
-    Args:
-        ran: cells that were computed.
-        found: cells that were there already, or stood elsewhere under the same task.
-        commits: number of those by the commit that they ran on.
-        missing: why a dataset cannot be had, by its name.
-        failed: why a cell failed, by the fingerprint of its task.
+    Cells ran, or were found here or elsewhere; ``commits`` counts the latter by the commit that
+    they ran on. Datasets are missing and tasks, by their fingerprint, failed for a reason.
     """
 
     ran: int = 0
@@ -58,10 +54,12 @@ def run(
 ) -> Ended:
     """Compute every cell of the squares that is not there yet."""
     ended = Ended(missing=missing_datasets(wanted, root))
-    shelf, groups = _by_task(elsewhere), _by_task(wanted, ended.missing)
-    todo = []
+    shelf, groups = _by_task(elsewhere), _by_task(wanted)
+    todo: list[list[Cell]] = []
     # By dataset, so that few are loaded at a time.
     for group in sorted(groups.values(), key=lambda group: group[0].task.dataset):
+        if group[0].task.dataset in ended.missing:
+            continue
         known = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
         ended.found += len(known)
         ended.commits.update(record.commit for record in known)
@@ -83,12 +81,12 @@ def run(
 
     work = functools.partial(perform_batch, root=root, device=compute.own_device)
     jobs = [[tasks[i] for i in batch] for batch in batches]
-    reasons = [reason for part in run_jobs(work, jobs, compute, keep) for reason in part]
-    for i, reason in zip((i for batch in batches for i in batch), reasons, strict=True):
-        if reason:
-            ended.failed[tasks[i].fingerprint] = reason
-        else:
-            ended.ran += len(todo[i])
+    for batch, reasons in zip(batches, run_jobs(work, jobs, compute, keep), strict=True):
+        for i, reason in zip(batch, reasons, strict=True):
+            if reason:
+                ended.failed[tasks[i].fingerprint] = reason
+            else:
+                ended.ran += len(todo[i])
     return ended
 
 
@@ -106,31 +104,25 @@ def missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, s
     return missing
 
 
-def _by_task(squares: Iterable[Square], missing: Collection[str] = ()) -> dict[str, list[Cell]]:
-    """Cells of equal task together, but those of missing datasets."""
+def _by_task(squares: Iterable[Square]) -> dict[str, list[Cell]]:
+    """Cells of equal task together."""
     groups: dict[str, list[Cell]] = {}
     for cell in (cell for square in squares for cell in square.cells):
-        if cell.task.dataset not in missing:
-            groups.setdefault(cell.task.fingerprint, []).append(cell)
+        groups.setdefault(cell.task.fingerprint, []).append(cell)
     return groups
 
 
 def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Record]:
     """The records of cells of one task, one of which is done or on the shelf; none otherwise."""
-    fingerprint = group[0].task.fingerprint
-    for source in (*group, *shelf):
-        first = read_cell(folder / source.path, fingerprint)
-        if first is not None:
-            break
-    else:
+    found = {cell.path: read_cell(folder / cell.path, cell.task.fingerprint) for cell in group}
+    others = (read_cell(folder / cell.path, cell.task.fingerprint) for cell in shelf)
+    first = next((record for record in itertools.chain(found.values(), others) if record), None)
+    if first is None:
         return []
-    found = []
     for cell in group:
-        record = read_cell(folder / cell.path, fingerprint)
-        if record is None:
-            copy_cell(folder, source.path, cell)
-        found.append(record or first)
-    return found
+        if found[cell.path] is None:
+            copy_cell(first, folder, cell)
+    return [record or first for record in found.values()]
 
 
 def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list[list[int]]:
@@ -145,13 +137,12 @@ def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list
     batches = []
     for group in alike.values():
         own = [tasks[i] for i in group]
-        try:
-            dataset, cells = _cells(own, root)
-            method = VEPMMethod(own[0].config, compute.own_device)
-            parts = method.batches(dataset, cells, most) if len(own) > 1 else [[0]]
-        except FAILURES:
-            # Whichever is to blame says so when its turn comes.
-            parts = [[i] for i in range(len(own))]
+        parts = [[i] for i in range(len(own))]
+        # Whichever cannot be prepared says so when its turn comes.
+        with contextlib.suppress(*FAILURES):
+            if len(own) > 1:
+                method = VEPMMethod(own[0].config, compute.own_device)
+                parts = method.batches(*_prepare(own, root), most)
         batches += [[group[i] for i in part] for part in parts]
     return batches
 
@@ -160,11 +151,11 @@ def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list
     """Run the tasks of one batch; a failure is reported, and does not stop the others."""
     started = time.perf_counter()
     try:
-        found = [perform(tasks[0], root, device)] if len(tasks) == 1 else []
-        if not found:
-            dataset, cells = _cells(tasks, root)
-            method = VEPMMethod(tasks[0].config, device)
-            found = [Finding(result=result) for result in method.train_batch(dataset, cells)]
+        if len(tasks) == 1:
+            found = [perform(tasks[0], root, device)]
+        else:
+            results = VEPMMethod(tasks[0].config, device).train_batch(*_prepare(tasks, root))
+            found = [Finding(result=result) for result in results]
     except FAILURES as error:
         if len(tasks) > 1:
             return [ending for task in tasks for ending in perform_batch([task], root, device)]
@@ -175,47 +166,39 @@ def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list
 
 def perform(task: Task, root: Path | None, device: str) -> Finding:
     """Run one task."""
-    dataset, split = prepare(task, root)
+    dataset, [(split, seed)] = _prepare([task], root)
     if task.method in BASELINES:
         method = baseline(task.method, device=device, settings=task.settings)
-        return Finding(result=method(dataset, split, task.seed))
+        return Finding(result=method(dataset, split, seed))
     if task.method == "vepm":
-        return Finding(result=VEPMMethod(task.config, device)(dataset, split, task.seed))
-    setting = Setting(dataset, split, task.config, task.seed, device, task.quick)
-    return STUDIES[task.method](setting)
+        return Finding(result=VEPMMethod(task.config, device)(dataset, split, seed))
+    return STUDIES[task.method](Setting(dataset, split, task.config, seed, device, task.quick))
 
 
-def prepare(task: Task, root: Path | None) -> tuple[Dataset, Split]:
-    """The data of a task and who trains, validates and tests."""
-    shrink = task.quick and task.method not in WHOLE
-    dataset = open_dataset(task.dataset, root, QUICK_GRAPHS if shrink else 0)
-    split = protocol_named(task.protocol)(dataset)[task.split]
-    return dataset, keep_labels(split, dataset.labels, task.keep, task.seed)
-
-
-def _cells(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tuple[Split, int]]]:
-    prepared = [prepare(task, root) for task in tasks]
-    return prepared[0][0], [(s, t.seed) for (_, s), t in zip(prepared, tasks, strict=True)]
+def _prepare(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tuple[Split, int]]]:
+    """The data of tasks that differ in split and seed alone, and those of each."""
+    first = tasks[0]
+    shrink = first.quick and first.method not in WHOLE
+    dataset = open_dataset(first.dataset, root, QUICK_GRAPHS if shrink else 0)
+    splits = protocol_named(first.protocol)(dataset)
+    return dataset, [
+        (keep_labels(splits[task.split], dataset.labels, task.keep, task.seed), task.seed)
+        for task in tasks
+    ]
 
 
 @functools.lru_cache(maxsize=2)
 def open_dataset(name: str, root: Path | None, graphs: int = 0) -> Dataset:
     """A dataset, or its first graphs of each class in proportion, kept for the next run."""
     dataset = load(name, root)
+    labels = dataset.labels
     if not graphs or len(dataset.graphs) <= graphs:
         return dataset
-    labels = dataset.labels
-    share = graphs / len(labels)
-    chosen = [
-        (labels == label).nonzero().flatten()[: max(1, round(share * int((labels == label).sum())))]
-        for label in labels.unique()
-    ]
-    kept = sorted(torch.cat(chosen).tolist())
-    names = dataset.graph_names
-    return replace(
-        dataset,
-        graphs=[dataset.graphs[i] for i in kept],
-        graph_names=None if names is None else tuple(names[i] for i in kept),
-        folds=None,
-        splits=None,
-    )
+    kept = []
+    for label in labels.unique():
+        own = (labels == label).nonzero().flatten().tolist()
+        kept += own[: max(1, round(graphs / len(labels) * len(own)))]
+    kept.sort()
+    names = dataset.graph_names and tuple(dataset.graph_names[i] for i in kept)
+    chosen = [dataset.graphs[i] for i in kept]
+    return replace(dataset, graphs=chosen, graph_names=names, folds=None, splits=None)

@@ -3,24 +3,32 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch_geometric.nn import GAE, VGAE
 
 from vepm.baselines import GCN
+from vepm.baselines.communities import bigclam, louvain
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
-from vepm.paper.communities import bisection, communities, confusion, mmsb, sbm, spectral
-from vepm.paper.covers import (
-    bigclam_communities,
+from vepm.paper.blocks import equal_parts, spectral_parts
+from vepm.paper.communities import (
+    communities,
+    confusion,
+    detected,
     found_communities,
-    louvain_communities,
+    mmsb,
     nocd_communities,
+    partition,
+    sbm,
 )
 from vepm.paper.findings import Finding, Setting, finetune
-from vepm.paper.links import common_neighbours, gae, link_prediction, vgae
+from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, agreement_with_kinds, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.large import LargeGraph
@@ -31,19 +39,20 @@ from vepm.training.prediction import best_inverse_temperature, calibrate, pieces
 SAMPLES = 16
 QUICK_EPOCHS = 2
 
+Batches = GraphBatch | GraphStore
+
 
 def statistics(setting: Setting) -> Finding:
     """Number of graphs and classes, width of the features, mean nodes and edges of a graph."""
     graphs = setting.dataset.graphs
-    return Finding(
-        numbers={
-            "graphs": float(len(graphs)),
-            "nodes": float(np.mean([graph.x.size(0) for graph in graphs])),
-            "edges": float(np.mean([graph.edge_index.size(1) / 2 for graph in graphs])),
-            "features": float(setting.dataset.num_features),
-            "classes": float(setting.dataset.num_classes),
-        }
-    )
+    numbers = {
+        "graphs": len(graphs),
+        "nodes": np.mean([graph.x.size(0) for graph in graphs]),
+        "edges": np.mean([graph.edge_index.size(1) / 2 for graph in graphs]),
+        "features": setting.dataset.num_features,
+        "classes": setting.dataset.num_classes,
+    }
+    return Finding({name: float(number) for name, number in numbers.items()})
 
 
 def parts_and_kinds(setting: Setting) -> Finding:
@@ -58,15 +67,11 @@ def parts_and_kinds(setting: Setting) -> Finding:
 def timing(setting: Setting) -> Finding:
     """Accuracy, and the median duration of an epoch of pretraining and of finetuning."""
     fitted, result = finetune(setting)
-    seconds = {
-        phase: [row["seconds"] for row in fitted.history if row["phase"] == phase]
-        for phase in ("pretrain", "finetune")
-    }
-    numbers = {
-        "seconds_per_epoch": float(np.median(seconds["pretrain"])),
-        "seconds_per_finetuning_epoch": float(np.median(seconds["finetune"])),
-    }
-    return Finding(numbers=numbers, result=result)
+    numbers = {}
+    for phase, of in (("pretrain", ""), ("finetune", "finetuning_")):
+        seconds = [row["seconds"] for row in fitted.history if row["phase"] == phase]
+        numbers[f"seconds_per_{of}epoch"] = float(np.median(seconds))
+    return Finding(numbers, result=result)
 
 
 def calibration(setting: Setting) -> Finding:
@@ -95,10 +100,9 @@ def gcn_calibration(setting: Setting) -> Finding:
         curve, scores = gcn.fit(setting.dataset, split, setting.seed)
     named = ("gcn", setting.dataset.name, split.name, setting.seed)
     result = RunResult.from_curve(*named, curve, settings=gcn.settings())
-    of_val, of_test = (scores[part].cpu() for part in ("val", "test"))
-    sharpness = best_inverse_temperature(of_val[None], y[split.val])
+    sharpness = best_inverse_temperature(scores["val"].cpu()[None], y[split.val])
     numbers = {
-        name: calibration_error(torch.softmax(factor * of_test, dim=1), y[split.test])
+        name: calibration_error(torch.softmax(factor * scores["test"].cpu(), 1), y[split.test])
         for name, factor in (("calibration_error", 1.0), ("fitted_calibration_error", sharpness))
     }
     return Finding(numbers, result=result)
@@ -120,42 +124,29 @@ def partition_use(setting: Setting) -> Finding:
     model, source = fitted.model, fitted.source
     if isinstance(source, LargeGraph):
         raise InputError("this is measured on graphs that are trained at once; set batch_size = 0")
-    split, label = _gradients(model, source, setting)
-    numbers = {
-        "partition_entropy": entropy(explain(model, source).edge_weight),
-        "evened_accuracy": _accuracy_with(_evened, model, source, setting),
-        "shuffled_accuracy": _accuracy_with(_shuffled, model, source, setting),
-        "split_gradient": split,
-        "label_gradient": label,
-    }
+
+    def even(shares: Tensor) -> Tensor:
+        return torch.full_like(shares, 1 / shares.size(1))
+
+    def shuffle(shares: Tensor) -> Tensor:
+        return shares[torch.randperm(len(shares), device=shares.device)]
+
+    numbers = _gradients(model, source, setting)
+    numbers["partition_entropy"] = entropy(explain(model, source).edge_weight)
+    numbers["evened_accuracy"] = _accuracy_with(even, model, source, setting)
+    numbers["shuffled_accuracy"] = _accuracy_with(shuffle, model, source, setting)
     return Finding(numbers, result=result)
 
 
 def entropy(shares: Tensor) -> float:
-    """Mean entropy of shares [E, K], as a part of the largest there can be.
-
-    Example:
-        >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
-        0.5
-    """
+    """Mean entropy of shares [E, K], as a part of the largest there can be."""
     bits = torch.special.entr(shares.double()).sum(1) / math.log(max(shares.size(1), 2))
     return float(bits.mean())
 
 
-def _evened(shares: Tensor) -> Tensor:
-    return torch.full_like(shares, 1 / shares.size(1))
-
-
-def _shuffled(shares: Tensor) -> Tensor:
-    return shares[torch.randperm(len(shares), device=shares.device)]
-
-
 @torch.no_grad()
 def _accuracy_with(
-    change: Callable[[Tensor], Tensor],
-    model: VEPM,
-    source: GraphBatch | GraphStore,
-    setting: Setting,
+    change: Callable[[Tensor], Tensor], model: VEPM, source: Batches, setting: Setting
 ) -> float:
     """Accuracy on test data at the posterior mean, the shares of the edges changed."""
     model.eval()
@@ -164,39 +155,40 @@ def _accuracy_with(
         for part in pieces(source):
             z = model.encode(part.x, part.edges).mean
             shares = change(model.split_edges(z, part.edges, part.batch))
-            found = model.classify(part.x, z, shares, part.edges, part.batch, part.num_graphs)
-            logits.append(found.logits)
+            logits.append(_classify(model, part, z, shares))
     test = setting.split.test
     return accuracy(torch.cat(logits).cpu()[test], setting.dataset.labels[test])
 
 
-def _gradients(
-    model: VEPM, source: GraphBatch | GraphStore, setting: Setting
-) -> tuple[float, float]:
-    """The parts of two gradients: through the split, and from the labels."""
+def _classify(model: VEPM, batch: GraphBatch, z: Tensor, shares: Tensor) -> Tensor:
+    given = (z, shares, batch.edges, batch.batch, batch.num_graphs)
+    return model.classify(batch.x, *given).logits
+
+
+def _gradients(model: VEPM, source: Batches, setting: Setting) -> dict[str, float]:
+    """Of two gradients, the part through the split and the part from the labels."""
     train, training = setting.split.train, setting.config.training
     if isinstance(source, GraphBatch):
-        batch, rows = source, train
+        batch, rows = source, train.to(source.y.device)
     else:
-        batch, rows = source.select(train), torch.arange(train.numel())
-    rows = rows.to(batch.y.device)
+        batch = source.select(train)
+        rows = torch.arange(train.numel(), device=batch.y.device)
     model.eval()
     with seeded(model, setting.seed):
         z = model.encode(batch.x, batch.edges).mean.detach()
         ends, inputs = z.clone().requires_grad_(), z.clone().requires_grad_()
         shares = model.split_edges(ends, batch.edges, batch.batch)
-        found = model.classify(batch.x, inputs, shares, batch.edges, batch.batch, batch.num_graphs)
-        task = torch.nn.functional.cross_entropy(found.logits[rows], batch.y[rows])
+        task = cross_entropy(_classify(model, batch, inputs, shares)[rows], batch.y[rows])
         terms = bound_loss(model, batch, rows, training)
     assert terms.task is not None
     assert terms.edges is not None
     assert terms.kl is not None
     rest = training.kl_weight * terms.kl - training.edge_term_weight * terms.edges
     encoder = model.encoder_parameters()
-    return (
-        _part(_length(task, [ends]), _length(task, [inputs])),
-        _part(_length(terms.task, encoder), _length(rest, encoder)),
-    )
+    return {
+        "split_gradient": _part(_length(task, [ends]), _length(task, [inputs])),
+        "label_gradient": _part(_length(terms.task, encoder), _length(rest, encoder)),
+    }
 
 
 def _length(value: Tensor, of: Sequence[Tensor]) -> float:
@@ -219,18 +211,18 @@ STUDIES: dict[str, Study] = {
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
     "partition_use": partition_use,
-    "bisection": bisection,
-    "spectral": spectral,
+    "bisection": partial(partition, equal_parts),
+    "spectral": partial(partition, spectral_parts),
     "sbm": sbm,
     "mmsb": mmsb,
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
-    "gae": gae,
-    "vgae": vgae,
+    "gae": partial(autoencoder, GAE),
+    "vgae": partial(autoencoder, VGAE),
     "found_communities": found_communities,
     "nocd": nocd_communities,
-    "bigclam": bigclam_communities,
-    "louvain": louvain_communities,
+    "bigclam": partial(detected, bigclam),
+    "louvain": partial(detected, louvain),
 }
 """Studies by name."""
 
