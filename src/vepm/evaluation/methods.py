@@ -10,12 +10,13 @@ from vepm.data import Dataset
 from vepm.evaluation.executor import HERE, Compute, run_jobs
 from vepm.evaluation.results import RunResult
 from vepm.evaluation.splits import Split
-from vepm.runs.metrics import accuracy
+from vepm.runs.metrics import accuracy, agreement_with_kinds
 from vepm.tasks import TASKS
 from vepm.training import (
     Config,
     Fitted,
     Run,
+    explain,
     fit_many,
     group_runs,
     most_runs_at_once,
@@ -64,7 +65,8 @@ def _runs(cells: Sequence[Cell]) -> list[Run]:
 def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) -> RunResult:
     """The result of a training of VEPM on a split.
 
-    Its measures are those of the test part at the posterior mean, and its accuracy by draws.
+    Its measures are those of the test part at the posterior mean, its accuracy by draws, and how
+    well the parts of the edges match their kinds, where the data know them and the model does not.
     """
     card, y = fitted.card, dataset.labels[split.test]
     found = probabilities(fitted.model, fitted.source).cpu()[split.test]
@@ -72,6 +74,11 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
     if samples := card.config.training.num_samples:
         drawn = probabilities(fitted.model, fitted.source, samples, card.seed)
         measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
+    if dataset.kind_names and card.config.model.partition == "learned":
+        shares = explain(fitted.model, fitted.source).edge_weight.cpu()
+        found_kinds = agreement_with_kinds(shares, dataset.graphs[0].edge_kind)
+        measures["parts_by_kind"] = found_kinds.mutual_information
+        measures["kind_ranking"] = found_kinds.ranking
     rows = [row for row in fitted.history if row["phase"] == "finetune"]
     curve = {name: [row[name] for row in rows if name in row] for name in COLUMNS}
     curve["train_loss"] = curve.pop("loss")

@@ -29,7 +29,7 @@ from vepm.paper.communities import (
 )
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
-from vepm.runs.metrics import accuracy, agreement_with_kinds, calibration_error
+from vepm.runs.metrics import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.large import LargeGraph
 from vepm.training import explain, pick_device, probabilities
@@ -53,15 +53,6 @@ def statistics(setting: Setting) -> Finding:
         "classes": setting.dataset.num_classes,
     }
     return Finding({name: float(number) for name, number in numbers.items()})
-
-
-def parts_and_kinds(setting: Setting) -> Finding:
-    """Accuracy, and how well the parts of the edges match kinds that the model never saw."""
-    fitted, result = finetune(setting)
-    shares = explain(fitted.model, fitted.source).edge_weight.cpu()
-    found = agreement_with_kinds(shares, setting.graph.edge_kind)
-    numbers = {"parts_by_kind": found.mutual_information, "kind_ranking": found.ranking}
-    return Finding(numbers, result=result)
 
 
 def timing(setting: Setting) -> Finding:
@@ -205,7 +196,6 @@ Study = Callable[[Setting], Finding]
 STUDIES: dict[str, Study] = {
     "statistics": statistics,
     "timing": timing,
-    "parts_and_kinds": parts_and_kinds,
     "communities": communities,
     "confusion": confusion,
     "calibration": calibration,
