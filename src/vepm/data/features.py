@@ -24,6 +24,11 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, Tensor) and x.layout != torch.strided
 
 
+def shape_of(value: object) -> str:
+    """The shape of a tensor, or the type of what is none, for messages."""
+    return str(list(value.shape)) if isinstance(value, Tensor) else type(value).__name__
+
+
 def from_scipy(matrix: Any) -> Tensor:
     """A SciPy matrix as a sparse tensor; repeated entries are added up."""
     rows = matrix.tocsr().astype(np.float64)
@@ -47,9 +52,7 @@ def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
     if x.size(1) == 0:
         raise InputError(f"{source}: features have no columns; leave them out to use degrees")
     if x.size(1) > MOST_COLUMNS:
-        raise InputError(
-            f"{source}: {x.size(1)} feature columns; at most {MOST_COLUMNS} can be learned from"
-        )
+        raise InputError(f"{source}: {x.size(1)} feature columns; give at most {MOST_COLUMNS}")
     x = x.detach().cpu()
     if not is_sparse(x):
         return x.float().contiguous()

@@ -183,14 +183,13 @@ def read(
 
 def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:
     try:
-        if path.is_dir():
-            return read_folder
-        if not path.exists():
-            raise InputError(f"{path}: no such file or folder; give {_FILES}")
+        exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path}: is no path ({error}); give {_FILES}") from None
+    if is_folder:
+        return read_folder
+    if not exists:
+        raise InputError(f"{path}: no such file or folder; give {_FILES}")
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
