@@ -129,7 +129,8 @@ def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
             raise InputError(f"{where(i, name)}: {found}; give every row the same")
         if not _fits(np.array(cell, dtype=np.float64)):
             shown = str(cell)[:40]
-            raise InputError(f"{where(i, name)}: '{shown}' is not finite (as float32); correct it")
+            found = f"'{shown}' is not finite (as float32)"
+            raise InputError(f"{where(i, name)}: {found}; give a finite number")
     raise InputError(f"{where(0, name)}: the column holds no numbers; drop it")
 
 

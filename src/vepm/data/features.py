@@ -52,7 +52,9 @@ def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
     if x.size(1) == 0:
         raise InputError(f"{source}: features have no columns; leave them out to use degrees")
     if x.size(1) > MOST_COLUMNS:
-        raise InputError(f"{source}: {x.size(1)} feature columns; give at most {MOST_COLUMNS}")
+        raise InputError(
+            f"{source}: {x.size(1)} feature columns; at most {MOST_COLUMNS} can be learned from"
+        )
     x = x.detach().cpu()
     if not is_sparse(x):
         return x.float().contiguous()

@@ -287,7 +287,9 @@ def _node_indices(X: Any, num_nodes: int) -> Tensor:
     except ValueError:
         nodes = np.empty(0)
     if nodes.size == 0:
-        raise InputError("X must be indices of nodes, as graph= is given; or leave graph= out")
+        raise InputError(
+            "X must be indices of nodes, as graph= was given; for other graphs leave graph= out"
+        )
     if nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
         raise InputError(f"X must be integers, indices of nodes, and holds {nodes.dtype}")
     outside = nodes[(nodes < 0) | (nodes >= num_nodes)]

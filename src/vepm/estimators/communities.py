@@ -42,7 +42,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         n_init: Number of starts with different seeds. Each is trained for a sixth of the epochs,
             and the one of lowest loss to the end.
 
-    The other parameters are those of :class:`vepm.NodeClassifier`.
+    The other parameters are those of :class:`vepm.NodeClassifier`, without ``class_weight``.
 
     Example:
         >>> import networkx as nx

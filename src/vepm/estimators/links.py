@@ -78,7 +78,8 @@ class LinkPredictor(Estimator):
     Args:
         preset: Named settings: ``"links"``, or those of the other estimators.
 
-    The other parameters are those of :class:`vepm.NodeClassifier`, without ``graph``.
+    The other parameters are those of :class:`vepm.NodeClassifier`, without ``graph`` and
+    ``class_weight``.
 
     ``fit`` takes one graph in any form that :class:`vepm.NodeClassifier` does. Pairs are given by
     node: the graph's own nodes for NetworkX, ids where the data have them, indices otherwise.
