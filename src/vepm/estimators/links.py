@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,16 +15,18 @@ from torch_geometric.data import Data
 from vepm.data import Dataset
 from vepm.data.features import degree_features, positions
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, plain, unlabelled
+from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
 from vepm.estimators.pairs import (
     EVIDENCE,
     LEAST_RATE,
     EdgeSplit,
+    Links,
     Nodes,
     Pairs,
     candidates,
     each_once,
+    indices_of,
     split_edges,
     surroundings,
 )
@@ -37,23 +39,6 @@ from vepm.training.fitting import NONE
 CALIBRATION = "links.toml"
 HELD_OUT = 0.05
 """Share of the edges that calibrates, and the same again that scores."""
-
-
-class Links(NamedTuple):
-    """Pairs of nodes with what the model says of them, the most remarkable first."""
-
-    nodes: list[tuple[Any, Any]]
-    """The two ends of each pair, by name."""
-    probability: Array
-    """Probability that they are joined [P]."""
-    share: Array
-    """Share of each community in their rate [P, C]; rows sum to one."""
-
-    @property
-    def surprise(self) -> Array:
-        """How surprising it is that they are joined: bits, the negative logarithm [P]."""
-        bits: Array = -np.log2(np.maximum(self.probability, LEAST_RATE))
-        return bits
 
 
 class LinkPredictor(Estimator):
@@ -157,7 +142,7 @@ class LinkPredictor(Estimator):
                 trained.
         """
         nodes = self._graph(X)
-        return self._probability(nodes, _indices(pairs, nodes.names))
+        return self._probability(nodes, indices_of(pairs, nodes.names))
 
     def decision_function(self, pairs: Pairs, X: Any = None) -> Array:
         """Log-odds of pairs of indices [2, P] among as many edges as non-edges."""
@@ -187,7 +172,7 @@ class LinkPredictor(Estimator):
     def explain_pairs(self, pairs: Any, X: Any = None) -> Links:
         """Probability of each pair, and the communities behind it."""
         nodes = self._graph(X)
-        return self._links(nodes, _indices(pairs, nodes.names))
+        return self._links(nodes, indices_of(pairs, nodes.names))
 
     def missing_links(self, X: Any = None, top: int = 20) -> Links:
         """The pairs without an edge that are likeliest to be joined, the likeliest first.
@@ -301,25 +286,12 @@ class LinkPredictor(Estimator):
         )
 
 
-def _indices(pairs: Any, names: list[Any]) -> Pairs:
-    """Pairs of names as indices [2, P]."""
-    place = {name: i for i, name in enumerate(names)}
-    try:
-        found = [(place[plain(i)], place[plain(j)]) for i, j in pairs]
-    except KeyError as error:
-        raise InputError(f"the graph has no node {error.args[0]!r}") from None
-    except (TypeError, ValueError):
-        raise InputError("pairs must be a list of pairs of nodes") from None
-    return np.array(found, dtype=np.int64).reshape(-1, 2).T
-
-
 def _own_features(graph: Data, dataset: Dataset) -> Data:
     """A graph whose features, if they are its degrees and coordinates, follow from its edges."""
     if dataset.num_positions:
-        nodes = int(graph.num_nodes or 0)
-        found = [of(graph.edge_index, nodes) for of in (degree_features, positions)]
+        known = graph.edge_index, int(graph.num_nodes or 0)
         graph = graph.clone()
-        graph.x = torch.cat(found, dim=1)
+        graph.x = torch.cat([degree_features(*known), positions(*known)], dim=1)
     return graph
 
 

@@ -16,6 +16,7 @@ from torch_geometric.nn import APPNP
 
 from vepm.data.features import is_sparse
 from vepm.errors import InputError
+from vepm.estimators.base import plain
 
 Pairs = NDArray[np.int64]
 PAIRS_AT_ONCE = 4_000_000
@@ -40,6 +41,23 @@ class EdgeSplit(NamedTuple):
     """Edges and non-edges [2, n] to validate on."""
     test: tuple[Pairs, Pairs]
     """Edges and non-edges [2, n] to test on."""
+
+
+class Links(NamedTuple):
+    """Pairs of nodes with what the model says of them, the most remarkable first."""
+
+    nodes: list[tuple[Any, Any]]
+    """The two ends of each pair, by name."""
+    probability: NDArray[Any]
+    """Probability that they are joined [P]."""
+    share: NDArray[Any]
+    """Share of each community in their rate [P, C]; rows sum to one."""
+
+    @property
+    def surprise(self) -> NDArray[Any]:
+        """How surprising it is that they are joined: bits, the negative logarithm [P]."""
+        bits: NDArray[Any] = -np.log2(np.maximum(self.probability, LEAST_RATE))
+        return bits
 
 
 def split_edges(graph: Data, val: float, test: float, seed: int) -> EdgeSplit:
@@ -178,3 +196,15 @@ def _narrow(x: Tensor) -> NDArray[Any]:
         # Cosines hardly change, and what is left out is mostly noise.
         return np.asarray(TruncatedSVD(WIDTH, random_state=0).fit_transform(table))
     return np.asarray(table.toarray() if is_sparse(x) else table)
+
+
+def indices_of(pairs: Any, names: list[Any]) -> Pairs:
+    """Pairs of names as indices [2, P]."""
+    place = {name: i for i, name in enumerate(names)}
+    try:
+        found = [(place[plain(i)], place[plain(j)]) for i, j in pairs]
+    except KeyError as error:
+        raise InputError(f"the graph has no node {error.args[0]!r}") from None
+    except (TypeError, ValueError):
+        raise InputError("pairs must be a list of pairs of nodes") from None
+    return np.array(found, dtype=np.int64).reshape(-1, 2).T
