@@ -13,10 +13,8 @@ from torch_geometric.data import Data
 from vepm import LinkPredictor
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
-from vepm.estimators import evidence as evidence_module
 from vepm.estimators import pairs as pairs_module
-from vepm.estimators.evidence import surroundings
-from vepm.estimators.pairs import candidates, draw_non_edges, split_edges
+from vepm.estimators.pairs import candidates, draw_non_edges, split_edges, surroundings
 
 PLANTED = planted_graph(200, 4, overlap=0.02, average_degree=12, num_features=8, seed=3)
 GRAPH = PLANTED.graphs[0]
@@ -96,7 +94,7 @@ def test_wide_features_keep_their_cosines(monkeypatch: pytest.MonkeyPatch) -> No
     random = torch.Generator().manual_seed(0)
     x = torch.rand(400, 3, generator=random) @ torch.rand(3, 600, generator=random)
     edges = torch.tensor([[0, 1], [1, 0]])
-    monkeypatch.setattr(evidence_module, "WIDTH", 600)
+    monkeypatch.setattr(pairs_module, "WIDTH", 600)
     exact = surroundings(x, edges)
     monkeypatch.undo()
     reduced = surroundings(x, edges)
@@ -111,7 +109,7 @@ def test_surroundings_help_where_features_tell_and_edges_are_few() -> None:
     assert model.calibration_["features"] > 0
     with_features = model.scores_["auc"]
     model.calibration_ |= {"features": 0.0}
-    _, nodes = model._graph(replace(sparse, graphs=[parts.graph]))
+    nodes = model._graph(replace(sparse, graphs=[parts.graph]))
     assert with_features > model._scores(nodes, parts.test)["auc"]
 
 

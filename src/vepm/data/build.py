@@ -99,9 +99,8 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
     if found:
         line = f"{parts.source}: {', '.join(found)}"
         if options.strict:
-            raise InputError(
-                f"{line}; correct the edges, or read them with strict=False (without --strict)"
-            )
+            remedy = "correct the edges, or read them with strict=False (without --strict)"
+            raise InputError(f"{line}; {remedy}")
         logger.info(line)
     whole = _edges(parts, options, edge_index)
     unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(found) else [])]
@@ -143,10 +142,8 @@ def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
     graph, directed = Data(edge_index=edge_index), options.directed
     if directed:
         if parts.directed is False:
-            raise InputError(
-                f"{parts.source}: its edges have no direction; leave out directed=True "
-                "(--directed), or give a directed graph"
-            )
+            remedy = "leave out directed=True (--directed), or give a directed graph"
+            raise InputError(f"{parts.source}: its edges have no direction; {remedy}")
         graph.edge_index, _ = canonical_edges(parts.edges, parts.num_nodes, directed=True)
         graph.directed = True
     where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")

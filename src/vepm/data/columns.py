@@ -43,13 +43,8 @@ def encode_columns(
 
     Numbers are used as they are. Text becomes one column of zeros and ones per value, called
     ``column=value``; an empty cell is of no value. Dates, constants and text that differs in every
-    row are left out, unless they are asked for or a fitted model knows them.
-
-    Cells are text, numbers, vectors or None, and ``where`` names one by row and column. Columns of
-    one number are kept if ``constants``, those of text that nobody asked for used if ``text``.
-
-    Returns:
-        Features [rows, F] and their names, None if there are none, and what is not used, in words.
+    row are left out, unless they are asked for or a fitted model knows them. Columns of one number
+    are kept if ``constants``, those of text that nobody asked for used if ``text``.
 
     Example:
         >>> from vepm.data.build import ReadOptions
@@ -106,7 +101,7 @@ def _as_numbers(
         values = np.array(cells, dtype=np.float64).reshape(len(cells), -1)
     except (TypeError, ValueError, OverflowError):
         values = None
-    if values is None or not (np.abs(values) <= np.finfo(np.float32).max).all():
+    if values is None or not _fits(values):
         filled = [cell for cell in cells if not _is_blank(cell)]
         if not expected and sum(map(is_number, filled)) <= len(filled) / 2:
             return None
@@ -117,8 +112,11 @@ def _as_numbers(
     return dict(zip(names, values.T, strict=True))
 
 
+def _fits(values: NDArray[np.float64]) -> bool:
+    return bool((np.abs(values) <= np.finfo(np.float32).max).all())
+
+
 def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
-    """Say which cell of a column of numbers cannot be used."""
     width = np.size(cells[0])
     for i, cell in enumerate(cells):
         if _is_blank(cell):
@@ -127,15 +125,12 @@ def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
             shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
             raise InputError(f"{where(i, name)}: {shown} is not a number; correct it")
         if np.size(cell) != width:
-            raise InputError(
-                f"{where(i, name)}: {np.size(cell)} numbers, not {width} as in the first row; give "
-                "every row the same"
-            )
-        if not (np.abs(np.array(cell, dtype=np.float64)) <= np.finfo(np.float32).max).all():
-            raise InputError(
-                f"{where(i, name)}: '{str(cell)[:40]}' is not finite (as float32); give a finite "
-                "number"
-            )
+            found = f"{np.size(cell)} numbers, not {width} as in the first row"
+            raise InputError(f"{where(i, name)}: {found}; give every row the same")
+        if not _fits(np.array(cell, dtype=np.float64)):
+            shown = str(cell)[:40]
+            found = f"'{shown}' is not finite (as float32)"
+            raise InputError(f"{where(i, name)}: {found}; give a finite number")
     raise InputError(f"{where(0, name)}: the column holds no numbers; drop it")
 
 
@@ -185,24 +180,9 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
 
     Columns are matched by name if the model and the data both have names, and by position
     otherwise; a warning is logged if only one of them does.
-
-    Raises:
-        InputError: if columns are missing or unknown.
-
-    Example:
-        >>> from vepm.data import load
-        >>> from vepm.data.columns import with_columns
-        >>> digits = load("digits")
-        >>> with_columns(digits, digits.feature_names[::-1], 64).feature_names[0]
-        'pixel_7_7'
     """
-    if names is not None and names == dataset.feature_names:
-        return dataset
     if names is not None and dataset.feature_names is not None:
-        graphs = [graph.clone() for graph in dataset.graphs]
-        for graph in graphs:
-            graph.x = in_order(graph.x, dataset.feature_names, names, dataset.name)
-        return replace(dataset, graphs=graphs, feature_names=names)
+        return dataset if names == dataset.feature_names else _in_order(dataset, names)
     if dataset.num_features != width:
         raise InputError(
             f"{dataset.name}: has {dataset.num_features} features, the model was trained on "
@@ -210,30 +190,26 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
         )
     if names != dataset.feature_names:
         nameless = "the model has" if names is None else "the data have"
-        logger.warning(
-            "%s: %s no column names, so columns are matched by position; make sure that they are "
-            "in the order of training",
-            dataset.name,
-            nameless,
-        )
+        found = f"{dataset.name}: {nameless} no column names, so columns are matched by position"
+        logger.warning("%s; make sure that they are in the order of training", found)
     return replace(dataset, feature_names=names)
 
 
-def in_order(x: Tensor, names: Sequence[str], wanted: Sequence[str], source: str) -> Tensor:
-    """Feature columns [N, F] put in the wanted order; an error names those missing or unknown."""
-    if tuple(names) == tuple(wanted):
-        return x
-    place = {name: i for i, name in enumerate(names)}
-    missing = [name for name in wanted if name not in place]
-    unknown = sorted(place.keys() - set(wanted), key=place.__getitem__)
+def _in_order(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
+    place = {name: i for i, name in enumerate(dataset.feature_names or ())}
+    missing = [name for name in names if name not in place]
+    unknown = [name for name in place if name not in set(names)]
     if missing or unknown:
-        raise InputError(f"{source}: {_mismatch(missing, unknown)}")
-    found = x.index_select(1, torch.tensor([place[name] for name in wanted]))
-    return found.coalesce() if is_sparse(x) else found
+        raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
+    order = torch.tensor([place[name] for name in names])
+    graphs = [graph.clone() for graph in dataset.graphs]
+    for graph in graphs:
+        found = graph.x.index_select(1, order)
+        graph.x = found.coalesce() if is_sparse(found) else found
+    return replace(dataset, graphs=graphs, feature_names=names)
 
 
 def _mismatch(missing: list[str], unknown: list[str]) -> str:
-    """What is wrong with the columns, and what to do about it."""
     if set(DEGREE_FEATURES) <= set(missing):
         return f"the model was trained without features; leave out {_listed(unknown)}"
     if set(DEGREE_FEATURES) <= set(unknown):

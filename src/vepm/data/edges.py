@@ -23,12 +23,9 @@ def canonical_edges(
 ) -> tuple[Tensor, list[str]]:
     """Both directions of every edge [2, E], once, and in words what was changed for that.
 
-    Edges [2, M] come in any order, with self-loops and duplicates. The result is sorted by
-    destination and then source. Where edges are listed ``one_way`` by convention, adding the other
-    direction is not worth a message; where they are ``directed``, none is added.
-
-    Raises:
-        InputError: if an index is out of range.
+    The result is sorted by destination and then source. Where edges are listed ``one_way`` by
+    convention, adding the other direction is not worth a message; where they are ``directed``,
+    none is added.
     """
     check_range(edge_index, num_nodes, source)
     row, col = edge_index.numpy()
@@ -149,22 +146,13 @@ def _base(edge_index: Tensor) -> int:
 
 
 def encode_kinds(values: Sequence[str], source: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Kinds written as text, several separated by ``|``, as a table [M, R] and its column names.
-
-    Example:
-        >>> from vepm.data.edges import encode_kinds
-        >>> table, names = encode_kinds(["friend", "", "work|friend"], "edges.csv")
-        >>> names, table.tolist()
-        (('friend', 'work'), [[True, False], [False, False], [True, True]])
-    """
-    split = [[kind.strip() for kind in value.split(KIND_SEPARATOR)] for value in values]
-    names = tuple(sorted({kind for row in split for kind in row if kind}))
+    """Kinds written as text, several separated by ``|``, as a table [M, R] and its columns."""
+    split = [{kind.strip() for kind in value.split(KIND_SEPARATOR)} for value in values]
+    names = tuple(sorted(set().union(*split) - {""}))
     _check_count(len(names), source)
-    index = {name: i for i, name in enumerate(names)}
     table = torch.zeros(len(values), len(names), dtype=torch.bool)
-    pairs = [(i, index[kind]) for i, row in enumerate(split) for kind in row if kind]
-    if pairs:
-        table[tuple(torch.tensor(pairs).t())] = True
+    for column, name in enumerate(names):
+        table[:, column] = torch.tensor([name in row for row in split])
     return table, names
 
 
@@ -183,16 +171,14 @@ def decode_kinds(
         if kinds.numel() and int(kinds.min()) < 0:
             raise InputError(f"{source}: edge_kind holds negative numbers; bit masks are positive")
         needed = int(kinds.max()).bit_length() if kinds.numel() else 0
-        count = needed if names is None else max(needed, len(names))
+        count = max(needed, len(names or ()))
         _check_count(count, source)
         kinds = kinds[:, None] >> torch.arange(count) & 1
     names = [f"kind {i}" for i in range(kinds.size(1))] if names is None else names
     _check_count(kinds.size(1), source)
     if len(names) != kinds.size(1) or len(set(names)) != len(names):
-        raise InputError(
-            f"{source}: {len(set(names))} different kind_names for {kinds.size(1)} kinds of edges; "
-            "give one name per kind"
-        )
+        found = f"{len(set(names))} different kind_names for {kinds.size(1)} kinds of edges"
+        raise InputError(f"{source}: {found}; give one name per kind")
     return kinds.detach().cpu().bool(), tuple(names)
 
 

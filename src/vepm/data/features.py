@@ -24,6 +24,11 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, Tensor) and x.layout != torch.strided
 
 
+def shape_of(value: object) -> str:
+    """The shape of a tensor, or the type of what is none, for messages."""
+    return str(list(value.shape)) if isinstance(value, Tensor) else type(value).__name__
+
+
 def from_scipy(matrix: Any) -> Tensor:
     """A SciPy matrix as a sparse tensor; repeated entries are added up."""
     rows = matrix.tocsr().astype(np.float64)

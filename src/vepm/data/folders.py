@@ -27,13 +27,9 @@ def read_folder(path: Path, options: ReadOptions) -> Parts:
 
 
 def read_edges(path: Path, options: ReadOptions) -> Parts:
-    """A file of edges with a header: nodes are those it names, unlabelled."""
-    return _edges(read_table(path, ENDS), path.stem, options)
-
-
-def read_plain_edges(path: Path, options: ReadOptions) -> Parts:
-    """A file with an edge in every line, with or without a header."""
-    return _edges(read_edge_list(path), path.stem, options)
+    """A file of edges, which has a header if it is CSV: nodes are those it names, unlabelled."""
+    csv = path.suffix.lower() == ".csv"
+    return _edges(read_table(path, ENDS) if csv else read_edge_list(path), path.stem, options)
 
 
 def _edges(table: Table, name: str, options: ReadOptions) -> Parts:
@@ -107,10 +103,9 @@ def _graphs(path: Path, name: str, options: ReadOptions) -> Parts:
 def label_fields(table: Table, options: ReadOptions) -> dict[str, Any]:
     """Labels and masks of what a table lists."""
     if options.label is not None and options.label not in table.columns:
-        raise InputError(
-            f"{table.source}: there is no {table.words[1]} '{options.label}' with labels (found: "
-            f"{', '.join(table.columns)[:200]})"
-        )
+        found = f"found: {', '.join(table.columns)[:200]}"
+        missing = f"there is no {table.words[1]} '{options.label}' with labels"
+        raise InputError(f"{table.source}: {missing} ({found})")
     label = options.label or "label"
     cells, split = table.columns.get(label), table.columns.get("split")
     return {
@@ -171,10 +166,9 @@ def _rows_of(table: Table, column: str, index: Mapping[Any, int], listed_in: str
     what, place = ("graph", "row") if column == "graph" else ("node", "edge")
     for i, cell in enumerate(table.columns[column]):
         if cell not in index:
-            raise InputError(
-                f"{table.where(i, column)}: {what} '{cell}' is not in {listed_in}; add it there or "
-                f"correct the {place}"
-            )
+            missing = f"{what} '{cell}' is not in {listed_in}"
+            remedy = f"add it there or correct the {place}"
+            raise InputError(f"{table.where(i, column)}: {missing}; {remedy}")
     return [index[cell] for cell in table.columns[column]]
 
 

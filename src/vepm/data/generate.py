@@ -61,30 +61,19 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
     rate = 0.5 * activation.detach().double() * (upper - lower) ** 2
     count = torch.poisson(rate, generator=generator).long()
     community = torch.repeat_interleave(count)
-    row, col = (_draw_endpoints(ends, lower, upper, community, num_nodes, generator) for _ in "ij")
-    del ends, community
-    pairs = torch.stack([torch.minimum(row, col), torch.maximum(row, col)])
-    return canonical_edges(pairs.cpu(), num_nodes)[0].to(z.device)
-
-
-def _draw_endpoints(
-    ends: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    community: Tensor,
-    num_nodes: int,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """One node for each entry of community, in proportion to its affiliation there."""
     # Rounding up to the very end would step into the next community.
     last = torch.nextafter(upper, torch.full_like(upper, -torch.inf))
-    found = torch.empty_like(community)
-    for part, place in zip(community.split(DRAWN_AT_ONCE), found.split(DRAWN_AT_ONCE), strict=True):
-        u = torch.rand(part.numel(), dtype=torch.double, device=ends.device, generator=generator)
-        u.mul_((upper - lower)[part]).add_(lower[part])
-        u = torch.minimum(u, last[part])
-        place.copy_(torch.searchsorted(ends, u, right=True).remainder_(num_nodes))
-    return found
+    pairs = torch.empty(2, community.numel(), dtype=torch.long, device=z.device)
+    for found in pairs:
+        parts = zip(community.split(DRAWN_AT_ONCE), found.split(DRAWN_AT_ONCE), strict=True)
+        for part, place in parts:
+            u = torch.rand(part.numel(), dtype=torch.double, device=z.device, generator=generator)
+            u.mul_((upper - lower)[part]).add_(lower[part])
+            u = torch.minimum(u, last[part])
+            place.copy_(torch.searchsorted(ends, u, right=True).remainder_(num_nodes))
+    del ends, community
+    ordered = torch.stack([torch.minimum(*pairs), torch.maximum(*pairs)])
+    return canonical_edges(ordered.cpu(), num_nodes)[0].to(z.device)
 
 
 def planted_graph(
@@ -221,9 +210,8 @@ def _labelled(
 ) -> Dataset:
     """A drawn graph as a dataset, with a random split."""
     num_nodes = data.y.numel()
-    per_class = labels_per_class
-    if per_class is None:
-        per_class = max(1, min(10, num_nodes // (4 * num_classes)))
+    few = max(1, min(10, num_nodes // (4 * num_classes)))
+    per_class = few if labels_per_class is None else labels_per_class
     split = draw_split(data.y, per_class=per_class, num_val=num_nodes // 5, seed=seed)
     data.update(dict(zip(MASK_NAMES, split, strict=True)))
     return Dataset(
@@ -273,23 +261,23 @@ def _check_plan(
     copies: int = 1,
 ) -> None:
     """Refuse what cannot be drawn, or needs more memory than the machine has."""
-    if not 0 <= seed < 2**63:
-        raise InputError(f"seed is {seed}; give an integer from 0 to {2**63 - 1}")
-    if num_communities < 1 or num_nodes < 2 * num_communities:
-        raise InputError(
-            f"{num_nodes} nodes in {num_communities} communities; give at least 1 community "
-            "and 2 nodes for each"
-        )
-    if not 0 <= overlap < 1:
-        raise InputError(f"overlap is {overlap}; give a share from 0 up to, but not, 1")
-    if num_features < 1:
-        raise InputError(f"num_features is {num_features}; give at least 1")
-    limit = 0.8 * num_nodes / num_communities
-    if not 0 <= average_degree <= limit:
-        raise InputError(
-            f"average_degree is {average_degree}; with {num_nodes} nodes in {num_communities} "
-            f"communities give 0 to {limit:g}"
-        )
+    limit = 0.8 * num_nodes / max(num_communities, 1)
+    crowd = f"{num_nodes} nodes in {num_communities} communities"
+    for wrong, message in (
+        (not 0 <= seed < 2**63, f"seed is {seed}; give an integer from 0 to {2**63 - 1}"),
+        (
+            num_communities < 1 or num_nodes < 2 * num_communities,
+            f"{crowd}; give at least 1 community and 2 nodes for each",
+        ),
+        (not 0 <= overlap < 1, f"overlap is {overlap}; give a share from 0 up to, but not, 1"),
+        (num_features < 1, f"num_features is {num_features}; give at least 1"),
+        (
+            not 0 <= average_degree <= limit,
+            f"average_degree is {average_degree}; with {crowd} give 0 to {limit:g}",
+        ),
+    ):
+        if wrong:
+            raise InputError(message)
     per_node = 40 * num_communities + 16 * num_features + 50 * average_degree
     count, there = num_nodes * copies, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if count * per_node > there:

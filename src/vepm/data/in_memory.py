@@ -1,7 +1,7 @@
 """Graphs in memory: PyG graphs, and (X, A, y) as arrays, sparse matrices or data frames."""
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from vepm.data.build import FEW_NODES, MOST_GAPS, Parts, ReadOptions, refuse_choice
 from vepm.data.columns import Features, encode_columns
 from vepm.data.edges import check_range, decode_kinds
-from vepm.data.features import feature_table, from_scipy, refuse_sparse
+from vepm.data.features import feature_table, from_scipy, refuse_sparse, shape_of
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED
 
@@ -26,23 +26,19 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
     if len({graph.x is not None for graph in graphs}) > 1:
         raise InputError(f"{name}: some graphs have features x and some not; give all or none")
     places = [source] if single else [f"{source}, graph {i}" for i in range(len(graphs))]
-    checked = [_check(graph, at, single) for graph, at in zip(graphs, places, strict=True)]
-    counts = torch.tensor([found.num_nodes for found in checked])
+    checked = [_checked(graph, at, single) for graph, at in zip(graphs, places, strict=True)]
+    counts = torch.tensor([graph.num_nodes for graph in checked])
     first = (counts.cumsum(0) - counts).tolist()
-    edges = [found.edges + shift for found, shift in zip(checked, first, strict=True)]
-    tables = [found.x for found in checked if found.x is not None]
+    edges = [graph.edge_index + shift for graph, shift in zip(checked, first, strict=True)]
+    tables = [graph.x for graph in checked if graph.x is not None]
     for at, x in zip(places, tables, strict=False):
         if x.size(1) != tables[0].size(1):
-            raise InputError(
-                f"{at}: {x.size(1)} features where graph 0 has {tables[0].size(1)}; give all "
-                "graphs the same features"
-            )
+            found = f"{x.size(1)} features where graph 0 has {tables[0].size(1)}"
+            raise InputError(f"{at}: {found}; give all graphs the same features")
     weights = _of_edges(graphs, checked, "edge_weight", source)
     if weights is not None and (weights.numel() != len(weights) or weights.is_complex()):
-        raise InputError(
-            f"{source}: edge_weight is {list(weights.shape)} of {weights.dtype}; give one number "
-            "per edge ([E])"
-        )
+        found = f"edge_weight is {list(weights.shape)} of {weights.dtype}"
+        raise InputError(f"{source}: {found}; give one number per edge ([E])")
     kinds = _of_edges(graphs, checked, "edge_kind", source)
     named = graphs[0].get("kind_names")
     keys = dict.fromkeys(key for graph in graphs for key in graph.to_dict() if key[:5] == "edge_")
@@ -52,7 +48,7 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
         edges=torch.cat(edges, dim=1),
         num_nodes=int(counts.sum()),
         x=(tables[0] if single else torch.cat(tables)) if tables else None,
-        labels=torch.cat([found.y for found in checked]),
+        labels=torch.cat([graph.y for graph in checked]),
         masks={mask: graphs[0].get(mask) for mask in MASK_NAMES} if single else {},
         batch=None if single else torch.arange(len(graphs)).repeat_interleave(counts),
         num_graphs=len(graphs),
@@ -62,35 +58,28 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
     )
 
 
-class _Checked(NamedTuple):
-    num_nodes: int
-    edges: Tensor
-    x: Tensor | None
-    y: Tensor
-
-
-def _check(data: Data, source: str, single: bool) -> _Checked:
+def _checked(data: Data, source: str, single: bool) -> Data:
     """What a graph holds, with types and shapes checked."""
-    num_nodes, edges = count_nodes(data, source), data.edge_index
+    num_nodes, edges, y = count_nodes(data, source), data.edge_index, data.y
     if edges is None:
         raise InputError(f"{source}: edge_index is missing; give a [2, E] tensor (E may be 0)")
     if not isinstance(edges, Tensor) or edges.dim() != 2 or edges.size(0) != 2:
-        shape = list(edges.shape) if isinstance(edges, Tensor) else type(edges).__name__
-        raise InputError(f"{source}: edge_index is {shape}; a [2, E] tensor is needed")
+        raise InputError(f"{source}: edge_index is {shape_of(edges)}; a [2, E] tensor is needed")
     if edges.is_floating_point() and edges.numel():
         raise InputError(f"{source}: edge_index holds {edges.dtype}; integers are needed")
     edges = edges.detach().cpu().long()
     check_range(edges, num_nodes, source)
     x = None if data.x is None else feature_table(data.x, num_nodes, source)
-    y = _labels(data, num_nodes, source)
-    if single and y.numel() != num_nodes:
-        raise InputError(f"{source}: y is [1] for {num_nodes} nodes; give one label per node")
     if not single:
         refuse_sparse(x, source)
-        y = y[:1] if data.y is None else y
-        if y.numel() != 1:
-            raise InputError(f"{source}: y is [{y.numel()}]; a graph task has one label a graph")
-    return _Checked(num_nodes, edges, x, y)
+    labelled, count = ("node", num_nodes) if single else ("graph", 1)
+    y = torch.full((count,), UNLABELLED) if y is None else y
+    if not isinstance(y, Tensor) or not y.numel() == count == max(y.shape or (1,)):
+        raise InputError(
+            f"{source}: y is {shape_of(y)} for {num_nodes} nodes; one label per {labelled} "
+            f"([{count}]) is needed"
+        )
+    return Data(x=x, edge_index=edges, y=y.detach().cpu().reshape(-1), num_nodes=num_nodes)
 
 
 def count_nodes(data: Data, source: str) -> int:
@@ -115,31 +104,14 @@ def count_nodes(data: Data, source: str) -> int:
     return count
 
 
-def _labels(data: Data, num_nodes: int, source: str) -> Tensor:
-    y = data.y
-    if y is None:
-        return torch.full((num_nodes,), UNLABELLED)
-    if (
-        not isinstance(y, Tensor)
-        or y.numel() not in (1, num_nodes)
-        or y.numel() != max(y.shape or (1,))
-    ):
-        shape = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise InputError(
-            f"{source}: y is {shape}; one integer per node ([{num_nodes}]) or per graph ([1]) "
-            "is needed"
-        )
-    return y.detach().cpu().reshape(-1)
-
-
-def _of_edges(graphs: list[Data], checked: list[_Checked], key: str, source: str) -> Tensor | None:
+def _of_edges(graphs: list[Data], checked: list[Data], key: str, source: str) -> Tensor | None:
     """An attribute of the edges of all graphs; None if no graph has it."""
     given = [graph.get(key) for graph in graphs]
     if all(values is None for values in given):
         return None
     for values, found in zip(given, checked, strict=True):
         like_first = isinstance(values, Tensor) and values.shape[1:] == given[0].shape[1:]
-        if not like_first or values.shape[:1] != (found.edges.size(1),) or values.dim() > 2:
+        if not like_first or values.shape[:1] != (found.num_edges,) or values.dim() > 2:
             raise InputError(
                 f"{source}: {key} does not fit edge_index; give every graph one entry per edge"
             )

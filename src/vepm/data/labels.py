@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from vepm.data.dataset import Dataset
+from vepm.data.features import shape_of
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
@@ -37,9 +38,8 @@ def encode(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices of labels given as integers or as text, and the names of the classes.
 
-    There is one label per item, or none at all (None). ``where`` says in words where the i-th label
-    is. Known classes are taken as they are, and otherwise found from the labels. Integers are
-    indices of known classes if those have names that are not integers.
+    Known classes are taken as they are, and otherwise found from the labels. Integers are indices
+    of known classes if those have names that are not integers.
     """
     if labels is None:
         return torch.full((count,), UNLABELLED), tuple(class_names or ())
@@ -125,9 +125,8 @@ def item_masks(
 ) -> tuple[Masks, tuple[Masks, ...] | None]:
     """The masks of the first split, and those of all splits if there are several.
 
-    Masks are [N], or [N, R] for R splits, by the names PyG uses; any may be absent. They are
-    restricted to the labelled nodes. Without a ``train_mask`` all labelled nodes outside the other
-    masks are for training.
+    Masks are [N], or [N, R] for R splits; any may be absent. They are restricted to the labelled
+    nodes. Without a ``train_mask`` all labelled nodes outside the other masks are for training.
     """
     count = labelled.numel()
     columns = {
@@ -145,20 +144,16 @@ def item_masks(
     splits = tuple(zip(train.unbind(1), val.unbind(1), test.unbind(1), strict=True))
     shared = int((splits[0][0] & (splits[0][1] | splits[0][2])).sum())
     if shared:
-        logger.warning(
-            "%s: %d training nodes are also in the validation or test part; scores will be too "
-            "high",
-            source,
-            shared,
-        )
+        both = f"{shared} training nodes are also in the validation or test part"
+        logger.warning("%s: %s; scores will be too high", source, both)
     return splits[0], splits if len(splits) > 1 else None
 
 
 def _check_mask(mask: object, num_nodes: int, source: str) -> Tensor:
     """A mask as boolean [N, R], R the number of splits it holds."""
     if not isinstance(mask, Tensor) or mask.dim() not in (1, 2) or mask.size(0) != num_nodes:
-        shape = list(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputError(f"{source}: is {shape}; one True or False per node ([{num_nodes}]) needed")
+        found = f"{source}: is {shape_of(mask)}"
+        raise InputError(f"{found}; one True or False per node ([{num_nodes}]) needed")
     if mask.dtype != torch.bool and not bool(((mask == 0) | (mask == 1)).all()):
         raise InputError(f"{source}: holds values other than 0 and 1; give a boolean mask")
     if mask.dim() == 2 and mask.size(1) == 0:
@@ -170,10 +165,8 @@ def masks_from_text(values: Sequence[str], where: Where) -> dict[str, Tensor]:
     """Masks by name from cells of train, val and test; an empty cell is in none of them."""
     for i, value in enumerate(values):
         if value and value not in SPLIT_NAMES:
-            raise InputError(
-                f"{where(i)}: '{value}' is none of train, val, test; use one of these or leave it "
-                "empty"
-            )
+            known = "train, val, test; use one of these or leave it empty"
+            raise InputError(f"{where(i)}: '{value}' is none of {known}")
     return {
         mask: torch.tensor([value == name for value in values])
         for mask, name in zip(MASK_NAMES, SPLIT_NAMES, strict=True)
@@ -268,18 +261,13 @@ class NodeSplit:
         self, X: Any, y: Any, groups: None = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Positions in X of the nodes that train and of those that test."""
-        count = len(X)
-        labels, _ = encode(y, count, lambda i: f"y[{i}]", "y")
-        random = check_random_state(self.random_state)
-        for seed in random.randint(2**31, size=self.n_splits):
-            train, _, test = draw_split(
-                labels, per_class=self.labels_per_class, num_val=0, seed=int(seed)
-            )
+        labels, _ = encode(y, len(X), lambda i: f"y[{i}]", "y")
+        per_class = self.labels_per_class
+        for seed in check_random_state(self.random_state).randint(2**31, size=self.n_splits):
+            train, _, test = draw_split(labels, per_class=per_class, num_val=0, seed=int(seed))
             if not test.any():
-                raise InputError(
-                    f"with {self.labels_per_class} labels per class none is left to test on; "
-                    "take fewer"
-                )
+                none = f"with {per_class} labels per class none is left to test on"
+                raise InputError(f"{none}; take fewer")
             yield torch.where(train)[0].numpy(), torch.where(test)[0].numpy()
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: None = None) -> int:

@@ -62,10 +62,8 @@ def _union(
     """What the disjoint union of graphs holds, by way of tables of its nodes and edges."""
     for i, graph in enumerate(graphs):
         if not len(graph):
-            which = f", graph {i}" if len(graphs) > 1 else ""
-            raise InputError(
-                f"{source}{which}: the graph has no nodes; every graph needs at least one"
-            )
+            at = f"{source}, graph {i}" if len(graphs) > 1 else source
+            raise InputError(f"{at}: the graph has no nodes; every graph needs at least one")
     nodes = [(i, *node) for i, graph in enumerate(graphs) for node in graph.nodes(data=True)]
     edges = [(i, *edge) for i, graph in enumerate(graphs) for edge in graph.edges(data=True)]
     names = [str(node) for _, node, _ in nodes]
@@ -116,7 +114,20 @@ def read_graph_file(path: Path, options: ReadOptions) -> Parts:
     In GML and GEXF ``label`` is the name of a node where all differ, as is the custom there.
     """
     kind, parse = _FORMATS[path.suffix.lower()]
-    graph = _parse(path, kind, parse)
+    text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty; give a {kind} document")
+    if kind != "GML":
+        _check_xml(text, str(path))
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            graph = parse(text)
+    except Exception as error:  # the parsers raise whatever their parts do
+        line = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: not usable {kind} ({line}); export the graph again") from None
+    for line in dict.fromkeys(str(warning.message) for warning in found):
+        logger.warning("%s: %s", path, " ".join(line.split())[:200])
     named = graph if kind == "GraphML" else _named(graph)
     return node_parts(named, path.stem, str(path), options)
 
@@ -129,26 +140,6 @@ def _named(graph: Any) -> Any:
     for _, data in graph.nodes(data=True):
         del data["label"]
     return nx.relabel_nodes(graph, names)
-
-
-def _parse(path: Path, format_name: str, parse: Callable[[str], Any]) -> Any:
-    text = read_text(path)
-    if not text.strip():
-        raise InputError(f"{path}: the file is empty; give a {format_name} document")
-    if format_name != "GML":
-        _check_xml(text, str(path))
-    try:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            graph = parse(text)
-        for line in dict.fromkeys(str(warning.message) for warning in found):
-            logger.warning("%s: %s", path, " ".join(line.split())[:200])
-        return graph
-    except Exception as error:  # the parsers raise whatever their parts do
-        line = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{path}: not usable {format_name} ({line}); export the graph again"
-        ) from None
 
 
 def _check_xml(text: str, source: str) -> None:

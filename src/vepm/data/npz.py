@@ -54,9 +54,7 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
             raise InputError(f"{path}: directed is {directed.dtype} {shape}; {_REMEDY}")
         fields: dict[str, Any] = {
             "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
-            "memberships": None
-            if overlapping is None
-            else _memberships(overlapping, arrays, adjacency.shape[0]),
+            "memberships": _memberships(overlapping, arrays, adjacency.shape[0]),
             "kinds": _kinds(arrays, adjacency),
             "directed": None if directed is None else bool(directed.item()),
         }
@@ -83,7 +81,9 @@ def _columns(arrays: "_Archive", name: str) -> Any:
     raise InputError(f"{arrays.path}: {name} holds {mask.dtype}; True and False are needed")
 
 
-def _memberships(matrix: Any, arrays: "_Archive", count: int) -> torch.Tensor:
+def _memberships(matrix: Any, arrays: "_Archive", count: int) -> torch.Tensor | None:
+    if matrix is None:
+        return None
     if matrix.shape[0] != count:
         raise InputError(f"{arrays.path}: sparse labels have {matrix.shape[0]} rows; {_REMEDY}")
     if math.prod(matrix.shape) > _MOST_MEMBERSHIPS:
@@ -93,9 +93,8 @@ def _memberships(matrix: Any, arrays: "_Archive", count: int) -> torch.Tensor:
         )
     found = torch.from_numpy(np.asarray(matrix.todense())).float()
     if not bool((found.isfinite() & (found >= 0)).all()):
-        raise InputError(
-            f"{arrays.path}: sparse labels hold negative or infinite entries; give 0 and 1"
-        )
+        wrong = "sparse labels hold negative or infinite entries"
+        raise InputError(f"{arrays.path}: {wrong}; give 0 and 1")
     return found
 
 
@@ -105,9 +104,8 @@ def _kinds(arrays: "_Archive", adjacency: Any) -> tuple[torch.Tensor, tuple[str,
         return None
     sparse: bool = sp.issparse(adjacency)
     if kinds.dtype.kind not in "biu" or not sparse:
-        raise InputError(
-            f"{arrays.path}: edge_kind holds {kinds.dtype}; give a bit mask per adj_indices"
-        )
+        found = f"edge_kind holds {kinds.dtype}"
+        raise InputError(f"{arrays.path}: {found}; give a bit mask per adj_indices")
     table = torch.from_numpy(kinds.astype(np.int64) if kinds.ndim == 1 else kinds.astype(bool))
     words = None if names is None else [str(name) for name in np.ravel(names)]
     return decode_kinds(table, adjacency.nnz, words, str(arrays.path))

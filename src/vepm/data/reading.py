@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from vepm.data.build import Parts, ReadOptions, build, refuse_choice
 from vepm.data.dataset import Dataset
-from vepm.data.folders import read_edges, read_folder, read_plain_edges
+from vepm.data.folders import read_edges, read_folder
 from vepm.data.in_memory import count_nodes, data_parts, matrix_parts
 from vepm.data.labels import relabelled
 from vepm.data.networkx_graphs import graph_parts, node_parts, read_graph_file
@@ -22,13 +22,13 @@ from vepm.tasks import TASKS, Task, TaskName, task_named
 
 _READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
     ".csv": read_edges,
-    ".edgelist": read_plain_edges,
+    ".edgelist": read_edges,
     ".gexf": read_graph_file,
     ".gml": read_graph_file,
     ".graphml": read_graph_file,
     ".npz": read_npz,
-    ".tsv": read_plain_edges,
-    ".txt": read_plain_edges,
+    ".tsv": read_edges,
+    ".txt": read_edges,
 }
 _FILES = f"a folder with edges.csv, or a file that ends in {', '.join(_READERS)}"
 _ACCEPTED = (
@@ -66,16 +66,13 @@ def as_dataset(
             frame, and X, y perhaps None, or a :class:`Dataset`, given back as it is.
         task: ``"node"`` or ``"graph"``; without it one graph is a node task unless it has a single
             label for its many nodes, and several graphs are a graph task.
-        class_names: the classes of a fitted model, so that indices agree with it.
-        feature_names: the feature columns of a fitted model, so that text is encoded as it was.
         name: what to call the data in messages and reports.
-        strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
         labels: one for each node or graph, instead of the labels of ``obj``.
         label: the NetworkX attribute with the labels, if it is not ``label`` or ``y``.
         features: the NetworkX attributes or columns of X to use; by default all that can be used,
             and attributes of text only if they are named here.
-        weights: whether to use the weights of edges.
-        directed: whether to keep the directions of edges; by default both belong to an edge.
+
+    The other arguments are those of :func:`read`.
 
     Example:
         >>> import networkx as nx
@@ -166,7 +163,8 @@ def read(
         drop: columns to leave out.
         class_names: the classes of a fitted model, so that indices agree with it.
         feature_names: the feature columns of a fitted model, so that text is encoded as it was.
-        strict: refuse self-loops and duplicate edges instead of correcting them.
+        strict: refuse self-loops, duplicates and one-way edges that are not so by convention,
+            instead of correcting them.
         weights: whether to use the weights of edges.
         directed: whether to keep the directions of edges; by default both belong to an edge.
 
@@ -183,14 +181,13 @@ def read(
 
 def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:
     try:
-        if path.is_dir():
-            return read_folder
-        if not path.exists():
-            raise InputError(f"{path}: no such file or folder; give {_FILES}")
+        exists, is_folder = path.exists(), path.is_dir()
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path}: is no path ({error}); give {_FILES}") from None
+    if is_folder:
+        return read_folder
+    if not exists:
+        raise InputError(f"{path}: no such file or folder; give {_FILES}")
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")

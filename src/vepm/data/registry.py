@@ -252,41 +252,29 @@ def is_recipe(name: str) -> bool:
 
 
 def draw(name: str, recipe: str) -> Dataset:
-    """A generated graph by the name of its generator and a recipe, which may be empty.
-
-    Example:
-        >>> from vepm.data.registry import draw
-        >>> draw("planted", "nodes=200,edges=800,seed=1").graphs[0].num_nodes
-        200
-    """
+    """A generated graph by the name of its generator and a recipe, which may be empty."""
     generator, ingredients = RECIPES[name]
-    given: dict[str, Any] = {"seed": 0} | _parse(f"{name}:{recipe}", recipe, ingredients)
+    given: dict[str, Any] = {"seed": 0}
+    whole = f"{name}:{recipe}"[:80]
+    for part in filter(None, recipe.split(",")):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in ingredients:
+            raise InputError(
+                f"{whole}: there is no {key[:40]!r}; give some of {', '.join(ingredients)}, as in "
+                "planted:nodes=5000,edges=50000"
+            )
+        kind, meaning = ingredients[key]
+        try:
+            given[key] = kind(value)
+        except ValueError:
+            found = f"{key} is {value[:40]!r}"
+            raise InputError(f"{whole}: {found}; give a number: {meaning}") from None
+        if not 0 <= given[key] < 10**15:
+            found = f"{key} is {value[:40]}"
+            raise InputError(f"{whole}: {found}; give at least 0 and less than 1e15")
     nodes = given.pop("nodes", 1000)
     relations = given.get("relations", 3 if "relations" in ingredients else 1)
     edges = given.pop("edges", 5 * nodes * relations)
     settings = {_RENAMED.get(key, key): value for key, value in given.items()}
     degree = 2 * edges / max(nodes, 1) / max(relations, 1)
     return generator(nodes, average_degree=degree, **settings)
-
-
-def _parse(whole: str, recipe: str, ingredients: Ingredients) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for part in filter(None, recipe.split(",")):
-        name, _, value = (word.strip() for word in part.partition("="))
-        if name not in ingredients:
-            raise InputError(
-                f"{whole[:80]}: there is no {name[:40]!r}; give some of {', '.join(ingredients)}, "
-                "as in planted:nodes=5000,edges=50000"
-            )
-        kind, meaning = ingredients[name]
-        try:
-            given[name] = kind(value)
-        except ValueError:
-            raise InputError(
-                f"{whole[:80]}: {name} is {value[:40]!r}; give a number: {meaning}"
-            ) from None
-        if not 0 <= given[name] < 10**15:
-            raise InputError(
-                f"{whole[:80]}: {name} is {value[:40]}; give at least 0 and less than 1e15"
-            )
-    return given

@@ -63,7 +63,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Tensor, num_positions: int = 0) -> Self:
-        """Measure a table [N, F], dense or sparse, whose last columns may be coordinates."""
+        """Measure a table [N, F] whose last columns may be coordinates."""
         center = torch.zeros(x.size(1), dtype=torch.float64)
         if is_sparse(x):
             factor = torch.full_like(center, _unit(x.values().abs().double()))
@@ -158,14 +158,11 @@ def with_coordinates(dataset: Dataset) -> Dataset:
 
 
 def needs_coordinates(dataset: Dataset) -> bool:
-    """Whether a graph has so few features that its coordinates should stand beside them.
-
-    A graph without features has them from the start. With several graphs they would mean
-    something else in each.
-    """
-    if not dataset.single_graph or dataset.num_positions or is_sparse(dataset.graphs[0].x):
-        return False
+    """Whether a graph has so few features that its coordinates should stand beside them."""
     x = dataset.graphs[0].x
+    # Graphs without features have them already; in several graphs they differ in meaning.
+    if not dataset.single_graph or dataset.num_positions or is_sparse(x):
+        return False
     return int((x != x[:1]).any(0).sum()) < FEW_COLUMNS
 
 
@@ -221,11 +218,7 @@ class Anchors:
         return tensors
 
     def align(self, dataset: Dataset) -> Dataset:
-        """The dataset with coordinates that mean what they meant in training.
-
-        Raises:
-            InputError: if it is not the graph of training, with nodes added or removed.
-        """
+        """The dataset with coordinates that mean what they meant in training."""
         place = self._places(dataset)
         self._check_edges(dataset, place)
         known = place >= 0
@@ -245,12 +238,10 @@ class Anchors:
         """The row of each of the dataset's nodes here; -1 for new ones."""
         names, count = _ids(dataset), dataset.graphs[0].x.size(0)
         if self.names is None or names is None:
-            if count != len(self.coordinates):
-                raise _refusal(
-                    dataset,
-                    f"its nodes have no ids and are {count}, not the {len(self.coordinates)} of "
-                    "training",
-                )
+            known = len(self.coordinates)
+            if count != known:
+                reason = f"its nodes have no ids and are {count}, not the {known} of training"
+                raise _refusal(dataset, reason)
             return torch.arange(count)
         index = {name: i for i, name in enumerate(self.names)}
         place = torch.tensor([index.get(name, -1) for name in names])
@@ -271,8 +262,9 @@ class Anchors:
         # Without ids, a node removed shifts all that follow it.
         fewest = _FEWEST_SHARED if self.names is not None and _ids(dataset) is not None else 1.0
         if found.numel() and found.mean() < fewest:
+            share = f"{found.mean():.0%}"
             raise _refusal(
-                dataset, f"only {found.mean():.0%} of the edges of training between its nodes exist"
+                dataset, f"only {share} of the edges of training between its nodes exist"
             )
 
 

@@ -115,9 +115,8 @@ def read_integers(
         line = " ".join(str(error).split())
         raise InputError(f"{path}: not integers in columns ({line}); fetch it again") from None
     if values.shape[1] != columns:
-        raise InputError(
-            f"{path}: {values.shape[1]} columns where {columns} belong; fetch it again"
-        )
+        found = f"{values.shape[1]} columns where {columns} belong"
+        raise InputError(f"{path}: {found}; fetch it again")
     return torch.from_numpy(values if columns > 1 else values[:, 0])
 
 
@@ -155,10 +154,8 @@ class Table:
             if not name:
                 raise InputError(f"{self.where(i, 'id')}: the id is empty; give every row one")
             if name in index:
-                raise InputError(
-                    f"{self.where(i, 'id')}: id '{name}' is already on row "
-                    f"{self.lines[index[name]]}; give each id once"
-                )
+                there = f"id '{name}' is already on row {self.lines[index[name]]}"
+                raise InputError(f"{self.where(i, 'id')}: {there}; give each id once")
             index[name] = i
         return index
 
@@ -182,19 +179,30 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
     text = read_text(path)
     header = next((line for line in text.split("\n") if line.strip()), "")
     delimiter = max(DELIMITERS, key=header.count)
-    numbered = _rows(path, text, delimiter)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    try:
+        numbered = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+    except csv.Error as error:
+        at = f"{path}, row {reader.line_num}"
+        raise InputError(f"{at}: not CSV ({error}); correct the row") from None
     if not numbered:
         raise InputError(f"{path}: the file is empty; give a header line and rows")
     columns = tuple(cell.strip() for cell in numbered[0][1])
-    _check_header(path, columns, required)
+    for name in required:
+        if name not in columns:
+            raise InputError(
+                f"{path}: column '{name}' is missing (found: {', '.join(columns)[:200]}); name it "
+                "in the header line, columns separated by commas, semicolons or tabs"
+            )
+    name, count = Counter(columns).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{path}: column '{name}' is there twice; rename one")
     if len(numbered) == 1:
         raise InputError(f"{path}: the file has a header but no rows; add at least one")
     for line, row in numbered[1:]:
         if len(row) != len(columns):
-            raise InputError(
-                f"{path}, row {line}: {len(row)} cells where the header has {len(columns)}; "
-                "give one cell per column"
-            )
+            found = f"{len(row)} cells where the header has {len(columns)}"
+            raise InputError(f"{path}, row {line}: {found}; give one cell per column")
     lines, rows = zip(*numbered[1:], strict=True)
     # Semicolons between cells allow decimal commas.
     comma = _DECIMAL_COMMA.fullmatch if delimiter == ";" else lambda cell: None
@@ -246,25 +254,3 @@ def _weight_text(words: str) -> str | None:
     except ValueError:
         return None
     return text
-
-
-def _rows(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    try:
-        return [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, row {reader.line_num}: not CSV ({error}); correct the row"
-        ) from None
-
-
-def _check_header(path: Path, columns: Sequence[str], required: Sequence[str]) -> None:
-    for name in required:
-        if name not in columns:
-            raise InputError(
-                f"{path}: column '{name}' is missing (found: {', '.join(columns)[:200]}); name it "
-                "in the header line, columns separated by commas, semicolons or tabs"
-            )
-    name, count = Counter(columns).most_common(1)[0]
-    if count > 1:
-        raise InputError(f"{path}: column '{name}' is there twice; rename one")

@@ -9,7 +9,8 @@ from vepm.estimators.classifiers import (
     load_classifier,
 )
 from vepm.estimators.communities import CommunityDetector, Memberships
-from vepm.estimators.links import LinkPredictor, Links
+from vepm.estimators.links import LinkPredictor
+from vepm.estimators.pairs import Links
 
 __all__ = [
     "CLASSIFIERS",

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from torch import Tensor
 
 from vepm import training
@@ -55,30 +55,19 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     _task: TaskName = "node"
     graph: Any = None
+    preset: str
+    config: Config | None
+    device: str
+    random_state: RandomState
+    progress: Progress | None
 
-    def __init__(
-        self,
-        *,
-        preset: str = "default",
-        num_communities: int | str | None = None,
-        num_metacommunities: int | None = None,
-        config: Config | None = None,
-        device: str = "auto",
-        random_state: RandomState = 0,
-        progress: Progress | None = None,
-        **settings: Any,
-    ) -> None:
-        self.preset = preset
-        self.num_communities = num_communities
-        self.num_metacommunities = num_metacommunities
-        self.config = config
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
-        for name in settings:
+    def _assign(self, arguments: dict[str, Any]) -> None:
+        """Keep the arguments of a constructor by name; ``settings`` are those it does not list."""
+        self._settings = arguments.pop("settings")
+        for name in self._settings:
             if name not in FIELDS:
                 raise unknown(name, FIELDS, type(self).__name__)
-        self._settings = settings
+        self.__dict__ |= {name: value for name, value in arguments.items() if name != "self"}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name: those of the signature, and every setting that was given."""
@@ -116,7 +105,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @staticmethod
     def _default_groups(config: Config, num_communities: int) -> int:
-        """Number of metacommunities for a number of communities, where none was asked for."""
+        """Number of metacommunities where none was asked for."""
         return min(config.model.num_metacommunities, num_communities)
 
     def memberships(self, X: Any) -> Array | list[Array]:
@@ -294,19 +283,18 @@ def plain(value: Any) -> Any:
 def _node_indices(X: Any, num_nodes: int) -> Tensor:
     """Indices of nodes of a bound graph, given as [n] or [n, 1]."""
     try:
-        given = np.asarray(X)
+        nodes = column_or_1d(np.asarray(X))
     except ValueError:
-        given = np.empty(0)
-    if given.size == 0 or given.shape not in ((given.size,), (given.size, 1)):
+        nodes = np.empty(0)
+    if nodes.size == 0:
         raise InputError(
             "X must be indices of nodes, as graph= was given; for other graphs leave graph= out"
         )
-    nodes = given.reshape(-1)
     if nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
-        raise InputError(f"X must be integers, indices of nodes, and holds {given.dtype}")
-    if nodes.min() < 0 or nodes.max() >= num_nodes:
+        raise InputError(f"X must be integers, indices of nodes, and holds {nodes.dtype}")
+    outside = nodes[(nodes < 0) | (nodes >= num_nodes)]
+    if outside.size:
         raise InputError(
-            f"X holds node {int(nodes.max() if nodes.min() >= 0 else nodes.min())}; the graph has "
-            f"nodes 0 to {num_nodes - 1}"
+            f"X holds node {int(outside[0])}; the graph has nodes 0 to {num_nodes - 1}"
         )
     return torch.from_numpy(nodes.astype(np.int64))

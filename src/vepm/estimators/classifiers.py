@@ -26,6 +26,8 @@ LEAST_WEIGHT = 1e-9
 
 
 class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    class_weight: ClassWeight
+
     def __init__(
         self,
         *,
@@ -39,17 +41,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(
-            preset=preset,
-            num_communities=num_communities,
-            num_metacommunities=num_metacommunities,
-            config=config,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-            **settings,
-        )
-        self.class_weight = class_weight
+        self._assign(locals())
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from labels.
@@ -252,18 +244,7 @@ class NodeClassifier(_Classifier):
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(
-            preset=preset,
-            num_communities=num_communities,
-            num_metacommunities=num_metacommunities,
-            config=config,
-            class_weight=class_weight,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-            **settings,
-        )
-        self.graph = graph
+        self._assign(locals())
 
 
 class GraphClassifier(_Classifier):

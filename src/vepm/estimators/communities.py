@@ -11,7 +11,6 @@ from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.nn import interactions, members
-from vepm.tasks import TaskName
 from vepm.training import Config, Explanation, Progress, fit
 from vepm.training.fitting import NONE
 
@@ -36,22 +35,14 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     """Finds overlapping communities from edges and features alone.
 
     Args:
-        graph: The graph whose nodes are given as X from then on, as in
-            :class:`vepm.NodeClassifier`.
         preset: Named settings: ``"communities"``, ``"default"``, ``"tuned"``, ``"paper"`` or
             ``"released"``.
-        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
-            links can do without.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
         n_init: Number of starts with different seeds. Each is trained for a sixth of the epochs,
             and the one of lowest loss to the end.
-        config: Complete settings instead of a preset.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
-        progress: Called after every epoch.
-        settings: Any other setting of :class:`vepm.training.Config` by name, such as
-            ``pretrain_epochs``.
+
+    The other parameters are those of :class:`vepm.NodeClassifier`, without ``class_weight``.
 
     Example:
         >>> import networkx as nx
@@ -64,7 +55,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         [0, 1]
     """
 
-    _task: TaskName = "node"
+    n_init: int
 
     def __init__(
         self,
@@ -80,18 +71,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(
-            preset=preset,
-            num_communities=num_communities,
-            num_metacommunities=num_metacommunities,
-            config=config,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-            **settings,
-        )
-        self.graph = graph
-        self.n_init = n_init
+        self._assign(locals())
 
     @staticmethod
     def _default_groups(config: Config, num_communities: int) -> int:

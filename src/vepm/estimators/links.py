@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,35 +17,28 @@ from vepm.data.features import degree_features, positions
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
-from vepm.estimators.evidence import EVIDENCE, LEAST_RATE, Nodes, surroundings
-from vepm.estimators.pairs import EdgeSplit, Pairs, candidates, split_edges
+from vepm.estimators.pairs import (
+    EVIDENCE,
+    LEAST_RATE,
+    EdgeSplit,
+    Links,
+    Nodes,
+    Pairs,
+    candidates,
+    each_once,
+    indices_of,
+    split_edges,
+    surroundings,
+)
 from vepm.files import read_toml, write_text
 from vepm.kernels.shares import couple
 from vepm.runs.metrics import calibration_error
-from vepm.tasks import TaskName
 from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 
 CALIBRATION = "links.toml"
 HELD_OUT = 0.05
 """Share of the edges that calibrates, and the same again that scores."""
-
-
-class Links(NamedTuple):
-    """Pairs of nodes with what the model says of them, the most remarkable first."""
-
-    nodes: list[tuple[Any, Any]]
-    """The two ends of each pair, by name."""
-    probability: Array
-    """Probability that they are joined [P]."""
-    share: Array
-    """Share of each community in their rate [P, C]; rows sum to one."""
-
-    @property
-    def surprise(self) -> Array:
-        """How surprising it is that they are joined: bits, the negative logarithm [P]."""
-        bits: Array = -np.log2(np.maximum(self.probability, LEAST_RATE))
-        return bits
 
 
 class LinkPredictor(Estimator):
@@ -69,13 +62,9 @@ class LinkPredictor(Estimator):
 
     Args:
         preset: Named settings: ``"links"``, or those of the other estimators.
-        num_communities: Number of communities; ``"auto"`` starts with 32 and empties those that
-            links can do without.
-        config: Complete settings instead of a preset.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
-        progress: Called after every epoch.
-        settings: Any other setting of :class:`vepm.training.Config` by name.
+
+    The other parameters are those of :class:`vepm.NodeClassifier`, without ``graph`` and
+    ``class_weight``.
 
     ``fit`` takes one graph in any form that :class:`vepm.NodeClassifier` does. Pairs are given by
     node: the graph's own nodes for NetworkX, ids where the data have them, indices otherwise.
@@ -91,8 +80,7 @@ class LinkPredictor(Estimator):
         5
     """
 
-    _task: TaskName = "node"
-    _known: tuple[Dataset, Nodes] | None = None
+    _known: Nodes | None = None
 
     def __init__(
         self,
@@ -105,15 +93,7 @@ class LinkPredictor(Estimator):
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(
-            preset=preset,
-            num_communities=num_communities,
-            config=config,
-            device=device,
-            random_state=random_state,
-            progress=progress,
-            **settings,
-        )
+        self._assign(locals())
 
     def fit(self, X: Any, y: None = None, **how: Any) -> Self:
         """Learn from the edges of a graph; labels, if there are any, are not looked at.
@@ -138,7 +118,7 @@ class LinkPredictor(Estimator):
             )
         seen = replace(unlabelled(dataset), graphs=[_own_features(parts.graph, dataset)])
         self.fit_split(seen, NONE, NONE, **how)
-        nodes = self._nodes(self.card_.prepare(seen))
+        nodes = self._nodes(self.card_.prepare(seen), None)
         evidence, joined = _labelled([nodes.evidence(pairs) for pairs in parts.val])
         scale = StandardScaler().fit(evidence)
         curve = LogisticRegression().fit(scale.transform(evidence), joined)
@@ -161,19 +141,19 @@ class LinkPredictor(Estimator):
                 Affiliations of its nodes follow from their edges and features; nothing is
                 trained.
         """
-        dataset, nodes = self._graph(X)
-        return self._probability(self._logits(nodes, self._indices(pairs, X, dataset)))
+        nodes = self._graph(X)
+        return self._probability(nodes, indices_of(pairs, nodes.names))
 
     def decision_function(self, pairs: Pairs, X: Any = None) -> Array:
         """Log-odds of pairs of indices [2, P] among as many edges as non-edges."""
-        return self._logits(self._graph(X)[1], pairs)
+        return self._logits(self._graph(X), pairs)
 
     def evidence(self, pairs: Pairs, X: Any = None) -> Array:
         """What the log-odds of pairs of indices [2, P] are made of [P, 4].
 
         The columns are likeness, strength, features and degree, as in ``calibration_``.
         """
-        return self._graph(X)[1].evidence(pairs)
+        return self._graph(X).evidence(pairs)
 
     def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
         """Area under the ROC curve.
@@ -191,8 +171,8 @@ class LinkPredictor(Estimator):
 
     def explain_pairs(self, pairs: Any, X: Any = None) -> Links:
         """Probability of each pair, and the communities behind it."""
-        dataset, nodes = self._graph(X)
-        return self._links(self._indices(pairs, X, dataset), X, dataset, nodes)
+        nodes = self._graph(X)
+        return self._links(nodes, indices_of(pairs, nodes.names))
 
     def missing_links(self, X: Any = None, top: int = 20) -> Links:
         """The pairs without an edge that are likeliest to be joined, the likeliest first.
@@ -200,15 +180,15 @@ class LinkPredictor(Estimator):
         Candidates are the pairs at distance two and those of the strongest nodes of every
         community, so that time and memory do not grow with the square of the number of nodes.
         """
-        dataset, nodes = self._graph(X)
+        nodes = self._graph(X)
         best, logits = np.empty((2, 0), dtype=np.int64), np.empty(0)
-        for pairs in candidates(dataset.graphs[0].edge_index, nodes.z * nodes.meeting):
+        for pairs in candidates(nodes.edge_index, nodes.z * nodes.meeting):
             every = np.concatenate([best, pairs], axis=1)
             logits = np.concatenate([logits, self._logits(nodes, pairs)])
             _, first = np.unique(every[0] * len(nodes.z) + every[1], return_index=True)
             kept = first[np.argsort(-logits[first], kind="stable")[:top]]
             best, logits = every[:, kept], logits[kept]
-        return self._links(best, X, dataset, nodes)
+        return self._links(nodes, best)
 
     def surprising_edges(self, X: Any = None, top: int | None = None) -> Links:
         """The edges of the graph, the most surprising first.
@@ -216,15 +196,14 @@ class LinkPredictor(Estimator):
         Affiliations follow from the edges too, so an edge is judged with itself in view: what is
         surprising even so stands out.
         """
-        dataset, nodes = self._graph(X)
-        edges = dataset.graphs[0].edge_index
-        once = edges[:, edges[0] < edges[1]].numpy()
+        nodes = self._graph(X)
+        once = each_once(nodes.edge_index)
         order = np.argsort(self._logits(nodes, once), kind="stable")[:top]
-        return self._links(once[:, order], X, dataset, nodes)
+        return self._links(nodes, once[:, order])
 
     def transform(self, X: Any) -> Array:
         """Mean affiliation of every node to every community [N, C]; new nodes among them."""
-        return self._graph(X)[1].z
+        return self._graph(X).z
 
     def save(self, folder: str | Path) -> None:
         """Write the trained model, its settings and its calibration into a folder."""
@@ -237,41 +216,39 @@ class LinkPredictor(Estimator):
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Self:
         """Read a model that :meth:`save`, or ``vepm links``, wrote."""
-        found = read_toml(Path(folder) / CALIBRATION)
+        path = Path(folder) / CALIBRATION
+        found = read_toml(path)
         model = super().load(folder, device)
         try:
             # Models of earlier releases go by likeness and strength alone.
             given = {"features": 0.0, "degree": 0.0} | found["calibration"]
-            model.calibration_ = {
-                key: float(given[key]) for key in (*EVIDENCE, "intercept", "log_odds")
-            }
-            model.scores_ = {key: float(value) for key, value in found["scores"].items()}
+            names = (*EVIDENCE, "intercept", "log_odds")
+            model.calibration_ = {name: float(given[name]) for name in names}
+            model.scores_ = {name: float(value) for name, value in found["scores"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(
-                f"{Path(folder) / CALIBRATION}: holds no calibration of links"
-            ) from None
+            raise InputError(f"{path}: holds no calibration of links") from None
         return model
 
-    def _graph(self, X: Any) -> tuple[Dataset, Nodes]:
-        """A graph, by default the fitted one, and what its nodes bring to their links."""
+    def _graph(self, X: Any) -> Nodes:
+        """The nodes of a graph, by default of the fitted one."""
         self._model()
         if X is not None:
-            dataset = self._items(X).dataset
-            return dataset, self._nodes(dataset)
+            return self._nodes(self._items(X).dataset, X)
         if not hasattr(self, "fitted_graph_"):
             raise InputError("a model that was loaded has no graph: give one as X")
         if self._known is None:
-            dataset = self._items(self.fitted_graph_).dataset
-            self._known = dataset, self._nodes(dataset)
+            self._known = self._graph(self.fitted_graph_)
         return self._known
 
     @torch.no_grad()
-    def _nodes(self, dataset: Dataset) -> Nodes:
-        """What each node of a prepared graph brings to its links."""
+    def _nodes(self, dataset: Dataset, X: Any) -> Nodes:
+        """The nodes of a prepared graph, called as in X."""
         graph = dataset.graphs[0]
         z = self._explain(dataset).memberships.cpu()
         degree = np.bincount(graph.edge_index[0].numpy(), minlength=len(z))
         return Nodes(
+            node_names(X, dataset),
+            graph.edge_index,
             z.numpy(),
             couple(z, self._model().interactions.cpu()).numpy(),
             surroundings(graph.x, graph.edge_index),
@@ -283,58 +260,39 @@ class LinkPredictor(Estimator):
         logits: Array = nodes.evidence(pairs) @ weights + self.calibration_["intercept"]
         return logits
 
-    def _probability(self, logits: Array) -> Array:
+    def _probability(self, nodes: Nodes, pairs: Pairs) -> Array:
         """Calibrated among all pairs, of which few are edges."""
-        probability: Array = expit(logits + self.calibration_["log_odds"])
+        probability: Array = expit(self._logits(nodes, pairs) + self.calibration_["log_odds"])
         return probability
 
     def _scores(self, nodes: Nodes, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
         logits, joined = _labelled([self._logits(nodes, part) for part in pairs])
         p = torch.from_numpy(expit(logits))
+        known = torch.stack([1 - p, p], dim=1), torch.from_numpy(joined).long()
         return {
             "auc": float(roc_auc_score(joined, logits)),
             "average_precision": float(average_precision_score(joined, logits)),
-            "calibration_error": calibration_error(
-                torch.stack([1 - p, p], dim=1), torch.from_numpy(joined).long()
-            ),
+            "calibration_error": calibration_error(*known),
         }
 
-    def _links(self, pairs: Pairs, X: Any, dataset: Dataset, nodes: Nodes) -> Links:
-        names = node_names(getattr(self, "fitted_graph_", None) if X is None else X, dataset)
+    def _links(self, nodes: Nodes, pairs: Pairs) -> Links:
         (i, j), z, meeting = pairs, nodes.z, nodes.meeting
         # Equal halves, unless communities interact with each other.
         parts = (meeting[i] * z[j] + z[i] * meeting[j]) / 2
         return Links(
-            [(names[i], names[j]) for i, j in pairs.T.tolist()],
-            self._probability(self._logits(nodes, pairs)),
+            [(nodes.names[i], nodes.names[j]) for i, j in pairs.T.tolist()],
+            self._probability(nodes, pairs),
             parts / np.maximum(parts.sum(1, keepdims=True), LEAST_RATE),
         )
-
-    def _indices(self, pairs: Any, X: Any, dataset: Dataset) -> Pairs:
-        """Pairs of names as indices [2, P]."""
-        names = node_names(getattr(self, "fitted_graph_", None) if X is None else X, dataset)
-        place = {name: i for i, name in enumerate(names)}
-        try:
-            found = [(place[_plain(i)], place[_plain(j)]) for i, j in pairs]
-        except KeyError as error:
-            raise InputError(f"the graph has no node {error.args[0]!r}") from None
-        except (TypeError, ValueError):
-            raise InputError("pairs must be a list of pairs of nodes") from None
-        return np.array(found, dtype=np.int64).reshape(-1, 2).T
 
 
 def _own_features(graph: Data, dataset: Dataset) -> Data:
     """A graph whose features, if they are its degrees and coordinates, follow from its edges."""
     if dataset.num_positions:
-        nodes = int(graph.num_nodes or 0)
-        found = [of(graph.edge_index, nodes) for of in (degree_features, positions)]
+        known = graph.edge_index, int(graph.num_nodes or 0)
         graph = graph.clone()
-        graph.x = torch.cat(found, dim=1)
+        graph.x = torch.cat([degree_features(*known), positions(*known)], dim=1)
     return graph
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _labelled(parts: list[Array]) -> tuple[Array, Array]:

@@ -1,23 +1,35 @@
-"""Pairs of nodes: edges held out, non-edges drawn, and those worth asking about."""
+"""Pairs of nodes: edges held out, non-edges drawn, candidates, and the evidence of a link."""
 
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.preprocessing import normalize
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.nn import APPNP
 
+from vepm.data.features import is_sparse
 from vepm.errors import InputError
+from vepm.estimators.base import plain
 
 Pairs = NDArray[np.int64]
 PAIRS_AT_ONCE = 4_000_000
 """Paths of length two that are followed at a time."""
 STRONGEST = 100
 """Nodes of each community whose pairs are candidates, however far apart."""
+EVIDENCE = ("likeness", "strength", "features", "degree")
+LEAST_RATE = 1e-30
+AT_ONCE = 2**18
+WIDTH = 256
+"""Features of more columns are reduced to so many, which bounds memory."""
+STEPS, TELEPORT = 10, 0.2
+"""Steps of personalised PageRank, and the probability of returning to the node."""
 
 
 class EdgeSplit(NamedTuple):
@@ -31,20 +43,27 @@ class EdgeSplit(NamedTuple):
     """Edges and non-edges [2, n] to test on."""
 
 
+class Links(NamedTuple):
+    """Pairs of nodes with what the model says of them, the most remarkable first."""
+
+    nodes: list[tuple[Any, Any]]
+    """The two ends of each pair, by name."""
+    probability: NDArray[Any]
+    """Probability that they are joined [P]."""
+    share: NDArray[Any]
+    """Share of each community in their rate [P, C]; rows sum to one."""
+
+    @property
+    def surprise(self) -> NDArray[Any]:
+        """How surprising it is that they are joined: bits, the negative logarithm [P]."""
+        bits: NDArray[Any] = -np.log2(np.maximum(self.probability, LEAST_RATE))
+        return bits
+
+
 def split_edges(graph: Data, val: float, test: float, seed: int) -> EdgeSplit:
-    """Hold edges out at random.
-
-    Args:
-        graph: The graph, edges in both directions.
-        val: Share of the edges that validate.
-        test: Share of the edges that test.
-        seed: Seed of the split and of the non-edges.
-
-    Raises:
-        InputError: if a part would be empty, or the graph has too few non-edges.
-    """
+    """Hold shares of the edges out at random to validate and to test."""
     random = np.random.default_rng(seed)
-    once = _once(graph.edge_index)
+    once = each_once(graph.edge_index)
     order = random.permutation(once.shape[1])
     num_test, num_val = (int(share * order.size) for share in (test, val))
     if (test and not num_test) or (val and not num_val) or num_test + num_val >= order.size:
@@ -76,7 +95,7 @@ def _with_edges(graph: Data, kept: Pairs) -> Data:
 def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pairs:
     """Different pairs of nodes that are not joined [2, count], each as likely as any other."""
     nodes = int(graph.num_nodes or 0)
-    once = _once(graph.edge_index)
+    once = each_once(graph.edge_index)
     taken = np.sort(once[0] * nodes + once[1])
     if count > (nodes * (nodes - 1) // 2 - taken.size) // 2:
         raise InputError(f"the graph has too few pairs without an edge to draw {count} of them")
@@ -94,12 +113,8 @@ def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pair
 def candidates(edge_index: Tensor, strength: NDArray[np.float32]) -> Iterator[Pairs]:
     """Pairs without an edge that may miss one [2, n], in chunks; a pair may come twice.
 
-    They are the pairs at distance two, and those of the strongest nodes of each community. All
-    pairs would be too many for a large graph.
-
-    Args:
-        edge_index: Edges in both directions.
-        strength: Affiliations [N, C].
+    They are the pairs at distance two, and those of the strongest nodes of each community by their
+    affiliations [N, C]. All pairs would be too many for a large graph.
     """
     nodes = len(strength)
     ends = edge_index.numpy()
@@ -123,6 +138,73 @@ def _without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
     return pairs[:, ~joined]
 
 
-def _once(edge_index: Tensor) -> Pairs:
+def each_once(edge_index: Tensor) -> Pairs:
+    """Edges that are there in both directions, in one of them."""
     edges: Pairs = edge_index[:, edge_index[0] < edge_index[1]].numpy()
     return edges
+
+
+class Nodes(NamedTuple):
+    """What each node of a graph brings to its links."""
+
+    names: list[Any]
+    edge_index: Tensor
+    z: NDArray[Any]
+    """Affiliations [N, C]."""
+    meeting: NDArray[Any]
+    """What the communities of another node meet in it [N, C]."""
+    surroundings: NDArray[Any]
+    """Mean features around it, rows of length one [N, F]."""
+    degree: NDArray[Any]
+    """Logarithm of one plus its degree [N]."""
+
+    def evidence(self, pairs: Pairs) -> NDArray[Any]:
+        """The values of ``EVIDENCE`` for pairs of indices [2, P], one column each [P, 4]."""
+        own = np.log(np.maximum((self.meeting * self.z).sum(1), LEAST_RATE)) / 2
+        found = np.empty((pairs.shape[1], len(EVIDENCE)))
+        for start in range(0, pairs.shape[1], AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            i, j = pairs[:, part]
+            rate = np.einsum("pc,pc->p", self.meeting[i], self.z[j])
+            strength = own[i] + own[j]
+            found[part, 0] = np.log(np.maximum(rate, LEAST_RATE)) - strength
+            found[part, 1] = strength
+            found[part, 2] = np.einsum("pf,pf->p", self.surroundings[i], self.surroundings[j])
+            found[part, 3] = self.degree[i] + self.degree[j]
+        return found
+
+
+def surroundings(x: Tensor, edge_index: Tensor) -> NDArray[Any]:
+    """Mean features around each node, by personalised PageRank; rows of length one [N, F]."""
+    centred = torch.from_numpy(_narrow(x))
+    centred -= centred.mean(0)
+    spread: Tensor = APPNP(STEPS, TELEPORT)(centred, edge_index)
+    rows: NDArray[Any] = normalize(spread.numpy())
+    return rows
+
+
+def _narrow(x: Tensor) -> NDArray[Any]:
+    """Features with rows of length one, in at most ``WIDTH`` columns."""
+    if is_sparse(x):
+        x = x.coalesce()
+        entries = x.values().numpy(), tuple(x.indices().numpy())
+        table: Any = sp.csr_array(entries, shape=(x.size(0), x.size(1)))
+    else:
+        table = x.numpy()
+    table = normalize(table)
+    if x.size(1) > WIDTH:
+        # Cosines hardly change, and what is left out is mostly noise.
+        return np.asarray(TruncatedSVD(WIDTH, random_state=0).fit_transform(table))
+    return np.asarray(table.toarray() if is_sparse(x) else table)
+
+
+def indices_of(pairs: Any, names: list[Any]) -> Pairs:
+    """Pairs of names as indices [2, P]."""
+    place = {name: i for i, name in enumerate(names)}
+    try:
+        found = [(place[plain(i)], place[plain(j)]) for i, j in pairs]
+    except KeyError as error:
+        raise InputError(f"the graph has no node {error.args[0]!r}") from None
+    except (TypeError, ValueError):
+        raise InputError("pairs must be a list of pairs of nodes") from None
+    return np.array(found, dtype=np.int64).reshape(-1, 2).T
