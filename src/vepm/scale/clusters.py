@@ -28,9 +28,7 @@ class RunningTotals:
         device: torch.device | str = "cpu",
     ) -> None:
         self.sizes, self.group = sizes.to(device, torch.double), group
-        self.table = torch.zeros(
-            sizes.numel(), num_communities + 1, dtype=torch.double, device=device
-        )
+        self.table = self.sizes.new_zeros(sizes.numel(), num_communities + 1)
         """The sums [P, C], and in the last column whether they are known."""
 
     @torch.no_grad()

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from vepm.errors import LostProcessError
+from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityNorm
 
 GATHER_TIMEOUT = timedelta(days=30)
@@ -148,18 +149,16 @@ class SyncNorm(CommunityNorm):
         mean = self._sum(flat.sum(0)) / count
         centred = flat - mean
         variance = self._sum(centred.square().sum(0)) / count
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        assert norm.momentum is not None
-        norm.num_batches_tracked.add_(1)
-        norm.running_mean.lerp_(mean.detach(), norm.momentum)
-        norm.running_var.lerp_(variance.detach() * (count / (count - 1)), norm.momentum)
+        running_mean, running_var, times = norm.buffers()
+        momentum = norm.momentum or 0.0
+        times.add_(1)
+        running_mean.lerp_(mean.detach(), momentum)
+        running_var.lerp_(variance.detach() * (count / (count - 1)), momentum)
         scale = norm.weight * torch.rsqrt(variance + norm.eps)
         return (centred * scale + norm.bias).view_as(x)
 
     def _sum(self, values: Tensor) -> Tensor:
-        return _Sum.apply(values, self.group)  # type: ignore[no-untyped-call]
+        return apply(_Sum, values, self.group)
 
 
 class _Sum(torch.autograd.Function):

@@ -2,10 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -190,11 +189,25 @@ def _train_saving(
     # The first process has prepared the folder; what it finds there counts for all.
     if group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
-    _check_same_state(state, group, checkpoint)
-    on_epoch = _saver(checkpoint, fingerprint) if group.leads else None
+    here = (state.phase, state.courses[0].epoch)
+    if here != group.from_first(lambda: here):
+        raise InputError(
+            f"{checkpoint}: process {group.rank} reads another state than the first; keep "
+            "the run folder where all machines see it"
+        )
+    last = -math.inf
+
+    # Saved only between epochs: an interrupt may come in the middle of a step, and what that
+    # leaves behind is not a state to resume from.
+    def save_now_and_then(state: TrainingState) -> None:
+        nonlocal last
+        if group.leads and time.monotonic() - last >= SECONDS_BETWEEN_SAVES:
+            save_state(checkpoint, state, fingerprint)
+            last = time.monotonic()
+
     unfinished = state.phase != PHASES[-1]
     try:
-        train(state, config, progress=progress, on_epoch=on_epoch)
+        train(state, config, progress=progress, on_epoch=save_now_and_then)
     except DivergedError as error:
         if not checkpoint.exists():
             raise
@@ -235,27 +248,3 @@ def _order_is_free(config: Config, dataset: Dataset, source: GraphBatch) -> bool
     """Whether another order of the nodes is worth it and changes nothing but rounding."""
     drawn = "random" in (config.model.partition, config.model.inputs)
     return not drawn and worth_ordering(dataset.graphs[0], source.y.device)
-
-
-def _check_same_state(state: TrainingState, group: ProcessGroup, checkpoint: Path) -> None:
-    """All processes must resume from the same epoch."""
-    here = (state.phase, state.courses[0].epoch)
-    if here != group.from_first(lambda: here):
-        raise InputError(
-            f"{checkpoint}: process {group.rank} reads another state than the first; keep "
-            "the run folder where all machines see it"
-        )
-
-
-def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState], None]:
-    # Saved only between epochs: an interrupt may come in the middle of a step, and what that
-    # leaves behind is not a state to resume from.
-    last = -math.inf
-
-    def save_now_and_then(state: TrainingState) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_SAVES:
-            save_state(path, state, fingerprint)
-            last = time.monotonic()
-
-    return save_now_and_then
