@@ -50,6 +50,8 @@ class Adjacency:
     arcs: Tensor | None = field(default=None, kw_only=True)
     """Weight of the link from the source to the target of each edge, and of the one back [E, 2];
     zero where there is none. None where links have no direction."""
+    in_degree: Tensor | None = field(default=None, kw_only=True)
+    """Number of edges that end in each node [N], where not all of them are here."""
     under_vmap: ClassVar[bool] = False
     """Whether a subclass computes the sums below for several models at once, under ``vmap``."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
@@ -71,9 +73,9 @@ class Adjacency:
     @property
     def degree(self) -> Tensor:
         """Number of edges that end in each node, or the sum of their message weights [N]."""
-        if self.message_weight is None:
-            return self.sorted().degree
-        return self.sum_at_target(self.message_weight).squeeze(1)
+        if self.message_weight is not None:
+            return self.sum_at_target(self.message_weight).squeeze(1)
+        return self.sorted().degree if self.in_degree is None else self.in_degree
 
     @functools.cached_property
     def message_weight(self) -> Tensor | None:

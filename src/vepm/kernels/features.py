@@ -19,13 +19,7 @@ STRIP = 2048
 
 
 class SparseFeatures:
-    """A fixed sparse matrix [N, F] that multiplies dense weights in both directions.
-
-    Args:
-        row_pointer: Where each row begins among the values [N + 1].
-        columns: Column of each value [nnz].
-        values: The non-zeros, row by row [nnz].
-        num_columns: Width F.
+    """A fixed sparse matrix [N, F] in CSR that multiplies dense weights in both directions.
 
     Example:
         >>> x = SparseFeatures.from_dense(torch.eye(3))
@@ -114,9 +108,8 @@ class _Transpose:
 
     def multiply(self, values: Tensor, dense: Tensor) -> Tensor:
         """The transpose of the matrix with these values, times a dense one."""
-        matrix = csr_matrix(
-            self.row_pointer, self.columns, values.index_select(0, self.order), self.shape
-        )
+        values = values.index_select(0, self.order)
+        matrix = csr_matrix(self.row_pointer, self.columns, values, self.shape)
         return multiply(matrix, dense).view(-1, self.num_columns, dense.size(1)).sum(0)
 
 
@@ -144,9 +137,8 @@ def compact(x: Tensor) -> Features:
     if x.layout == torch.sparse_coo:
         rows, columns = x.indices()
         return SparseFeatures.from_entries(rows, columns, x.values(), x.shape)
-    if x.numel() == 0 or not _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type):
-        return x
-    return SparseFeatures.from_dense(x)
+    pays = x.numel() and _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type)
+    return SparseFeatures.from_dense(x) if pays else x
 
 
 def _sparse_pays(non_zeros: int, numbers: int, device: str) -> bool:
@@ -177,10 +169,8 @@ def drop_rows(parts: Sequence[Features], probability: float, training: bool) -> 
     values = first if isinstance(first, Tensor) else first.values
     kept = _dropout(values.new_ones(first.size(0), 1), probability, training)
     return [
-        part * kept
-        if isinstance(part, Tensor)
-        else part.with_values(part.values * kept[part.rows, 0])
-        for part in parts
+        p * kept if isinstance(p, Tensor) else p.with_values(p.values * kept[p.rows, 0])
+        for p in parts
     ]
 
 

@@ -50,19 +50,12 @@ class GraphBatch:
 
         Given affiliations [N, C] and their posterior means [N, C].
         """
+        given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
-            return subsampled_edge_log_likelihood(
-                z, activation, self.edges, self.batch, balanced=True, num_graphs=self.num_graphs
-            ).sum()
+            return subsampled_edge_log_likelihood(*given, balanced=True, num_graphs=count).sum()
+        balanced = likelihood == "balanced"
         of_graphs = edge_log_likelihood(
-            z,
-            activation,
-            self.edges,
-            self.batch,
-            balanced=likelihood == "balanced",
-            mean=mean,
-            num_graphs=self.num_graphs,
-            directed=directed,
+            *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
         )
         return self.keep_outputs(of_graphs).sum()
 
@@ -112,13 +105,10 @@ class GraphStore:
         node = ragged((self.nodes.cumsum(0) - self.nodes)[graphs], nodes).to(self.device)
         edge = ragged((self.edges.cumsum(0) - self.edges)[graphs], edges).to(self.device)
         offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
+        weight = None if self.weight is None else self.weight[edge]
         return GraphBatch(
             x=self.x[node],
-            edges=Adjacency(
-                self.edge_index[:, edge] + offset,
-                node.numel(),
-                weight=None if self.weight is None else self.weight[edge],
-            ),
+            edges=Adjacency(self.edge_index[:, edge] + offset, node.numel(), weight=weight),
             y=self.y[graphs.to(self.device)],
             batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
             num_graphs=graphs.numel(),
@@ -128,13 +118,11 @@ class GraphStore:
     @functools.cached_property
     def pieces(self) -> list[GraphBatch]:
         """All graphs in order, in batches that are joined once."""
-        found, first = [], 0
-        for part in torch.arange(len(self)).split(GRAPHS_AT_ONCE):
-            last = first + int(self.nodes[part].sum())
-            # The features are in this order already.
-            found.append(replace(self.select(part), x=self.x[first:last]))
-            first = last
-        return found
+        parts = torch.arange(len(self)).split(GRAPHS_AT_ONCE)
+        # The features are in this order already.
+        features = self.x.split([int(self.nodes[part].sum()) for part in parts])
+        found = zip(parts, features, strict=True)
+        return [replace(self.select(part), x=x) for part, x in found]
 
     def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
         """The share of one of ``size`` processes in the graphs with the given indices."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import VEPM, Adjacency, draw
 from vepm.nn.composer import NodeComposer
-from vepm.nn.convolution import Propagation, over_degrees, propagation
+from vepm.nn.convolution import Propagation, over_degrees, plain_propagation, propagation
 from vepm.scale.large import LargeGraph
 
 EDGES_AT_ONCE = 2**20
@@ -36,7 +36,9 @@ class Chunk:
         self.graph, self.rows, self.count = graph, slice(start, end), end - start
         self.everyone, edges = graph.around(torch.arange(start, end))
         """The nodes, followed by their other neighbours."""
-        self.edges = Adjacency(edges.to(graph.device), self.everyone.numel())
+        # Some edges into the neighbours belong to other chunks.
+        degree = self.take(graph.degree)
+        self.edges = Adjacency(edges.to(graph.device), self.everyone.numel(), in_degree=degree)
 
     def take(self, table: Tensor) -> Tensor:
         """Rows of a table over all nodes, on the device."""
@@ -46,20 +48,9 @@ class Chunk:
         """Node features, normalised."""
         return normalize_rows(self.graph.features(self.everyone), norm)
 
-    def plain(self, conv: str, dtype: torch.dtype) -> Propagation:
-        """Weights of message passing over the graph as it stands."""
-        if conv == "gin":
-            return Propagation(None)
-        scale = (self.take(self.graph.degree).to(dtype)[:, None] + 1).rsqrt()
-        edge = scale.index_select(0, self.edges.source) * scale.index_select(0, self.edges.target)
-        return Propagation(edge, scale.square())
-
-    def shared(self, shares: Tensor, degree: Tensor | None, normalize: str) -> Propagation:
-        """Weights of message passing over shares of the edges [e, K]."""
-        if degree is None:
-            return propagation(self.edges, shares, normalize)
-        # The degree of a neighbour includes edges of other chunks.
-        return over_degrees(self.take(degree).to(shares.dtype), shares)
+    def split(self, model: VEPM, z: Tensor) -> Tensor:
+        """Share of each edge in each metacommunity [e, K], given affiliations [N, C]."""
+        return model.split_edges(self.take(z), self.edges)
 
 
 def chunks(graph: LargeGraph) -> Iterator[Chunk]:
@@ -91,7 +82,8 @@ def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
 
     def layer(chunk: Chunk, i: int, h: Tensor | None) -> Tensor:
         x = chunk.features(model.feature_norm) if h is None else chunk.take(h)
-        out: Tensor = encoder.layers[i](x, chunk.edges, chunk.plain(encoder.conv, graph.x.dtype))
+        weights = plain_propagation(chunk.edges, graph.x, encoder.conv)
+        out: Tensor = encoder.layers[i](x, chunk.edges, weights)
         return torch.relu(encoder.norms[i](out)) if i < len(encoder.norms) else out
 
     h = _table(graph, layer, 0, None)
@@ -107,18 +99,17 @@ def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
     return torch.cat([draw(model.encoder.posterior(p.to(device)), sample).cpu() for p in parts])
 
 
-def split_edges(model: VEPM, chunk: Chunk, z: Tensor) -> Tensor:
-    """Share of each edge of a chunk in each metacommunity [e, K], given affiliations [N, C]."""
-    return model.split_edges(chunk.take(z), chunk.edges)
-
-
 def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
     """Class scores of every node, given the affiliations [N, C]."""
     bank = model.bank
-    degree = _degrees(model, graph, z, bank.normalize)
+    degree = _degrees(model, graph, z) if bank.normalize == "community" else None
 
     def layer(chunk: Chunk, i: int, h: Tensor | None) -> Tensor:
-        weights = chunk.shared(split_edges(model, chunk, z), degree, bank.normalize)
+        shares = chunk.split(model, z)
+        if degree is None:
+            weights = propagation(chunk.edges, shares, bank.normalize)
+        else:
+            weights = over_degrees(chunk.take(degree).to(shares.dtype), shares)
         x: Any = None if h is None else chunk.take(h)
         if x is None:
             x = model.fuse(chunk.features(model.feature_norm), chunk.take(z), chunk.edges)
@@ -130,25 +121,21 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
     return Inferred(_compose(model, graph, h.flatten(1), z), h)
 
 
-def _degrees(model: VEPM, graph: LargeGraph, z: Tensor, normalize: str) -> Tensor | None:
-    """Degrees that message passing is normalised by, where it uses degrees."""
-    if normalize == "graph":
-        return graph.degree[:, None]
-    if normalize != "community":
-        return None
-    return _table(graph, lambda chunk: chunk.edges.sum_at_target(split_edges(model, chunk, z)))
+def _degrees(model: VEPM, graph: LargeGraph, z: Tensor) -> Tensor:
+    """Degree of every node in every metacommunity [N, K]."""
+    return _table(graph, lambda chunk: chunk.edges.sum_at_target(chunk.split(model, z)))
 
 
 def _compose(model: VEPM, graph: LargeGraph, h: Tensor, z: Tensor) -> Tensor:
     composer = model.composer
     assert isinstance(composer, NodeComposer)
-    degree = None if composer.relevance is None else _degrees(model, graph, z, "community")
+    degree = None if composer.relevance is None else _degrees(model, graph, z)
 
     def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
         """For convolutions, and for scores that walk on."""
         if degree is None:
-            return chunk.plain(composer.conv, h.dtype), chunk.plain("gcn", h.dtype)
-        shares = split_edges(model, chunk, z)
+            return composer.propagations(chunk.edges, h)
+        shares = chunk.split(model, z)
         return composer.propagations(chunk.edges, h, shares, chunk.take(degree).to(shares.dtype))
 
     def layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Used:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The nodes behind :meth:`tensors`; a ValueError or KeyError if those are of another kind."""
+        """The nodes behind :meth:`tensors`; a ValueError or KeyError if those are others."""
         graph, nodes = tensors["graph"], tensors["nodes"]
         if graph.dtype != torch.uint8 or nodes.dtype != torch.int64 or nodes.dim() != 1:
             raise ValueError(f"training nodes are {list(nodes.shape)} {nodes.dtype}")

@@ -27,7 +27,7 @@ from vepm.training.loop import train
 from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
 from vepm.training.sources import Run, in_batches, pick_device
-from vepm.training.state import PHASES, Progress, TrainingState
+from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
@@ -116,9 +116,7 @@ def fit(
     )
     state = TrainingState.start(executor, config.training)
     _train_saving(state, executor, card, progress, checkpoint)
-    course = state.courses[0]
-    fitted = Fitted(model, card, source, course.history, course.best_epoch)
-    return _finished(fitted, run, calibrated)
+    return _fitted(model, card, source, state.courses[0], run, calibrated)
 
 
 def fit_many(
@@ -155,22 +153,24 @@ def fit_many(
     seeds = [run.seed for run in runs]
     executor = ManyRuns(models, examples, seeds, config.training.batch_size)
     state = train(TrainingState.start(executor, config.training), config.training)
-    found = [
-        Fitted(model, card, source, course.history, course.best_epoch)
-        for model, card, course in zip(models, cards, state.courses, strict=True)
+    return [
+        _fitted(model, card, source, course, run, calibrated)
+        for model, card, course, run in zip(models, cards, state.courses, runs, strict=True)
     ]
-    return [_finished(one, run, calibrated) for one, run in zip(found, runs, strict=True)]
 
 
-def _finished(fitted: Fitted, run: Run, calibrated: bool) -> Fitted:
+def _fitted(
+    model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
+) -> Fitted:
+    """A trained model, perhaps calibrated on its validation labels and checked."""
+    found = course.history, course.best_epoch
     if not calibrated:
-        return fitted
-    model, card, source = fitted.model, fitted.card, fitted.source
-    if run.train_on.numel():
-        calibrate(model, source, run.validate_on, card.config.training.num_samples, card.seed)
-    found = fitted.history, fitted.best_epoch
-    signs = signs_of_failure(model, card, source, run.train_on, run.validate_on, *found)
-    return replace(fitted, warnings=tuple(signs))
+        return Fitted(model, card, source, *found)
+    train, val, *_ = run
+    if train.numel():
+        calibrate(model, source, val, card.config.training.num_samples, card.seed)
+    signs = tuple(signs_of_failure(model, card, source, train, val, *found))
+    return Fitted(model, card, source, *found, signs)
 
 
 def _train_saving(

@@ -13,7 +13,7 @@ from torch import Tensor
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
-from vepm.scale.chunks import affiliations, chunks, classify, posterior_table, split_edges
+from vepm.scale.chunks import affiliations, chunks, classify, posterior_table
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 
@@ -75,7 +75,7 @@ def _explain_in_chunks(model: VEPM, graph: LargeGraph) -> Explanation:
     shares = z.new_empty(graph.num_edges, model.partitioner.num_metacommunities)
     for chunk in chunks(graph):
         own = slice(int(graph.pointer[chunk.rows.start]), int(graph.pointer[chunk.rows.stop]))
-        shares[own] = split_edges(model, chunk, z).cpu()
+        shares[own] = chunk.split(model, z).cpu()
     target = torch.arange(graph.num_nodes).repeat_interleave(graph.degree)
     edge_index = torch.stack([graph.columns.long(), target])
     logits = _finite(found.logits)

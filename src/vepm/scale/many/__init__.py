@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,10 +41,6 @@ class SharedBatch:
     def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
         """The graph, and one run's training nodes."""
         return self.batch, parts
-
-    def laid_out(self) -> Self:
-        """Itself; a plan of many graphs returns their batch."""
-        return self
 
 
 class ManyRuns:
@@ -136,7 +132,8 @@ class ManyRuns:
             return {name: value for name, value in terms.items() if value is not None}
 
         def work(planned: SharedBatch | Plan, *held: Any) -> Terms:
-            terms = Terms(**self._on(planned.laid_out(), given, *held))
+            batch = planned.laid_out() if isinstance(planned, Plan) else planned
+            terms = Terms(**self._on(batch, given, *held))
             descend(terms.loss.sum(), optimizers)
             return terms.detached()
 

@@ -117,13 +117,6 @@ class OwnEdges(Adjacency):
     under_vmap: ClassVar[bool] = True
     union: Adjacency
     """The graphs of all runs joined into one, run after run."""
-    in_degree: Tensor
-    """Number of edges that end in each node [N]."""
-
-    @property
-    def degree(self) -> Tensor:
-        """Number of edges that end in each node [N]."""
-        return self.in_degree
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from vepm.kernels.features import Features
 from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityLinear, CommunityNorm
+from vepm.scale.ddp import replace_layers
 from vepm.scale.many.edges import Dims, across, apart, beside, runs_first
 
 FEWEST_ROWS = 512
@@ -30,14 +31,8 @@ class PaddingMask:
 
 def share_layers(model: nn.Module, padding: PaddingMask) -> None:
     """Make the linear maps of a model work for all runs at once, and its norms ignore padding."""
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is CommunityNorm:
-                setattr(module, name, PaddedNorm(child, padding))
-            elif type(child) is CommunityLinear:
-                setattr(module, name, SharedCommunityLinear(child))
-            elif type(child) is nn.Linear:
-                setattr(module, name, SharedLinear(child))
+    maps = {CommunityLinear: SharedCommunityLinear, nn.Linear: SharedLinear}
+    replace_layers(model, {CommunityNorm: lambda norm: PaddedNorm(norm, padding), **maps})
 
 
 class PaddedNorm(CommunityNorm):

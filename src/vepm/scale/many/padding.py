@@ -46,15 +46,11 @@ class PaddedGraphs(GraphBatch):
 
     def keep_nodes(self, values: Tensor) -> Tensor:
         """Values of nodes [N, ...], zero for padding."""
-        return _masked(values, self.node_mask)
+        return torch.where(self.node_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
     def keep_outputs(self, values: Tensor) -> Tensor:
         """Values of graphs [G, ...], zero for padding."""
-        return _masked(values, self.graph_mask)
-
-
-def _masked(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
+        return torch.where(self.graph_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
 
 @dataclass(frozen=True, eq=False)
