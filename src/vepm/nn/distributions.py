@@ -16,11 +16,12 @@ SMALLEST_AFFILIATION = 1e-6
 
 @register_kl(Weibull, Gamma)
 def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
-    shape, scale, alpha, beta = q.concentration, q.scale, p.concentration, p.rate
+    # The mean first: the order decides how gradients are added up, to the last bit.
+    mean, shape, scale, alpha, beta = q.mean, q.concentration, q.scale, p.concentration, p.rate
     # What the prior alone decides is added up first: it is far smaller than the posterior.
     constant = torch.lgamma(alpha) - alpha * torch.log(beta) - EULER_GAMMA - 1
     spread = EULER_GAMMA * alpha / shape + torch.log(shape)
-    return spread - alpha * torch.log(scale) + beta * q.mean + constant
+    return spread - alpha * torch.log(scale) + beta * mean + constant
 
 
 class Posterior(Weibull):
