@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vepm.kernels.patterns import GatherPattern, SortedEdges
+from vepm.kernels.patterns import Pattern, SortedEdges
 from vepm.kernels.shares import Shares
 from vepm.kernels.triton_pattern import TritonPattern
 from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
@@ -66,7 +66,7 @@ def _errors(
 ) -> Iterator[tuple[str, float]]:
     source, target = edge_index
     ours = TritonPattern(SortedEdges(target, source, nodes))
-    exact = GatherPattern(target, source, nodes)
+    exact = Pattern(target, source, nodes)
     x, y = (torch.randn(nodes, heads, channels, device="cuda").to(dtype) for _ in "xy")
     weight = torch.randn(source.numel(), heads, device="cuda").to(dtype)
     wide = weight.double()
@@ -127,7 +127,7 @@ def _gathering(edge_index: Tensor, nodes: int, heads: int) -> Adjacency:
     edges = Adjacency(edge_index, nodes)
     for transposed in False, True:
         ends = edge_index if transposed else edge_index.flip(0)
-        edges._patterns[heads, transposed] = GatherPattern(ends[0], ends[1], nodes)
+        edges._patterns[heads, transposed] = Pattern(ends[0], ends[1], nodes)
     return edges
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vepm.bench import Row, time_call
-from vepm.kernels.patterns import GatherPattern, SortedEdges
+from vepm.kernels.patterns import Pattern, SortedEdges
 from vepm.kernels.triton_pattern import TritonPattern
 
 HEADS, CHANNELS = 8, 8
@@ -57,7 +57,7 @@ def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
         least_bytes(nodes, edges, read=(64, HEADS), out=(64,)),
         limit,
     )
-    gather = GatherPattern(edge_index[1], edge_index[0], nodes)
+    gather = Pattern(edge_index[1], edge_index[0], nodes)
     seconds = _median(lambda: gather.sum_neighbours(weight, x), repeats=3)
     yield {"what": "sum by given shares, gathered and scattered", "seconds": seconds}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
-from vepm.kernels.patterns import BlockPattern, GatherPattern, SortedEdges
+from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges
 from vepm.nn import Adjacency, aggregate, edge_dot
 
 # Repeats, a loop, unsorted one-way edges; node 4 is isolated.
@@ -142,7 +142,7 @@ def test_both_ways_to_sum_agree(graph: Graph, heads: int, at_once: int, seed: in
         block = BlockPattern(SortedEdges(targets, sources, graph.num_nodes), heads)
     assert sum(block.sizes) == heads
     assert max(block.sizes) <= max(min(block.sizes) + 1, 1)
-    gather = GatherPattern(targets, sources, graph.num_nodes)
+    gather = Pattern(targets, sources, graph.num_nodes)
     x, other = (uniform(seed + i, graph.num_nodes, heads, 3) for i in range(2))
     weight = uniform(seed + 2, graph.edge_index.size(1), heads)
     torch.testing.assert_close(gather.sum_neighbours(weight, x), block.sum_neighbours(weight, x))

@@ -196,8 +196,8 @@ def test_dropped_rows_are_dropped_in_every_part() -> None:
 
 
 @pytest.mark.parametrize("probability", [0.4, 0.8, 1e-9])
-def test_dropout_in_strips_is_dropout(probability: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.kernels.elementwise.LONGEST", 1000)
+def test_dropout_by_bits_is_dropout(probability: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.kernels.features.MANY_DRAWS", 1000)
     x, weight = uniform(0, 401, 7, 5).add(1).requires_grad_(), uniform(1, 401, 7, 5)
     found = []
     for _ in range(2):
@@ -210,7 +210,7 @@ def test_dropout_in_strips_is_dropout(probability: float, monkeypatch: pytest.Mo
     kept = dropped != 0
     share = float(kept.double().mean())
     assert share == pytest.approx(1 - probability, abs=0.02)
-    # Every strip draws its own, and every quarter of a draw counts.
+    # Every quarter of a draw counts.
     assert not torch.equal(kept[:28], kept[28:56]) or probability < 0.1
     factor = 1 / (1 - probability)
     torch.testing.assert_close(dropped, torch.where(kept, x * factor, 0), rtol=1e-4, atol=0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from strategies import Graph, directed_graphs, no_edges, quick, seeds, uniform
 from vepm.kernels.aggregation import _triton_pattern
-from vepm.kernels.patterns import GatherPattern, SortedEdges
+from vepm.kernels.patterns import Pattern, SortedEdges
 from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -24,10 +24,10 @@ STAR = Graph(torch.tensor([[*range(1, 12), 0, 0], [0] * 11 + [1, 2]]), 12)
 WIDE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 4e-2}
 
 
-def both(graph: Graph, longest: int = 4) -> tuple[TritonPattern, GatherPattern]:
+def both(graph: Graph, longest: int = 4) -> tuple[TritonPattern, Pattern]:
     sources, targets = graph.edge_index
     edges = SortedEdges(targets, sources, graph.num_nodes)
-    gather = GatherPattern(targets, sources, graph.num_nodes)
+    gather = Pattern(targets, sources, graph.num_nodes)
     return TritonPattern(edges, longest=longest), gather
 
 

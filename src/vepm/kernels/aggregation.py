@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.kernels.patterns import SMALLEST_RATE, BlockPattern, GatherPattern, Pattern, SortedEdges
+from vepm.kernels.patterns import SMALLEST_RATE, BlockPattern, Pattern, SortedEdges, apply
 
 GROUPED_NUMBERS = 2**22
 """Numbers read from either end of the edges at a time, unless K for each edge are more."""
@@ -50,6 +50,8 @@ class Adjacency:
     arcs: Tensor | None = field(default=None, kw_only=True)
     """Weight of the link from the source to the target of each edge, and of the one back [E, 2];
     zero where there is none. None where links have no direction."""
+    in_degree: Tensor | None = field(default=None, kw_only=True)
+    """Number of edges that end in each node [N], where not all of them are here."""
     under_vmap: ClassVar[bool] = False
     """Whether a subclass computes the sums below for several models at once, under ``vmap``."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
@@ -71,9 +73,9 @@ class Adjacency:
     @property
     def degree(self) -> Tensor:
         """Number of edges that end in each node, or the sum of their message weights [N]."""
-        if self.message_weight is None:
-            return self.sorted().degree
-        return self.sum_at_target(self.message_weight).squeeze(1)
+        if self.message_weight is not None:
+            return self.sum_at_target(self.message_weight).squeeze(1)
+        return self.sorted().degree if self.in_degree is None else self.in_degree
 
     @functools.cached_property
     def message_weight(self) -> Tensor | None:
@@ -122,18 +124,19 @@ class Adjacency:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
         key = (heads, transposed)
         if key not in self._patterns:
-            device = self.edge_index.device.type
-            triton_pattern = _triton_pattern() if device == "cuda" else None
-            if device == "cpu":
-                self._patterns[key] = BlockPattern(self.sorted(transposed), heads)
-            elif triton_pattern is not None:
-                # Where rows are cut depends on the edges, so rows of replaceable ones are not.
-                uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
-                self._patterns[key] = triton_pattern(self.sorted(transposed), **uncut)
-            else:
-                ends = self._checked_ends(transposed)
-                self._patterns[key] = GatherPattern(*ends, self.num_nodes)
+            self._patterns[key] = self._new_pattern(heads, transposed)
         return self._patterns[key]
+
+    def _new_pattern(self, heads: int, transposed: bool) -> Pattern:
+        device = self.edge_index.device.type
+        if device == "cpu":
+            return BlockPattern(self.sorted(transposed), heads)
+        triton_pattern = _triton_pattern() if device == "cuda" else None
+        if triton_pattern is None:
+            return Pattern(*self._checked_ends(transposed), self.num_nodes)
+        # Where rows are cut depends on the edges, so rows of replaceable ones are not.
+        uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
+        return triton_pattern(self.sorted(transposed), **uncut)
 
     def _checked_ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
         """The node at which each edge is summed and the one it reads."""
@@ -150,40 +153,36 @@ class Adjacency:
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return _SumAtTarget.apply(values, self)  # type: ignore[no-untyped-call]
+        return apply(_SumAtTarget, values, self)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """What :func:`aggregate` returns for features and weights of one type."""
-        return _Aggregate.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), weight, self
-        )
+        return apply(_Aggregate, x.contiguous(), weight, self)
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """What :func:`edge_dot` returns."""
-        return _EdgeProducts.apply(  # type: ignore[no-untyped-call]
-            target.contiguous(), source.contiguous(), self, None
-        )
+        return apply(_EdgeProducts, target.contiguous(), source.contiguous(), self, None)
 
     def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
         """What :func:`edge_shares` returns."""
-        return _EdgeProducts.apply(  # type: ignore[no-untyped-call]
-            target.contiguous(), source.contiguous(), self, inverse_temperature
-        )
+        ends = target.contiguous(), source.contiguous()
+        return apply(_EdgeProducts, *ends, self, inverse_temperature)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """What :func:`grouped_edge_dot` returns."""
         groups = assignment if assignment.dim() == 3 else assignment[None]
-        return _GroupedDot.apply(  # type: ignore[no-untyped-call]
-            target.contiguous(), source.contiguous(), groups, self
-        )
+        return apply(_GroupedDot, target.contiguous(), source.contiguous(), groups, self)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What is known of the edges beside their ends, by name."""
+        known = {"kinds": self.kinds, "weight": self.weight, "arcs": self.arcs}
+        return {name: values for name, values in known.items() if values is not None}
 
     def to(self, device: torch.device | str) -> "Adjacency":
         """The same edges on another device."""
-        moved = (t if t is None else t.to(device) for t in (self.kinds, self.weight, self.arcs))
-        kinds, weight, arcs = moved
-        return Adjacency(
-            self.edge_index.to(device), self.num_nodes, kinds=kinds, weight=weight, arcs=arcs
-        )
+        moved = {name: values.to(device) for name, values in self.attributes.items()}
+        return Adjacency(self.edge_index.to(device), self.num_nodes, **moved)
 
 
 EdgeIndex = Tensor | Adjacency
@@ -342,13 +341,13 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> T
         tensor([0.0000, 0.5000])
     """
     edges = as_adjacency(edge_index, x.size(0))
-    expected = (edges.edge_index.size(1), x.size(1))
-    if edge_weight is not None and edge_weight.shape != expected:
-        raise ValueError(
-            f"edge_weight must have a row per edge and a column per community, {expected}, "
-            f"got {tuple(edge_weight.shape)}"
-        )
     if edge_weight is not None:
+        expected = (edges.edge_index.size(1), x.size(1))
+        if edge_weight.shape != expected:
+            raise ValueError(
+                f"edge_weight must have a row per edge and a column per community, {expected}, "
+                f"got {tuple(edge_weight.shape)}"
+            )
         kind = torch.promote_types(x.dtype, edge_weight.dtype)
         x, edge_weight = x.to(kind), edge_weight.to(kind)
     return edges.sum_neighbours(x, edge_weight)
@@ -369,26 +368,18 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
     Returns:
         Products [E, K].
     """
-    edges = as_adjacency(edge_index, target.size(0))
-    return edges.dot_ends(target, source)
+    return as_adjacency(edge_index, target.size(0)).dot_ends(target, source)
 
 
 def grouped_edge_dot(
     target: Tensor, source: Tensor, assignment: Tensor, edge_index: EdgeIndex
 ) -> Tensor:
-    r"""Products of the two ends of every edge, communities gathered into groups.
+    r"""Products [E, K] of the two ends of every edge, communities gathered into groups.
 
     .. math:: d_{ek} = \sum_c B_{ck} \, t_{jc} s_{ic} \quad \text{for edge } e = (i, j)
 
-    Args:
-        target: Features [N, C] read at ``edge_index[1]``.
-        source: Features [N, C] read at ``edge_index[0]``.
-        assignment: Share of each community in each group [C, K]; or [G, C, K], one for each of G
-            graphs with equally many edges, which follow each other in ``edge_index``.
-        edge_index: Edges [2, E] or an :class:`Adjacency`.
-
-    Returns:
-        Products [E, K]. Time is O(E C K), memory O(N C + E K).
+    The assignment B is [C, K]; or [G, C, K], one for each of G graphs with equally many edges,
+    which follow each other in ``edge_index``. Time is O(E C K), memory O(N C + E K).
     """
     return as_adjacency(edge_index, target.size(0)).group_ends(target, source, assignment)
 

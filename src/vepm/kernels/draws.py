@@ -15,10 +15,7 @@ _BITS = 52
 
 
 def uniform_on_edges(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:
-    """U(0, 1) draws [E, count] that depend on an edge's place and on its graph alone.
-
-    Both directions of an edge have the same draws. Graphs of other edges have other draws.
-    """
+    """U(0, 1) draws [E, count] that depend on an edge's place and graph, not on its direction."""
     keys, _, low, high = _places(edges, batch)
     return _uniform(_mix(_mix(keys[edges.source] + low) + high), count)
 

@@ -5,27 +5,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from vepm.kernels.elementwise import rows_of_strip, worth_strips
-from vepm.kernels.patterns import csr_matrix, index_type, multiply_into
+from vepm.kernels.patterns import apply, csr_matrix, index_type, multiply
 
 SPARSE_BELOW = 0.25
 """Share of non-zeros under which sparse products are faster than dense ones."""
 MOST_DENSE = 2**28
 """Numbers up to which a GPU, which multiplies dense matrices much faster, keeps zeros too."""
+MANY_DRAWS = 2**21
+"""Numbers beyond which dropout spends much of a step on drawing."""
 STRIP = 2048
 """Rows of a dense matrix of usual width that a core's cache holds."""
 
 
 class SparseFeatures:
-    """A fixed sparse matrix [N, F] that multiplies dense weights in both directions.
-
-    Args:
-        row_pointer: Where each row begins among the values [N + 1].
-        columns: Column of each value [nnz].
-        values: The non-zeros, row by row [nnz].
-        num_columns: Width F.
+    """A fixed sparse matrix [N, F] in CSR that multiplies dense weights in both directions.
 
     Example:
         >>> x = SparseFeatures.from_dense(torch.eye(3))
@@ -89,7 +83,7 @@ class SparseFeatures:
         return values.new_zeros(self.shape[0]).index_add(0, self.rows, values)[:, None]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        return _SparseProduct.apply(self, weight)  # type: ignore[no-untyped-call]
+        return apply(_SparseProduct, self, weight)
 
 
 class _Transpose:
@@ -114,11 +108,9 @@ class _Transpose:
 
     def multiply(self, values: Tensor, dense: Tensor) -> Tensor:
         """The transpose of the matrix with these values, times a dense one."""
-        matrix = csr_matrix(
-            self.row_pointer, self.columns, values.index_select(0, self.order), self.shape
-        )
-        out = multiply_into(dense.new_empty(self.shape[0], dense.size(1)), matrix, dense)
-        return out.view(-1, self.num_columns, dense.size(1)).sum(0)
+        values = values.index_select(0, self.order)
+        matrix = csr_matrix(self.row_pointer, self.columns, values, self.shape)
+        return multiply(matrix, dense).view(-1, self.num_columns, dense.size(1)).sum(0)
 
 
 Features = Tensor | SparseFeatures
@@ -130,8 +122,7 @@ class _SparseProduct(torch.autograd.Function):
         ctx.x = x
         if x.values.numel() == 0 or weight.numel() == 0:
             return weight.new_zeros(x.shape[0], weight.size(1))
-        matrix = csr_matrix(x.row_pointer, x.columns, x.values, x.shape)
-        return multiply_into(weight.new_empty(x.shape[0], weight.size(1)), matrix, weight)
+        return multiply(csr_matrix(x.row_pointer, x.columns, x.values, x.shape), weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
@@ -146,9 +137,8 @@ def compact(x: Tensor) -> Features:
     if x.layout == torch.sparse_coo:
         rows, columns = x.indices()
         return SparseFeatures.from_entries(rows, columns, x.values(), x.shape)
-    if x.numel() == 0 or not _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type):
-        return x
-    return SparseFeatures.from_dense(x)
+    pays = x.numel() and _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type)
+    return SparseFeatures.from_dense(x) if pays else x
 
 
 def _sparse_pays(non_zeros: int, numbers: int, device: str) -> bool:
@@ -179,10 +169,8 @@ def drop_rows(parts: Sequence[Features], probability: float, training: bool) -> 
     values = first if isinstance(first, Tensor) else first.values
     kept = _dropout(values.new_ones(first.size(0), 1), probability, training)
     return [
-        part * kept
-        if isinstance(part, Tensor)
-        else part.with_values(part.values * kept[part.rows, 0])
-        for part in parts
+        p * kept if isinstance(p, Tensor) else p.with_values(p.values * kept[p.rows, 0])
+        for p in parts
     ]
 
 
@@ -191,45 +179,25 @@ def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or probability == 1:
         return nn.functional.dropout(x, probability)
-    if worth_strips(x) and x.is_contiguous():
-        dropped: Tensor = _DropoutInStrips.apply(x, probability)  # type: ignore[no-untyped-call]
-        return dropped
+    large = x.numel() > MANY_DRAWS and x.is_contiguous()
+    # Runs under vmap draw their own numbers.
+    if large and not torch._C._functorch.is_batchedtensor(x):
+        return _dropout_by_bits(x, probability)
     # A CPU draws uniform numbers several times faster than coin tosses.
     kept = torch.rand_like(x) >= probability
     return x * kept.to(x.dtype).mul_(1 / (1 - probability))
 
 
-class _DropoutInStrips(torch.autograd.Function):
-    """Dropout that keeps a byte for each number instead of making two floats.
+def _dropout_by_bits(x: Tensor, probability: float) -> Tensor:
+    """Dropout in which one draw of 64 bits decides about four numbers.
 
-    Large matrices spend much of a step on drawing. One draw of 64 bits decides about four numbers,
-    each with a probability that is rounded to 16 bits; the factor makes up for the rounding.
+    The probability is rounded to 16 bits; the factor makes up for that.
     """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
-        levels = 2**16
-        dropped = min(round(probability * levels), levels - 1)
-        ctx.factor = levels / (levels - dropped)
-        out, kept = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
-        rows = rows_of_strip(x)
-        for part, those, to in zip(x.split(rows), kept.split(rows), out.split(rows), strict=True):
-            torch.ge(_sixteen_bits(part), dropped - levels // 2, out=those)
-            torch.mul(part, those, out=to).mul_(ctx.factor)
-        ctx.save_for_backward(kept if ctx.needs_input_grad[0] else None)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return (grad * kept).mul_(ctx.factor), None
-
-
-def _sixteen_bits(like: Tensor) -> Tensor:
-    """Random numbers from -2^15 to 2^15 - 1 in the shape of a tensor."""
-    bits = torch.empty(-(-like.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    return bits.view(torch.int16)[: like.numel()].view(like.shape)
+    levels = 2**16
+    dropped = min(round(probability * levels), levels - 1)
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - levels // 2
+    return (x * kept).mul_(levels / (levels - dropped))
 
 
 class Dropout(nn.Dropout):

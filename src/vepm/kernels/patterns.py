@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,20 +15,9 @@ STRIP = 2**21
 """Numbers that are rearranged at a time."""
 
 
-class Pattern(Protocol):
-    """The four sums of the model over edges e that end in i and come from j."""
-
-    def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over e of weight[e, k] * x[j, k]``; no weights count as ones."""
-
-    def sum_edges(self, weight: Tensor) -> Tensor:
-        """``out[i, k] = sum over e of weight[e, k]``."""
-
-    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[i, k] . columns[j, k]``."""
-
-    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
+def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+    """Call an autograd function, whose ``apply`` has no types."""
+    return function.apply(*arguments)
 
 
 def csr_matrix(
@@ -40,19 +29,17 @@ def csr_matrix(
         return torch.sparse_csr_tensor(row_pointer, columns, values, shape, check_invariants=False)
 
 
-def multiply_into(out: Tensor, matrix: Tensor, dense: Tensor) -> Tensor:
-    """``matrix @ dense`` written to a tensor that need not be cleared first, as ``@`` does."""
+def multiply(matrix: Tensor, dense: Tensor) -> Tensor:
+    """``matrix @ dense``, whose result is not cleared first, as ``@`` does."""
+    out = dense.new_empty(matrix.size(0), dense.size(1))
     return torch.addmm(out, matrix, dense, beta=0, out=out)
 
 
 class SortedEdges:
     """Edges in the order of the node at which they are summed.
 
-    Args:
-        rows: Node at which each edge is summed [E].
-        columns: Node that each edge reads [E].
-        num_nodes: Number of nodes.
-        look: Whether to spare sorted edges another sorting; to look, a GPU is waited for.
+    Given the node at which each edge is summed [E] and the node that it reads [E]. To ``look``
+    spares sorted edges another sorting, but a GPU is waited for.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int, *, look: bool = True) -> None:
@@ -72,26 +59,29 @@ class SortedEdges:
         self.columns = columns.contiguous()
 
 
-class GatherPattern:
-    """The four sums by gather and scatter, for devices without a kernel of their own."""
+class Pattern:
+    """The four sums of the model over edges e that end in i and come from j.
+
+    Here by gather and scatter, for devices without a kernel of their own.
+    """
 
     def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int) -> None:
         self.rows, self.columns, self.num_nodes = rows, columns, num_nodes
 
     def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
+        """``out[i, k] = sum over e of weight[e, k] * x[j, k]``; no weights count as ones."""
         messages = x.index_select(0, self.columns)
         if weight is not None:
             messages = messages * weight[..., None]
         return torch.zeros_like(x).index_add_(0, self.rows, messages)
 
     def sum_edges(self, weight: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k]``."""
+        """``out[i, k] = sum over e of weight[e, k]``."""
         out = weight.new_zeros(self.num_nodes, weight.size(1))
         return out.index_add_(0, self.rows, weight)
 
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
+        """``out[e, k] = rows[i, k] . columns[j, k]``."""
         return (rows.index_select(0, self.rows) * columns.index_select(0, self.columns)).sum(-1)
 
     def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
@@ -104,7 +94,7 @@ def index_type(largest: int) -> torch.dtype:
     return torch.int32 if largest < 2**31 else torch.int64
 
 
-class BlockPattern:
+class BlockPattern(Pattern):
     """Sparse products with K disjoint copies of the graph, rows numbered node * K + k.
 
     So features [N, K, D] are multiplied where they lie, and what is read of a neighbour for one
@@ -122,7 +112,7 @@ class BlockPattern:
         self.copies = [copies[size] for size in self.sizes]
 
     def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
+        """Weighted sums of neighbours [N, K, D]."""
         if x.numel() == 0 or self.edges.num_edges == 0:
             return torch.zeros_like(x)
         if x.dtype not in (torch.float32, torch.float64):
@@ -133,7 +123,7 @@ class BlockPattern:
         return _joined([copies.multiply(those, part) for copies, those, part in parts])
 
     def sum_edges(self, weight: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k]``."""
+        """Sums of edge values [N, K]."""
         edges = self.edges
         if weight.numel() == 0:
             return weight.new_zeros(edges.num_nodes, weight.size(1))
@@ -145,7 +135,7 @@ class BlockPattern:
         return csr_matrix(edges.pointer, order, ones, shape) @ weight.contiguous()
 
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``."""
+        """Products of the ends of each edge [E, K]."""
         if rows.numel() == 0 or self.edges.num_edges == 0:
             return rows.new_zeros(self.edges.num_edges, self.heads)
         if rows.dtype not in (torch.float32, torch.float64):
@@ -154,15 +144,13 @@ class BlockPattern:
         return _joined([copies.sample(near, far) for copies, near, far in parts])
 
     def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
+        """Softmax of the scaled products [E, K]."""
         rates = self.dot_ends(rows, columns)
         for some in rates.split(max(1, STRIP // self.heads)):
             # Over the first axis neighbouring edges go through the softmax together, faster.
             turned = some.t().contiguous()
-            shares = torch.softmax(
-                turned if inverse_temperature == 1 else turned * inverse_temperature, dim=0
-            )
-            some.copy_(shares.t())
+            turned = turned if inverse_temperature == 1 else turned * inverse_temperature
+            some.copy_(torch.softmax(turned, dim=0).t())
         return rates
 
     def _split(self, values: Tensor) -> list[Tensor]:
@@ -214,10 +202,8 @@ class Copies:
             values = x.new_ones(self.columns.numel())
         else:
             values = _taken(weight.flatten(), self._edge_of)
-        out = torch.empty_like(x)
         matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
-        multiply_into(out.view(self.size, -1), matrix, x.view(self.size, -1))
-        return out
+        return multiply(matrix, x.view(self.size, -1)).view_as(x)
 
     def sample(self, near: Tensor, far: Tensor) -> Tensor:
         """Products of the ends of each edge in each copy [E, copies]."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vepm.kernels.aggregation import Adjacency, edge_shares, posterior_shares
+from vepm.kernels.patterns import apply
 
 SMALLEST_SHARE = 0.003
 """A community through which a smaller share of the expected links runs is empty."""
@@ -70,21 +71,15 @@ class Shares(NamedTuple):
     def aggregate(self, x: Tensor) -> Tensor:
         """What :func:`vepm.nn.aggregate` gives with these shares as weights."""
         kind = torch.promote_types(x.dtype, self.target.dtype)
-        out: Tensor = _ShareSums.apply(  # type: ignore[no-untyped-call]
-            x.to(kind).contiguous(), *self._ends(kind), self.edges, self.exponent
-        )
-        return out
+        return self._sum(x.to(kind).contiguous(), kind)
 
     def sum_at_target(self) -> Tensor:
         """Sum of the shares of the edges that end in each node [N, K]."""
-        ends = self._ends(self.target.dtype)
-        total: Tensor = _ShareSums.apply(  # type: ignore[no-untyped-call]
-            None, *ends, self.edges, self.exponent
-        )
-        return total.squeeze(-1)
+        return self._sum(None, self.target.dtype).squeeze(-1)
 
-    def _ends(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-        return self.target.to(kind).contiguous(), self.source.to(kind).contiguous()
+    def _sum(self, x: Tensor | None, kind: torch.dtype) -> Tensor:
+        ends = self.target.to(kind).contiguous(), self.source.to(kind).contiguous()
+        return apply(_ShareSums, x, *ends, self.edges, self.exponent)
 
     def worth_fusing(self, sums: int, channels: int) -> bool:
         """Whether to sum ``sums`` times over the edges without writing the shares down.
@@ -118,10 +113,8 @@ class _ShareSums(torch.autograd.Function):
         ctx.save_for_backward(x, target, source)
         ctx.edges, ctx.exponent = edges, exponent
         pattern: Any = edges.pattern(target.size(1))
-        sums: Tensor = pattern.share_sums(
-            target, source, None, x, wanted=(True, False), exponent=exponent
-        )[0]
-        return sums
+        given = target, source, None, x
+        return pattern.share_sums(*given, wanted=(True, False), exponent=exponent)[0]
 
     @staticmethod
     @once_differentiable

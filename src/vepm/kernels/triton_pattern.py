@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from vepm.kernels.patterns import SMALLEST_RATE, SortedEdges
+from vepm.kernels.patterns import SMALLEST_RATE, Pattern, SortedEdges
 from vepm.kernels.triton_kernels import dot_rows, share_rows, sum_rows
 
 LONGEST = 1024
@@ -32,11 +32,8 @@ class _Pieces(NamedTuple):
     """Long rows cut up, so that a star does not wait for one program."""
 
     begins: Tensor
-    """First edge of each piece."""
     ends: Tensor
-    """Edge after the last of each piece."""
     rows: Tensor
-    """Row each piece belongs to."""
     long_rows: Tensor
     """The rows that were cut."""
     pointer: Tensor
@@ -59,7 +56,7 @@ def _cut(pointer: Tensor, longest: int, num_edges: int) -> _Pieces | None:
     return _Pieces(begins, ends, rows, long_rows, starts)
 
 
-class TritonPattern:
+class TritonPattern(Pattern):
     """CSR of a graph for any number of communities, with the kernels that run on it.
 
     The same inputs give the same bits: nothing is added up in an order left to chance.
@@ -75,18 +72,18 @@ class TritonPattern:
         self.most_edges = min(triton.next_power_of_2(mean + 1), 32)
 
     def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k] * x[source of e, k]``."""
+        """Weighted sums of neighbours [N, K, D]."""
         return self._sum(torch.empty_like(x), x, None if weight is None else weight.contiguous())
 
     def sum_edges(self, weight: Tensor) -> Tensor:
-        """``out[i, k] = sum over edges e into i of weight[e, k]``."""
+        """Sums of edge values [N, K]."""
         out = weight.new_empty(self.edges.num_nodes, weight.size(1), 1)
         return self._sum(out, None, weight.contiguous()).squeeze(-1)
 
     def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``, in the same pass."""
+        """Softmax of the scaled products [E, K], in the same pass."""
         if rows.size(1) > MOST_SHARES:
-            return torch.softmax(inverse_temperature * self.dot_ends(rows, columns), dim=1)
+            return super().share_ends(rows, columns, inverse_temperature)
         # A number given to a kernel arrives in single precision: the tensor takes it up instead.
         rows = rows if inverse_temperature == 1 else rows * inverse_temperature
         return self.dot_ends(rows, columns, softmax=True)
@@ -186,7 +183,7 @@ class TritonPattern:
             sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=WARPS)
 
     def dot_ends(self, rows: Tensor, columns: Tensor, softmax: bool = False) -> Tensor:
-        """``out[e, k] = rows[target of e, k] . columns[source of e, k]``, or their softmax."""
+        """Products of the ends of each edge [E, K], or their softmax."""
         _, heads, channels = rows.shape
         out = rows.new_empty(self.edges.num_edges, heads)
         if out.numel() == 0:

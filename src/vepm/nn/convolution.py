@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
-from vepm.kernels.elementwise import worth_strips
 from vepm.kernels.features import Features, SparseFeatures
 from vepm.kernels.shares import Shares
 
@@ -61,9 +60,7 @@ class Propagation(NamedTuple):
             total = aggregate(x, edges, self.edge)
         mine = x if own is None else x * own[:, None]
         if isinstance(self.loop, Tensor):
-            # Large sums, which nobody else wants, are written over.
-            add = Tensor.addcmul_ if worth_strips(total) else torch.addcmul
-            total = add(total, self.loop[..., None], mine)
+            total = torch.addcmul(total, self.loop[..., None], mine)
         else:
             total = torch.add(total, mine, alpha=self.loop)
         return total if self.received is None else total * self.received[..., None]

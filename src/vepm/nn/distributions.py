@@ -7,8 +7,6 @@ from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 from torch.distributions.kl import register_kl
 
-from vepm.kernels.elementwise import in_strips
-
 EULER_GAMMA = 0.57721566490153286061
 
 # Affiliations of exactly zero would give an observed edge probability zero and a loss of
@@ -18,15 +16,12 @@ SMALLEST_AFFILIATION = 1e-6
 
 @register_kl(Weibull, Gamma)
 def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
-    shape, scale, alpha, beta = q.concentration, q.scale, p.concentration, p.rate
+    # The mean first: the order decides how gradients are added up, to the last bit.
+    mean, shape, scale, alpha, beta = q.mean, q.concentration, q.scale, p.concentration, p.rate
     # What the prior alone decides is added up first: it is far smaller than the posterior.
     constant = torch.lgamma(alpha) - alpha * torch.log(beta) - EULER_GAMMA - 1
-
-    def divergence(shape: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
-        spread = EULER_GAMMA * alpha / shape + torch.log(shape)
-        return spread - alpha * torch.log(scale) + beta * mean + constant
-
-    return in_strips(divergence, shape, scale, q.mean)
+    spread = EULER_GAMMA * alpha / shape + torch.log(shape)
+    return spread - alpha * torch.log(scale) + beta * mean + constant
 
 
 class Posterior(Weibull):
@@ -38,7 +33,7 @@ class Posterior(Weibull):
         # What is computed without gradients must not be taken for what has them.
         key = f"_mean_{torch.is_grad_enabled()}"
         if key not in self.__dict__:
-            self.__dict__[key] = in_strips(_mean, self.scale, self.concentration)
+            self.__dict__[key] = self.scale * torch.exp(torch.lgamma(1 + 1 / self.concentration))
         mean: Tensor = self.__dict__[key]
         return mean
 
@@ -52,15 +47,7 @@ class Posterior(Weibull):
         )
         # The exponential's draws are written over those they are made of.
         exponential = uniform.neg_().log1p_().neg_()
-        return in_strips(_power, self.scale, self.concentration, exponential)
-
-
-def _mean(scale: Tensor, shape: Tensor) -> Tensor:
-    return scale * torch.exp(torch.lgamma(1 + 1 / shape))
-
-
-def _power(scale: Tensor, shape: Tensor, exponential: Tensor) -> Tensor:
-    return scale * exponential.pow(1 / shape)
+        return self.scale * exponential.pow(1 / self.concentration)
 
 
 def draw(posterior: Weibull, sample: bool) -> Tensor:

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.distributions import Weibull
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
-from vepm.kernels.elementwise import in_strips
 from vepm.kernels.features import Dropout, Features
 from vepm.nn.convolution import CommunityNorm, Smoothed, convolution, plain_propagation
 from vepm.nn.distributions import Posterior
@@ -89,18 +88,11 @@ class CommunityEncoder(nn.Module):
         widths = [self.num_learned, h.size(2) - self.num_learned]
         # Split in one go, so that the gradients of the two are joined and not added up.
         scale, shape = h.squeeze(1).split(widths, dim=1)
-        scale, shape = in_strips(_scale, scale), in_strips(_shape, shape)
+        scale = nn.functional.softplus(scale + SCALE_OFFSET) + SMALLEST_SCALE
+        shape = nn.functional.softplus(shape + SHAPE_OFFSET) + SMALLEST_SHAPE
         shape = shape.expand_as(scale)
         if self.num_background:
             alike = (0, self.num_background)
             scale = nn.functional.pad(scale, alike, value=BACKGROUND_SCALE)
             shape = nn.functional.pad(shape, alike, value=BACKGROUND_SHAPE)
         return Posterior(scale, shape, validate_args=False)
-
-
-def _scale(h: Tensor) -> Tensor:
-    return nn.functional.softplus(h + SCALE_OFFSET) + SMALLEST_SCALE
-
-
-def _shape(h: Tensor) -> Tensor:
-    return nn.functional.softplus(h + SHAPE_OFFSET) + SMALLEST_SHAPE

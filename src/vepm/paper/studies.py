@@ -30,11 +30,11 @@ from vepm.paper.communities import (
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, calibration_error
-from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.large import LargeGraph
 from vepm.training import explain, pick_device, probabilities
 from vepm.training.losses import bound_loss
-from vepm.training.prediction import best_inverse_temperature, calibrate, pieces, seeded
+from vepm.training.prediction import best_inverse_temperature, calibrate, seeded
 
 SAMPLES = 16
 QUICK_EPOCHS = 2

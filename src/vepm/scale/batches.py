@@ -17,10 +17,7 @@ from vepm.objective import Counts, edge_log_likelihood, subsampled_edge_log_like
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """One graph, or several joined into one; all that a step reads.
-
-    Batches that are padded, or that are part of a large graph, are subclasses.
-    """
+    """One graph, or several joined into one; all that a step reads."""
 
     x: Features
     """Node features [N, F]."""
@@ -51,26 +48,14 @@ class GraphBatch:
     ) -> Tensor:
         """Log-likelihood of the edges, summed over the graphs.
 
-        Args:
-            z: Affiliations [N, C].
-            mean: Their posterior means [N, C].
-            activation: Community activations [C], or interactions between them [C, C].
-            likelihood: ``"balanced"``, ``"summed"`` or ``"subsampled"``.
-            directed: Whether links have directions.
+        Given affiliations [N, C] and their posterior means [N, C].
         """
+        given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
-            return subsampled_edge_log_likelihood(
-                z, activation, self.edges, self.batch, balanced=True, num_graphs=self.num_graphs
-            ).sum()
+            return subsampled_edge_log_likelihood(*given, balanced=True, num_graphs=count).sum()
+        balanced = likelihood == "balanced"
         of_graphs = edge_log_likelihood(
-            z,
-            activation,
-            self.edges,
-            self.batch,
-            balanced=likelihood == "balanced",
-            mean=mean,
-            num_graphs=self.num_graphs,
-            directed=directed,
+            *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
         )
         return self.keep_outputs(of_graphs).sum()
 
@@ -113,22 +98,17 @@ class GraphStore:
     def select(self, graphs: Tensor, counts: Counts | None = None) -> GraphBatch:
         """Join the graphs with the given indices [G], in that order.
 
-        Args:
-            graphs: The indices.
-            counts: Counts of the whole step if these are a share of it.
+        The counts are those of the whole step if these graphs are a share of it.
         """
         graphs = graphs.cpu()
         nodes, edges = self.nodes[graphs], self.edges[graphs]
-        node = ragged(self.nodes, graphs).to(self.device)
-        edge = ragged(self.edges, graphs).to(self.device)
+        node = ragged((self.nodes.cumsum(0) - self.nodes)[graphs], nodes).to(self.device)
+        edge = ragged((self.edges.cumsum(0) - self.edges)[graphs], edges).to(self.device)
         offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
+        weight = None if self.weight is None else self.weight[edge]
         return GraphBatch(
             x=self.x[node],
-            edges=Adjacency(
-                self.edge_index[:, edge] + offset,
-                node.numel(),
-                weight=None if self.weight is None else self.weight[edge],
-            ),
+            edges=Adjacency(self.edge_index[:, edge] + offset, node.numel(), weight=weight),
             y=self.y[graphs.to(self.device)],
             batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
             num_graphs=graphs.numel(),
@@ -138,13 +118,11 @@ class GraphStore:
     @functools.cached_property
     def pieces(self) -> list[GraphBatch]:
         """All graphs in order, in batches that are joined once."""
-        found, first = [], 0
-        for part in torch.arange(len(self)).split(GRAPHS_AT_ONCE):
-            last = first + int(self.nodes[part].sum())
-            # The features are in this order already.
-            found.append(replace(self.select(part), x=self.x[first:last]))
-            first = last
-        return found
+        parts = torch.arange(len(self)).split(GRAPHS_AT_ONCE)
+        # The features are in this order already.
+        features = self.x.split([int(self.nodes[part].sum()) for part in parts])
+        found = zip(parts, features, strict=True)
+        return [replace(self.select(part), x=x) for part, x in found]
 
     def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
         """The share of one of ``size`` processes in the graphs with the given indices."""
@@ -152,6 +130,11 @@ class GraphStore:
             return self.select(graphs)
         nodes, count = int(self.nodes[graphs].sum()), graphs.numel()
         return self.select(graphs.tensor_split(size)[rank], Counts(nodes, count, count))
+
+
+def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
+    """The source in batches for the model: a graph at once, graphs some at a time."""
+    return [source] if isinstance(source, GraphBatch) else source.pieces
 
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
@@ -198,10 +181,7 @@ def edge_weights(graphs: Sequence[Data]) -> list[Tensor] | None:
     return found if counts else [weight / whole.mean() for weight in found]
 
 
-def ragged(sizes: Tensor, chosen: Tensor) -> Tensor:
-    """Positions of the members of the chosen groups, group after group."""
-    begin = sizes.cumsum(0) - sizes
-    size = sizes[chosen]
-    shift = begin[chosen] - (size.cumsum(0) - size)
-    total = torch.arange(int(size.sum()))
-    return total + shift.repeat_interleave(size)
+def ragged(begin: Tensor, size: Tensor) -> Tensor:
+    """Positions of the members of groups, group after group, given each one's first and size."""
+    shift = (begin - (size.cumsum(0) - size)).repeat_interleave(size)
+    return shift.add_(torch.arange(shift.numel()))

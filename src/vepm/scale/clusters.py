@@ -20,17 +20,9 @@ CLUSTERS_PER_BATCH = 8
 class RunningTotals:
     """The latest sum of posterior means of each cluster, which add up to that of the graph."""
 
-    def __init__(
-        self,
-        sizes: Tensor,
-        num_communities: int,
-        group: ProcessGroup,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.sizes, self.group = sizes.to(device, torch.double), group
-        self.table = torch.zeros(
-            sizes.numel(), num_communities + 1, dtype=torch.double, device=device
-        )
+    def __init__(self, sizes: Tensor, num_communities: int, group: ProcessGroup) -> None:
+        self.sizes, self.group = sizes.double(), group
+        self.table = self.sizes.new_zeros(sizes.numel(), num_communities + 1)
         """The sums [P, C], and in the last column whether they are known."""
 
     @torch.no_grad()
@@ -114,7 +106,7 @@ class Clusters:
                 f"{self.count} clusters are too few for {group.size} processes; "
                 "use fewer processes or a smaller batch_size"
             )
-        self.totals = RunningTotals(self.sizes, num_communities, group, graph.device)
+        self.totals = RunningTotals(self.sizes.to(graph.device), num_communities, group)
 
     def epoch(self) -> Iterator[tuple[GraphBatch, Tensor]]:
         """This process's batches of one epoch, with the labelled rows of each.

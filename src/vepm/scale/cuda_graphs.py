@@ -59,15 +59,11 @@ class CUDAGraphs:
         self._pool = None
 
     def run(self, name: Hashable, function: Callable[..., T], *inputs: Any) -> T:
-        """Call a function with inputs.
+        """Call a function with inputs; functions of one name are interchangeable.
 
-        Args:
-            name: Name of the function; functions of one name are interchangeable.
-            function: Reads its inputs and may change weights in place. It must not synchronise
-                with the GPU, and the tensors it returns must be detached: an autograd graph from
-                before the capture would lead out of it.
-            inputs: What it reads. The tensors in tuples, lists and dictionaries may later be
-                overwritten with those of other inputs; all else must be the same for one name.
+        It may change weights in place, must not synchronise with the GPU, and must return detached
+        tensors: an autograd graph from before the capture would lead out of it. Tensors in its
+        inputs may later be overwritten; all else in them must be the same for one name.
         """
         if not self.on:
             return function(*inputs)
@@ -120,13 +116,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
-    """Whether launching the kernels of a step takes long compared with running them.
-
-    Example:
-        >>> edges = torch.tensor([[0], [1]])
-        >>> worth_capturing(edges), worth_capturing(edges, "cuda")
-        (False, True)
-    """
+    """Whether launching the kernels of a step takes long compared with running them."""
     return (device or edge_index.device.type) == "cuda" and edge_index.size(1) <= MOST_EDGES
 
 

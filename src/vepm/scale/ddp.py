@@ -6,7 +6,7 @@ A step updates some of the parameters, and its loss calls the model several time
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from vepm.errors import LostProcessError
+from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityNorm
 
 GATHER_TIMEOUT = timedelta(days=30)
@@ -124,10 +125,17 @@ def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
 
 def sync_norms(model: nn.Module, group: ProcessGroup) -> None:
     """Make every batch normalisation of a model use the statistics of all processes."""
+    replace_layers(model, {CommunityNorm: lambda norm: SyncNorm(norm, group)})
+
+
+def replace_layers(
+    model: nn.Module, substitutes: Mapping[type, Callable[[Any], nn.Module]]
+) -> None:
+    """Replace the layers of some types by what is made of them."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is CommunityNorm:
-                setattr(module, name, SyncNorm(child, group))
+            if type(child) in substitutes:
+                setattr(module, name, substitutes[type(child)](child))
 
 
 class SyncNorm(CommunityNorm):
@@ -148,18 +156,16 @@ class SyncNorm(CommunityNorm):
         mean = self._sum(flat.sum(0)) / count
         centred = flat - mean
         variance = self._sum(centred.square().sum(0)) / count
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        assert norm.momentum is not None
-        norm.num_batches_tracked.add_(1)
-        norm.running_mean.lerp_(mean.detach(), norm.momentum)
-        norm.running_var.lerp_(variance.detach() * (count / (count - 1)), norm.momentum)
+        running_mean, running_var, times = norm.buffers()
+        momentum = norm.momentum or 0.0
+        times.add_(1)
+        running_mean.lerp_(mean.detach(), momentum)
+        running_var.lerp_(variance.detach() * (count / (count - 1)), momentum)
         scale = norm.weight * torch.rsqrt(variance + norm.eps)
         return (centred * scale + norm.bias).view_as(x)
 
     def _sum(self, values: Tensor) -> Tensor:
-        return _Sum.apply(values, self.group)  # type: ignore[no-untyped-call]
+        return apply(_Sum, values, self.group)
 
 
 class _Sum(torch.autograd.Function):

@@ -70,14 +70,8 @@ class OwnBatch(NamedTuple):
 class OneRun:
     """Calls one model directly, perhaps in several processes, by clusters or as CUDA graphs.
 
-    Args:
-        model: The model; trained in place.
-        examples: What to learn from.
-        seed: Seed of all that is drawn.
-        scores: Computes class scores of every node or graph.
-        batch_size: Graphs per step; 0 for all.
-        group: The processes that train the model.
-        capture: Whether steps on one graph may be captured as CUDA graphs.
+    ``scores`` computes class scores of every node or graph; ``capture`` is whether steps on one
+    graph may be captured.
     """
 
     def __init__(
@@ -163,12 +157,12 @@ class OneRun:
     def _watched(self, examples: Examples) -> Row:
         row: Row = {}
         logits, y = self._scores(self.model, examples.source), examples.source.y
+        weights = examples.class_weights
+        weights = None if weights is None else weights.to(y.device)
         for role, rows in examples.watched.items():
-            rows = rows.to(y.device)
-            found, truth, weights = logits[rows], y[rows], examples.class_weights
+            found, truth = logits[rows.to(y.device)], y[rows.to(y.device)]
             hits = (found.argmax(1) == truth).double()
             if weights is not None:
-                weights = weights.to(y.device)
                 hits = hits * weights[truth] / weights[truth].double().mean()
             row[f"{role}_accuracy"] = float(hits.mean())
             row[f"{role}_loss"] = float(torch.nn.functional.cross_entropy(found, truth, weights))

@@ -22,6 +22,7 @@ from vepm.errors import InputError
 from vepm.kernels.features import Features
 from vepm.kernels.patterns import index_type
 from vepm.nn import compact
+from vepm.scale.batches import ragged
 
 Ints = NDArray[np.int32]
 
@@ -65,8 +66,7 @@ class LargeGraph:
         """Index of the target among the nodes, and the source, of every edge into them."""
         count = self.degree[nodes]
         place = torch.arange(nodes.numel()).repeat_interleave(count)
-        shift = (self.pointer[:-1][nodes] - (count.cumsum(0) - count)).repeat_interleave(count)
-        return place, self.columns[shift.add_(torch.arange(shift.numel()))]
+        return place, self.columns[ragged(self.pointer[nodes], count)]
 
     def inside(self, nodes: Tensor) -> Tensor:
         """Edges [2, e] between the nodes, relabelled in their order."""
@@ -98,13 +98,8 @@ def cluster_nodes(pointer: NDArray[np.int64], columns: Ints, count: int, seed: i
     The nodes are ordered by reverse Cuthill-McKee, which places neighbours close together, and the
     order is cut into equal pieces. Then nodes move to the cluster of most of their neighbours,
     estimated from a random sample, within the size limits; a few rounds of that find communities
-    where there are any. It takes O(N + E).
-
-    Args:
-        pointer: Offset of each node's neighbours [N + 1].
-        columns: The neighbours of each node in turn [E]; both directions of every edge.
-        count: Number of clusters; fewer come out where there are fewer nodes.
-        seed: Seed of the draws.
+    where there are any. It takes O(N + E). The graph is given as CSR, with both directions of
+    every edge.
 
     Example:
         >>> pointer, columns = np.array([0, 1, 2, 3, 4]), np.array([1, 0, 3, 2], dtype=np.int32)
@@ -177,13 +172,7 @@ def worth_ordering(graph: Data, device: torch.device | str) -> bool:
 
 
 def good_order(graph: Data) -> Tensor:
-    """Indices of the nodes [N], in clusters of about as many as a cache holds.
-
-    Example:
-        >>> graph = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[1, 0], [0, 1]]))
-        >>> good_order(graph).tolist()
-        [0, 1]
-    """
+    """Indices of the nodes [N], in clusters of about as many as a cache holds."""
     neighbours = LargeGraph(graph)
     count = -(-neighbours.num_nodes // ROWS_IN_CACHE)
     cluster = cluster_nodes(neighbours.pointer.numpy(), neighbours.columns.numpy(), count)

@@ -28,10 +28,6 @@ TENSORS = ("anchors", "scaling", "used")
 class Used:
     """The nodes that a model was fitted to, so that no score counts them.
 
-    Args:
-        graph: digest of the edges of their graph, by which it is recognised.
-        nodes: their indices.
-
     Example:
         >>> from vepm.data import load
         >>> club = load("KarateClub")
@@ -41,6 +37,7 @@ class Used:
     """
 
     graph: Tensor
+    """Digest of the edges of their graph, by which it is recognised."""
     nodes: Tensor
 
     @classmethod
@@ -50,11 +47,7 @@ class Used:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The nodes behind :meth:`tensors`.
-
-        Raises:
-            ValueError, KeyError: if the tensors are of another kind.
-        """
+        """The nodes behind :meth:`tensors`; a ValueError or KeyError if those are others."""
         graph, nodes = tensors["graph"], tensors["nodes"]
         if graph.dtype != torch.uint8 or nodes.dtype != torch.int64 or nodes.dim() != 1:
             raise ValueError(f"training nodes are {list(nodes.shape)} {nodes.dtype}")
@@ -109,9 +102,7 @@ class ModelCard:
         norm, whole = config.model.feature_norm, dataset
         if norm == "auto" and needs_coordinates(dataset):
             whole = with_coordinates(dataset)
-        scaling = None
-        if norm in SCALED:
-            scaling = Scaling.of(whole.features, whole.num_positions)
+        scaled = norm in SCALED
         return cls(
             dataset.task,
             dataset.num_features,
@@ -123,7 +114,7 @@ class ModelCard:
             dataset.directed,
             dataset.weighted,
             Anchors.of(whole),
-            scaling,
+            Scaling.of(whole.features, whole.num_positions) if scaled else None,
         )
 
     @property
@@ -135,8 +126,7 @@ class ModelCard:
     def from_description(cls, description: dict[str, Any]) -> Self:
         """The card behind a description that was read from a file, without its tensors.
 
-        Raises:
-            ValueError, KeyError, TypeError, OverflowError: if it does not describe a model.
+        It may raise a ValueError, KeyError, TypeError or OverflowError: a file may hold anything.
         """
         width, seed = description["in_channels"], description["seed"]
         _require(type(width) is int and 1 <= width < 2**31, f"{width!r} is not a width")
@@ -149,9 +139,8 @@ class ModelCard:
         if names is not None:
             text = isinstance(names, list) and all(isinstance(name, str) for name in names)
             _require(text, "feature names are not a list of text")
-            found = len(set(names))
-            wrong = f"{found} different feature names for {width} features"
-            _require(len(names) == found == width, wrong)
+            fit = len(names) == len(set(names)) == width
+            _require(fit, f"{len(set(names))} different feature names for {width} features")
         return cls(
             task=description["task"],
             in_channels=width,
@@ -167,15 +156,13 @@ class ModelCard:
     def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
         """A card read from a file, with the tensors that stood beside the weights.
 
-        Raises:
-            ValueError, KeyError, TypeError: if they do not belong to this card.
+        It raises a ValueError, KeyError or TypeError if they do not belong to this card.
         """
         anchors = Anchors.from_tensors(parts["anchors"]) if parts["anchors"] else None
-        scaling = None
-        if self.config.model.feature_norm in SCALED:
-            scaling = Scaling.from_tensors(parts["scaling"], self.width)
         if self.added_positions and anchors is None:
             raise ValueError("coordinates are missing")
+        scaled = self.config.model.feature_norm in SCALED
+        scaling = Scaling.from_tensors(parts["scaling"], self.width) if scaled else None
         used = Used.from_tensors(parts["used"]) if parts["used"] else None
         return replace(self, anchors=anchors, scaling=scaling, used=used)
 
@@ -224,11 +211,7 @@ class ModelCard:
             )
 
     def num_weights(self) -> int:
-        """Number of weights of the model, which takes no memory for them.
-
-        Raises:
-            InputError: if no model can be made of the settings.
-        """
+        """Number of weights of the model, which takes no memory for them."""
         with torch.device("meta"):
             return sum(weight.numel() for weight in self.build().parameters())
 

@@ -26,6 +26,7 @@ STATE_FIELDS = {
     for name, start in vars(Course()).items()
     if name != "improved"
 }
+OPTIMIZERS = ("predictor", "encoder")
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 UNTIED = ("directed", "feature_names", "added_positions")
 """Entries of a card that a run may be resumed with whatever they are."""
@@ -67,7 +68,8 @@ def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
     assert isinstance(run, OneRun)
     tensors = {f"model.{k}": v for k, v in run.model.state_dict().items()}
     tensors |= {f"best.{k}": v for k, v in (run.best_weights or {}).items()}
-    for name, optimizer in _optimizers(state).items():
+    for name in OPTIMIZERS:
+        optimizer = getattr(state, f"{name}_optimizer")
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{index}.{key}": value for key, value in moments.items()}
     if (clusters := run.examples[0].clusters) is not None:
@@ -129,19 +131,15 @@ def _restore(
     if (run.best_weights is None) != math.isinf(accuracy):
         raise ValueError("weights of the best epoch are missing")
     # The present weights last, so that they are the ones in place.
-    for weights in (run.best_weights, parts["model"]):
-        if weights is not None:
-            if any(tensor.is_complex() for tensor in weights.values()):
-                raise ValueError("weights are complex numbers")
+    for weights in (run.best_weights or {}, parts["model"]):
+        if any(tensor.is_complex() for tensor in weights.values()):
+            raise ValueError("weights are complex numbers")
+        if weights:
             run.model.load_state_dict(weights)
-    for name, optimizer in _optimizers(state).items():
-        _restore_moments(optimizer, parts.get(name, {}))
+    for name in OPTIMIZERS:
+        _restore_moments(getattr(state, f"{name}_optimizer"), parts.get(name, {}))
     if (clusters := run.examples[0].clusters) is not None:
         clusters.totals.table.copy_(parts["totals"]["table"])
-
-
-def _optimizers(state: TrainingState) -> dict[str, torch.optim.Adam]:
-    return {"predictor": state.predictor_optimizer, "encoder": state.encoder_optimizer}
 
 
 def _restore_moments(optimizer: torch.optim.Adam, tensors: dict[str, Tensor]) -> None:

@@ -8,12 +8,12 @@ from torch_geometric.nn import LabelPropagation
 
 from vepm.nn import VEPM, interactions
 from vepm.nn.distributions import draw
-from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.executor import Row, Source
 from vepm.scale.large import LargeGraph
 from vepm.training.card import ModelCard
 from vepm.training.config import SCALED
-from vepm.training.prediction import pieces, scores
+from vepm.training.prediction import scores
 
 FEWEST_TO_CALIBRATE = 20
 """With fewer validation labels, the inverse temperature of probabilities says little."""

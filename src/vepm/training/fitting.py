@@ -2,10 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ from vepm.training.loop import train
 from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
 from vepm.training.sources import Run, in_batches, pick_device
-from vepm.training.state import PHASES, Progress, TrainingState
+from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
@@ -110,9 +109,7 @@ def fit(
     executor = _one_run(model, examples, card, group)
     state = TrainingState.start(executor, config.training)
     _train_saving(state, executor, card, progress, checkpoint)
-    course = state.courses[0]
-    fitted = Fitted(model, card, source, course.history, course.best_epoch)
-    return _finished(fitted, run, calibrated)
+    return _fitted(model, card, source, state.courses[0], run, calibrated)
 
 
 def fit_many(
@@ -158,11 +155,10 @@ def fit_many(
             course.history += shared
         state.enter("finetune")
     train(state, config.training)
-    found = [
-        Fitted(model, card, source, course.history, course.best_epoch)
-        for model, card, course in zip(models, cards, state.courses, strict=True)
+    return [
+        _fitted(model, card, source, course, run, calibrated)
+        for model, card, course, run in zip(models, cards, state.courses, runs, strict=True)
     ]
-    return [_finished(one, run, calibrated) for one, run in zip(found, runs, strict=True)]
 
 
 def _one_run(
@@ -190,15 +186,18 @@ def _pretrain_once(models: Sequence[VEPM], source: GraphBatch, card: ModelCard) 
     return state.courses[0].history
 
 
-def _finished(fitted: Fitted, run: Run, calibrated: bool) -> Fitted:
+def _fitted(
+    model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
+) -> Fitted:
+    """A trained model, perhaps calibrated on its validation labels and checked."""
+    found = course.history, course.best_epoch
     if not calibrated:
-        return fitted
-    model, card, source = fitted.model, fitted.card, fitted.source
-    if run.train_on.numel():
-        calibrate(model, source, run.validate_on, card.config.training.num_samples, card.seed)
-    found = fitted.history, fitted.best_epoch
-    signs = signs_of_failure(model, card, source, run.train_on, run.validate_on, *found)
-    return replace(fitted, warnings=tuple(signs))
+        return Fitted(model, card, source, *found)
+    train, val, *_ = run
+    if train.numel():
+        calibrate(model, source, val, card.config.training.num_samples, card.seed)
+    signs = tuple(signs_of_failure(model, card, source, train, val, *found))
+    return Fitted(model, card, source, *found, signs)
 
 
 def _train_saving(
@@ -217,11 +216,25 @@ def _train_saving(
     # The first process has prepared the folder; what it finds there counts for all.
     if group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
-    _check_same_state(state, group, checkpoint)
-    on_epoch = _saver(checkpoint, fingerprint) if group.leads else None
+    here = (state.phase, state.courses[0].epoch)
+    if here != group.from_first(lambda: here):
+        raise InputError(
+            f"{checkpoint}: process {group.rank} reads another state than the first; keep "
+            "the run folder where all machines see it"
+        )
+    last = -math.inf
+
+    # Saved only between epochs: an interrupt may come in the middle of a step, and what that
+    # leaves behind is not a state to resume from.
+    def save_now_and_then(state: TrainingState) -> None:
+        nonlocal last
+        if group.leads and time.monotonic() - last >= SECONDS_BETWEEN_SAVES:
+            save_state(checkpoint, state, fingerprint)
+            last = time.monotonic()
+
     unfinished = state.phase != PHASES[-1]
     try:
-        train(state, config, progress=progress, on_epoch=on_epoch)
+        train(state, config, progress=progress, on_epoch=save_now_and_then)
     except DivergedError as error:
         if not checkpoint.exists():
             raise
@@ -262,27 +275,3 @@ def _order_is_free(config: Config, dataset: Dataset, source: GraphBatch) -> bool
     """Whether another order of the nodes is worth it and changes nothing but rounding."""
     drawn = "random" in (config.model.partition, config.model.inputs)
     return not drawn and worth_ordering(dataset.graphs[0], source.y.device)
-
-
-def _check_same_state(state: TrainingState, group: ProcessGroup, checkpoint: Path) -> None:
-    """All processes must resume from the same epoch."""
-    here = (state.phase, state.courses[0].epoch)
-    if here != group.from_first(lambda: here):
-        raise InputError(
-            f"{checkpoint}: process {group.rank} reads another state than the first; keep "
-            "the run folder where all machines see it"
-        )
-
-
-def _saver(path: Path, fingerprint: dict[str, Any]) -> Callable[[TrainingState], None]:
-    # Saved only between epochs: an interrupt may come in the middle of a step, and what that
-    # leaves behind is not a state to resume from.
-    last = -math.inf
-
-    def save_now_and_then(state: TrainingState) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_SAVES:
-            save_state(path, state, fingerprint)
-            last = time.monotonic()
-
-    return save_now_and_then

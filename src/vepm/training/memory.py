@@ -84,11 +84,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> None:
-    """Refuse a training that will not fit, naming the setting that makes it smaller.
-
-    Raises:
-        InputError: if it needs more memory than is available.
-    """
+    """Refuse a training that will not fit, naming the setting that makes it smaller."""
     config = card.config
     single, batch_size = TASKS[dataset.task].single_graph, config.training.batch_size
     graphs = dataset.graphs if single else _largest(dataset, batch_size or len(dataset.graphs))

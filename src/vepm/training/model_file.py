@@ -25,11 +25,7 @@ LARGEST_WEIGHT = 1e30
 
 
 def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
-    """Write a model to one file.
-
-    Raises:
-        InputError: if the model cannot predict; nothing is written then.
-    """
+    """Write a model to one file, unless it cannot predict."""
     require_usable(path, model, card.width)
     tensors = model.state_dict()
     for part in TENSORS:

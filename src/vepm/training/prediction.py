@@ -1,5 +1,6 @@
 """Predictions of a trained model, what they rest on, and the calibration of probabilities."""
 
+import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +12,13 @@ from torch import Tensor
 
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.chunks import affiliations, classify, posterior_table, split_edges
+from vepm.scale.batches import GraphBatch, GraphStore, pieces
+from vepm.scale.chunks import affiliations, chunks, classify, posterior_table
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 
 LARGEST_LOGARITHM = 4.0
 """Bound of the logarithm of an inverse temperature."""
-
-
-def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
-    """The source in batches for the model: a graph at once, graphs some at a time."""
-    return [source] if isinstance(source, GraphBatch) else source.pieces
 
 
 @contextmanager
@@ -56,11 +52,10 @@ class Explanation(NamedTuple):
 def explain(model: VEPM, source: Source) -> Explanation:
     """Memberships, the split of the edges and embeddings of every node or graph."""
     model.eval()
-    if isinstance(source, LargeGraph):
-        with seeded(model):
-            return _explain_in_chunks(model, source)
     parts, edges, offset = [], [], 0
     with seeded(model):
+        if isinstance(source, LargeGraph):
+            return _explain_in_chunks(model, source)
         for b in pieces(source):
             parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
             edges.append(b.edges.edge_index + offset)
@@ -78,10 +73,9 @@ def _explain_in_chunks(model: VEPM, graph: LargeGraph) -> Explanation:
     z = affiliations(model, posterior_table(model, graph), sample=False)
     found = classify(model, graph, z)
     shares = z.new_empty(graph.num_edges, model.partitioner.num_metacommunities)
-    done = 0
-    for _, part in split_edges(model, graph, z):
-        shares[done : done + len(part)] = part.cpu()
-        done += len(part)
+    for chunk in chunks(graph):
+        own = slice(int(graph.pointer[chunk.rows.start]), int(graph.pointer[chunk.rows.stop]))
+        shares[own] = chunk.split(model, z).cpu()
     target = torch.arange(graph.num_nodes).repeat_interleave(graph.degree)
     edge_index = torch.stack([graph.columns.long(), target])
     logits = _finite(found.logits)
@@ -101,11 +95,10 @@ def _finite(found: Tensor) -> Tensor:
 def scores(model: VEPM, source: Source) -> Tensor:
     """Class scores [n, classes] of every node or graph at the posterior mean."""
     model.eval()
-    if isinstance(source, LargeGraph):
-        with seeded(model):
+    with seeded(model):
+        if isinstance(source, LargeGraph):
             z = affiliations(model, posterior_table(model, source), sample=False)
             return classify(model, source, z).logits
-    with seeded(model):
         parts = [model(b.x, b.edges, b.batch, b.num_graphs).logits for b in pieces(source)]
     return torch.cat(parts)
 
@@ -125,14 +118,11 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
     if num_samples == 0:
         return _finite(model.probabilities(scores(model, source)))
     model.eval()
+    parts = [source] if isinstance(source, LargeGraph) else pieces(source)
     with seeded(model, seed):
-        parts = [source] if isinstance(source, LargeGraph) else pieces(source)
-        sampled = []
-        for part in parts:
-            total = torch.zeros(())
-            for logits in _draws(model, part, num_samples):
-                total = total.to(logits) + model.probabilities(logits)
-            sampled.append(total / num_samples)
+        drawn = (map(model.probabilities, _draws(model, part, num_samples)) for part in parts)
+        # Added up as they come: all of them at once may not fit in memory.
+        sampled = [functools.reduce(torch.add, found) / num_samples for found in drawn]
     return _finite(torch.cat(sampled))
 
 
@@ -217,17 +207,11 @@ def _log_odds(scores: Tensor, label: Tensor) -> Tensor:
 
 
 def calibrate(model: VEPM, source: Source, rows: Tensor, num_samples: int, seed: int) -> None:
-    """Fit the inverse temperature of a trained model's probabilities to labels.
+    """Fit the inverse temperature of a trained model's probabilities, its ``sharpness``, to labels.
 
-    Which class is most probable at the posterior mean stays the same. A graph that is read in
-    chunks is left alone: it would have to be read as a whole once more.
-
-    Args:
-        model: The model; its ``sharpness``, the inverse temperature, is set.
-        source: What it was trained on.
-        rows: Indices of labelled nodes or graphs it has not learned from.
-        num_samples: Draws averaged by its predictions; 0 for the posterior mean.
-        seed: Seed of the draws.
+    The rows are labelled nodes or graphs it has not learned from. Which class is most probable at
+    the posterior mean stays the same. A graph that is read in chunks is left alone: it would have
+    to be read as a whole once more.
     """
     if isinstance(source, LargeGraph) or not rows.numel():
         return
@@ -240,10 +224,6 @@ def best_inverse_temperature(scores: Tensor, y: Tensor) -> float:
     """The factor of class scores of several draws [S, n, classes] that makes labels [n] likeliest.
 
     A normal prior of its logarithm keeps it near one where labels are few.
-
-    Example:
-        >>> best_inverse_temperature(torch.tensor([[[1.0, 0.0]]]), torch.tensor([0])) < 2
-        True
     """
     draws, own = scores.double().cpu(), y.cpu().expand(len(scores), -1)[..., None]
 

@@ -37,16 +37,11 @@ def pick_device(name: str) -> torch.device:
 
 
 def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Split labelled nodes or graphs into four fifths and one, each class in proportion.
+    """Split the indices of labelled nodes or graphs into four fifths and one, by class.
 
     A larger part of few labels would cost more accuracy than the better choice of epoch brings.
     At least one label of each class is set aside, unless it is the only one. Nothing is set aside
     of fewer than ten labels or of a single class.
-
-    Args:
-        rows: Their indices.
-        y: All labels.
-        seed: Seed of the split.
     """
     counts = torch.bincount(y[rows])
     spare, classes = rows[counts[y[rows]] > 1], int((counts > 1).sum())
@@ -63,10 +58,7 @@ def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source
     """The dataset's graphs as the settings take them.
 
     Many graphs are stored together, one graph is a single batch. One with more nodes than a batch
-    stays in main memory.
-
-    Raises:
-        InputError: if the settings need the whole of a graph that is taken in parts.
+    stays in main memory, unless the settings need the whole of it, which is an error.
     """
     if not TASKS[dataset.task].single_graph:
         return GraphStore(dataset.graphs, device)
@@ -110,11 +102,7 @@ def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int)
     groups: dict[int, list[int]] = {}
     for i, run in enumerate(runs):
         groups.setdefault(_steps(dataset, config, run), []).append(i)
-    return [
-        group[first : first + most]
-        for group in groups.values()
-        for first in range(0, len(group), most)
-    ]
+    return [group[i : i + most] for group in groups.values() for i in range(0, len(group), most)]
 
 
 def _can_share(dataset: Dataset, config: Config) -> bool:

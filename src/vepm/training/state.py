@@ -64,10 +64,9 @@ class Course:
         first = math.isinf(self.smoothed)
         self.smoothed = loss if first else 0.9 * self.smoothed + 0.1 * loss
         margin = PRETRAIN_TOLERANCE * abs(self.converging)
+        self.stale += 1
         if first or self.smoothed < self.converging - margin:
             self.converging, self.stale = self.smoothed, 0
-        else:
-            self.stale += 1
 
     def judge(self, row: Row) -> bool:
         """Whether an epoch of finetuning is the best so far; without validation the last counts."""
@@ -171,11 +170,11 @@ class Tally:
 
     def _check(self, row: Row, run: int, course: Course) -> None:
         """Stop where values are no longer finite, and name the first that was not."""
-        finite = all(math.isfinite(row[name]) for name in row if name != "weights")
-        if finite and math.isfinite(row["weights"]):
+        if all(map(math.isfinite, row.values())):
             return
         what = "a gradient or running statistic is not finite in the last step"
-        what = what if finite else self._first_not_finite(run)
+        if not all(math.isfinite(row[name]) for name in row if name != "weights"):
+            what = self._first_not_finite(run)
         raise DivergedError(
             f"training diverged: {what} of epoch {course.epoch} of {course.phase}; "
             "lower the learning rate or check the features' scale"

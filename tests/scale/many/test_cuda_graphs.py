@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from training.toys import SCHEMES, TASKS
-from vepm.kernels.patterns import GatherPattern
+from vepm.kernels.patterns import Pattern
 from vepm.nn import Adjacency
 from vepm.scale import many
 from vepm.scale.cuda_graphs import MOST_GRAPHS, CUDAGraphs, _Captured, _copied
@@ -42,8 +42,8 @@ def numbers_of(*values: float) -> Numbers:
     return Numbers(torch.tensor(values))
 
 
-def _gathered(edges: Adjacency, heads: int, transposed: bool = False) -> GatherPattern:
-    return GatherPattern(*edges._checked_ends(transposed), edges.num_nodes)
+def _gathered(edges: Adjacency, heads: int, transposed: bool = False) -> Pattern:
+    return Pattern(*edges._checked_ends(transposed), edges.num_nodes)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
 from vepm.scale.many.layers import PaddedNorm, PaddingMask, share_layers
-from vepm.scale.many.padding import plan
+from vepm.scale.many.padding import Size, plan
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -18,8 +18,10 @@ CHOSEN = [[3, 0, 6], [1, 11], [6]]
 
 def test_every_replica_finds_its_graphs_in_its_batch() -> None:
     store = GraphStore(toy("graph").graphs)
-    padded = plan(store, [torch.tensor(chosen) for chosen in CHOSEN]).laid_out()
-    assert padded.labels == [3, 2, 1]
+    batches = [torch.tensor(chosen) for chosen in CHOSEN]
+    planned = plan(store, batches, Size().including(store, batches))
+    assert planned.labels == [3, 2, 1]
+    padded = planned.laid_out()
     for r, chosen in enumerate(CHOSEN):
         parts = type(padded.parts)(*(part[r] for part in padded.parts))
         expected = store.select(torch.tensor(chosen))

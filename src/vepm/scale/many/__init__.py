@@ -2,9 +2,8 @@
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch.optim import Optimizer
 
 from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.batches import GraphBatch
+from vepm.scale.batches import GraphBatch, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
@@ -43,13 +42,9 @@ class SharedBatch:
         """The graph, and one run's training nodes."""
         return self.batch, parts
 
-    def laid_out(self) -> Self:
-        """Itself."""
-        return self
-
 
 class ManyRuns:
-    """Calls the models of many runs at once with ``vmap``, every operation for all of them.
+    """Calls the models of many runs at once with ``vmap``; has the methods of :class:`OneRun`.
 
     A run that has finished a phase early waits for the others: their steps change its weights
     too, and it gets back those that were kept when the phase ends.
@@ -75,17 +70,25 @@ class ManyRuns:
         """Called with the weights of every run; its own weights are not used."""
         share_layers(self.model, self._padding)
         self._caller = _Caller(self.model)
-        self.validation = Validation(examples)
+        source = examples[0].source
+        assert not isinstance(source, LargeGraph)
+        self._pieces = [_shared(piece) for piece in pieces(source)]
+        # Unknown labels have no role.
+        self._y = source.y.clamp_min(0)
+        self._roles = {
+            role: _masks([getattr(own, role) for own in examples], source.y)
+            for role in ("val", "test")
+        }
         self._batches: GraphBatches | None = None
         self._graph: SharedBatch | None = None
-        if isinstance(examples[0].source, GraphBatch):
+        if isinstance(source, GraphBatch):
             rows = torch.stack([own.train for own in examples]).to(self.device)
-            self._graph = SharedBatch(self.validation.pieces[0], rows)
-        edges = (piece.edges.edge_index for piece in self.validation.pieces)
+            self._graph = SharedBatch(self._pieces[0], rows)
+        edges = (piece.edges.edge_index for piece in self._pieces)
         self._graphs = CUDAGraphs(on=all(map(worth_capturing, edges)))
 
     def parameters(self, part: str) -> Sequence[Tensor]:
-        """Stacked parameters of a part of all models, as :meth:`OneRun.parameters`."""
+        """Stacked parameters of a part of all models."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         own = getattr(self.model, f"{part}_parameters")()
         return [self._parameters[names[id(parameter)]] for parameter in own]
@@ -129,7 +132,8 @@ class ManyRuns:
             return {name: value for name, value in terms.items() if value is not None}
 
         def work(planned: SharedBatch | Plan, *held: Any) -> Terms:
-            terms = Terms(**self._on(planned.laid_out(), given, *held))
+            batch = planned.laid_out() if isinstance(planned, Plan) else planned
+            terms = Terms(**self._on(batch, given, *held))
             descend(terms.loss.sum(), optimizers)
             return terms.detached()
 
@@ -146,14 +150,10 @@ class ManyRuns:
             finally:
                 self._padding.nodes = None
 
-        return self.each(one, batch.parts, *own)
+        return self._each(one, batch.parts, *own)
 
-    def each(self, function: Callable[..., T], *stacked: Any) -> T:
-        """Call a function with each model and its slice of stacked tensors [R, ...].
-
-        Returns:
-            The results, stacked. Random draws differ from run to run.
-        """
+    def _each(self, function: Callable[..., T], *stacked: Any) -> T:
+        """Call a function with each model and its slice of tensors [R, ...]; stack the results."""
 
         def one(weights: dict[str, Tensor], own: Any) -> T:
             named = {f"model.{name}": tensor for name, tensor in weights.items()}
@@ -170,16 +170,33 @@ class ManyRuns:
     def watch(self) -> Callable[[], list[Row]]:
         """Start to compute accuracy and loss of each role and run; the result is a row per run."""
         self.model.eval()
-        found = self._graphs.run("watch", lambda: self.validation.metrics(self.each))
+        found = self._graphs.run("watch", self._metrics)
         return lambda: self._rows(found)
 
+    @torch.no_grad()
+    def _metrics(self) -> dict[str, Tensor]:
+        """Values of every run by name [R]; those of absent roles mean nothing."""
+
+        def scores_of(b: GraphBatch) -> Tensor:
+            return self._each(lambda model: model(b.x, b.edges, b.batch, b.num_graphs).logits)
+
+        logits = torch.cat([scores_of(piece) for piece in self._pieces], dim=1)
+        hits = logits.argmax(2) == self._y
+        y = self._y.expand(hits.shape)
+        losses = nn.functional.cross_entropy(logits.transpose(1, 2), y, reduction="none")
+        found = {}
+        for role, mask in self._roles.items():
+            count = mask.sum(1).clamp_min(1)
+            found[f"{role}_accuracy"] = (hits & mask).sum(1).double() / count
+            found[f"{role}_loss"] = losses.double().where(mask, 0).sum(1) / count
+        return found
+
     def _rows(self, found: dict[str, Tensor]) -> list[Row]:
-        columns = torch.stack([value.double() for value in found.values()]).tolist()
-        rows = []
-        for run, examples in enumerate(self.examples):
-            row = {name: column[run] for name, column in zip(found, columns, strict=True)}
-            rows.append({k: v for k, v in row.items() if k.partition("_")[0] in examples.watched})
-        return rows
+        values = torch.stack([value.double() for value in found.values()], dim=1).tolist()
+        return [
+            {k: v for k, v in zip(found, row, strict=True) if k.partition("_")[0] in own.watched}
+            for own, row in zip(self.examples, values, strict=True)
+        ]
 
     @torch.no_grad()
     def keep(self, runs: Sequence[int]) -> None:
@@ -218,47 +235,10 @@ class _Caller(nn.Module):
         return function(self.model, *arguments)
 
 
-class Validation:
-    """Accuracy and loss of every run on the nodes or graphs it validates and tests on."""
-
-    def __init__(self, examples: Sequence[Examples]) -> None:
-        source = examples[0].source
-        assert not isinstance(source, LargeGraph)
-        pieces = [source] if isinstance(source, GraphBatch) else source.pieces
-        self.pieces = [_shared(piece) for piece in pieces]
-        # Unknown labels have no role.
-        self.y = source.y.clamp_min(0)
-        self.roles = {
-            "val": _masks([own.val for own in examples], source.y),
-            "test": _masks([own.test for own in examples], source.y),
-        }
-
-    @torch.no_grad()
-    def metrics(self, each: Callable[..., Tensor]) -> dict[str, Tensor]:
-        """Values by name [R], given :meth:`ManyRuns.each`; those of absent roles mean nothing."""
-        logits = torch.cat([each(functools.partial(_scores, b)) for b in self.pieces], dim=1)
-        hits = logits.argmax(2) == self.y
-        y = self.y.expand(hits.shape)
-        losses = nn.functional.cross_entropy(logits.transpose(1, 2), y, reduction="none")
-        found = {}
-        for role, mask in self.roles.items():
-            count = mask.sum(1).clamp_min(1)
-            found[f"{role}_accuracy"] = (hits & mask).sum(1).double() / count
-            found[f"{role}_loss"] = losses.double().where(mask, 0).sum(1) / count
-        return found
-
-
 def _shared(batch: GraphBatch) -> GraphBatch:
     """A batch that all runs read."""
-    own = batch.edges
-    edges = SharedEdges(
-        own.edge_index, own.num_nodes, kinds=own.kinds, weight=own.weight, arcs=own.arcs
-    )
+    edges = SharedEdges(batch.edges.edge_index, batch.edges.num_nodes, **batch.edges.attributes)
     return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
-
-
-def _scores(b: GraphBatch, model: VEPM) -> Tensor:
-    return model(b.x, b.edges, b.batch, b.num_graphs).logits
 
 
 def _masks(rows: Sequence[Tensor | None], y: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vepm.kernels.features import Features
+from vepm.kernels.patterns import apply
 from vepm.nn import Adjacency, SparseFeatures
 
 Dims = tuple[int | None, ...]
@@ -34,7 +35,7 @@ class _WithRule(torch.autograd.Function):
 
 def across(rule: Rule, *tensors: Tensor) -> Tensor:
     """Call a rule with the tensors of all runs, from a function under ``vmap``."""
-    return _WithRule.apply(rule, *tensors)  # type: ignore[no-untyped-call]
+    return apply(_WithRule, rule, *tensors)
 
 
 def beside(tensor: Tensor, dim: int | None, axis: int, runs: int) -> Tensor:
@@ -48,6 +49,11 @@ def beside(tensor: Tensor, dim: int | None, axis: int, runs: int) -> Tensor:
 def apart(tensor: Tensor, axis: int, runs: int) -> tuple[Tensor, int]:
     """Undo :func:`beside`; also returns the position of the run axis."""
     return tensor.unflatten(axis, (runs, tensor.size(axis) // runs)), axis
+
+
+def runs_first(tensor: Tensor, dim: int | None, runs: int) -> Tensor:
+    """The tensor of each run [R, ...], the same one again if all share it."""
+    return tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
 def merged(function: Callable[..., Tensor], axis: int, *arguments: Any) -> Tensor:
@@ -98,9 +104,7 @@ class SharedEdges(Adjacency):
         plain = super().group_ends
 
         def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-            each = [
-                [t] * runs if d is None else t.unbind(d) for t, d in zip(tensors, dims, strict=True)
-            ]
+            each = [runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True)]
             return torch.stack([plain(*own) for own in zip(*each, strict=True)]), 0
 
         return across(rule, target, source, assignment)
@@ -113,13 +117,6 @@ class OwnEdges(Adjacency):
     under_vmap: ClassVar[bool] = True
     union: Adjacency
     """The graphs of all runs joined into one, run after run."""
-    in_degree: Tensor
-    """Number of edges that end in each node [N]."""
-
-    @property
-    def degree(self) -> Tensor:
-        """Number of edges that end in each node [N]."""
-        return self.in_degree
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
@@ -141,12 +138,9 @@ class OwnEdges(Adjacency):
         """Products of the ends of every edge, communities gathered into groups [E, K]."""
         plain = self.union.group_ends
 
-        def rule(
-            runs: int, dims: Dims, target: Tensor, source: Tensor, groups: Tensor
-        ) -> tuple[Tensor, int]:
-            near, far = beside(target, dims[0], 0, runs), beside(source, dims[1], 0, runs)
-            own = groups.expand(runs, -1, -1) if dims[2] is None else groups.movedim(dims[2], 0)
-            return apart(plain(near, far, own), 0, runs)
+        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
+            near, far, own = (runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True))
+            return apart(plain(near.flatten(0, 1), far.flatten(0, 1), own), 0, runs)
 
         return across(rule, target, source, assignment)
 
@@ -172,16 +166,12 @@ class SharedFeatures(SparseFeatures):
     def __matmul__(self, weight: Tensor) -> Tensor:
         def rule(runs: int, dims: Dims, values: Tensor, weight: Tensor) -> tuple[Tensor, int]:
             if dims[0] is None:
-                return apart(self._plain(values) @ beside(weight, dims[1], 1, runs), 1, runs)
+                joined = beside(weight, dims[1], 1, runs)
+                return apart(SparseFeatures.__matmul__(self.with_values(values), joined), 1, runs)
             blocks = self._diagonal(runs).with_values(beside(values, dims[0], 0, runs))
             return apart(blocks @ beside(weight, dims[1], 0, runs), 0, runs)
 
         return across(rule, self.values, weight)
-
-    def _plain(self, values: Tensor) -> SparseFeatures:
-        plain = object.__new__(SparseFeatures)
-        plain.__dict__ |= self.__dict__ | {"values": values}
-        return plain
 
     def _diagonal(self, runs: int) -> SparseFeatures:
         """The pattern repeated along the diagonal."""

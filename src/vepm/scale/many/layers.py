@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vepm.kernels.features import Features
+from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityLinear, CommunityNorm
-from vepm.scale.many.edges import Dims, across, apart, beside
+from vepm.scale.ddp import replace_layers
+from vepm.scale.many.edges import Dims, across, apart, beside, runs_first
 
 FEWEST_ROWS = 512
 """The least number of rows in a chunk."""
@@ -29,14 +31,8 @@ class PaddingMask:
 
 def share_layers(model: nn.Module, padding: PaddingMask) -> None:
     """Make the linear maps of a model work for all runs at once, and its norms ignore padding."""
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is CommunityNorm:
-                setattr(module, name, PaddedNorm(child, padding))
-            elif type(child) is CommunityLinear:
-                setattr(module, name, SharedCommunityLinear(child))
-            elif type(child) is nn.Linear:
-                setattr(module, name, SharedLinear(child))
+    maps = {CommunityLinear: SharedCommunityLinear, nn.Linear: SharedLinear}
+    replace_layers(model, {CommunityNorm: lambda norm: PaddedNorm(norm, padding), **maps})
 
 
 class PaddedNorm(CommunityNorm):
@@ -51,11 +47,9 @@ class PaddedNorm(CommunityNorm):
         mask, norm = self._padding.nodes, self.norm
         if not self.training or mask is None:
             return super().forward(x)
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        norm.num_batches_tracked.add_(1)
-        weights = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        running_mean, running_var, times = norm.buffers()
+        times.add_(1)
+        weights = (norm.weight, norm.bias, running_mean, running_var)
         return across(self._rule, x.flatten(1), mask, *weights).view_as(x)
 
     def _rule(
@@ -92,7 +86,7 @@ class SharedCommunityLinear(CommunityLinear):
         heads = x.size(1)
 
         def rule(runs: int, dims: Dims, x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
-            x, weight = (_runs_first(t, d, runs) for t, d in zip((x, weight), dims, strict=True))
+            x, weight = runs_first(x, dims[0], runs), runs_first(weight, dims[1], runs)
             y = product(x.transpose(1, 2).flatten(0, 1), weight.flatten(0, 1))
             return y.unflatten(0, (runs, heads)).transpose(1, 2), 0
 
@@ -117,30 +111,18 @@ def multiply(x: Tensor, weight: Tensor) -> Tensor:
     def rule(runs: int, dims: Dims, x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
         if dims[0] is None:
             return apart(x @ beside(weight, dims[1], 1, runs), 1, runs)
-        x, weight = (_runs_first(t, d, runs) for t, d in zip((x, weight), dims, strict=True))
-        return product(x, weight), 0
+        return product(runs_first(x, dims[0], runs), runs_first(weight, dims[1], runs)), 0
 
     return across(rule, x, weight)
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """Rows [B, N, in] times weights [B, in, out].
-
-    Example:
-        >>> product(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).shape
-        torch.Size([2, 3, 5])
-    """
-    return _Product.apply(x, weight)  # type: ignore[no-untyped-call]
+    """Rows [B, N, in] times weights [B, in, out]."""
+    return apply(_Product, x, weight)
 
 
 def product_over_rows(x: Tensor, y: Tensor, chunks: int) -> Tensor:
-    """``x.transpose(1, 2) @ y`` of [B, N, in] and [B, N, out], summed over chunks of the rows.
-
-    Example:
-        >>> x, y = torch.rand(2, 7, 3), torch.rand(2, 7, 4)
-        >>> torch.allclose(product_over_rows(x, y, 3), x.transpose(1, 2) @ y, atol=1e-6)
-        True
-    """
+    """``x.transpose(1, 2) @ y`` of [B, N, in] and [B, N, out], summed over chunks of the rows."""
     if chunks < 2:
         return x.transpose(1, 2) @ y
     whole = x.size(1) // chunks * chunks
@@ -173,7 +155,3 @@ class _Product(torch.autograd.Function):
             grad @ weight.transpose(1, 2) if of_x else None,
             product_over_rows(x, grad, chunk_count(x, grad)) if of_weight else None,
         )
-
-
-def _runs_first(tensor: Tensor, dim: int | None, runs: int) -> Tensor:
-    return tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)

@@ -1,6 +1,5 @@
 """Batches of many runs, each of its own graphs, padded to one size."""
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -47,15 +46,11 @@ class PaddedGraphs(GraphBatch):
 
     def keep_nodes(self, values: Tensor) -> Tensor:
         """Values of nodes [N, ...], zero for padding."""
-        return _masked(values, self.node_mask)
+        return torch.where(self.node_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
     def keep_outputs(self, values: Tensor) -> Tensor:
         """Values of graphs [G, ...], zero for padding."""
-        return _masked(values, self.graph_mask)
-
-
-def _masked(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
+        return torch.where(self.graph_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +60,11 @@ class PaddedBatch:
     parts: Parts
     union: Adjacency
     """The graphs of all runs joined into one."""
-    labels: list[int]
-    """Number of labelled graphs of each run."""
 
     def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
         """One run's batch and the rows of its labels, under ``vmap``."""
-        graphs = self.parts.y.size(1)
+        nodes, graphs = self.parts.x.size(1), self.parts.y.size(1)
         x, edge_index, in_degree, y, own, node_mask, graph_mask = parts
-        nodes = self.parts.x.size(1)
         edges = OwnEdges(edge_index, nodes, union=self.union, in_degree=in_degree)
         batch = PaddedGraphs(x, edges, y, own, graphs, node_mask=node_mask, graph_mask=graph_mask)
         return batch, torch.arange(graphs, device=self.parts.y.device)
@@ -84,10 +76,11 @@ class Size(NamedTuple):
     nodes: int = 0
     edges: int = 0
 
-    def including(self, store: GraphStore, graphs: Tensor) -> "Size":
-        """The least size that holds the graphs of these indices too."""
-        nodes, edges = int(store.nodes[graphs].sum()), int(store.edges[graphs].sum())
-        return Size(max(self.nodes, nodes), max(self.edges, edges))
+    def including(self, store: GraphStore, chosen: Sequence[Tensor]) -> "Size":
+        """The least size that holds each of these batches too, given as indices of graphs."""
+        nodes = (int(store.nodes[graphs].sum()) for graphs in chosen)
+        edges = (int(store.edges[graphs].sum()) for graphs in chosen)
+        return Size(max(self.nodes, *nodes), max(self.edges, *edges))
 
 
 class Plan(NamedTuple):
@@ -130,15 +123,13 @@ class Plan(NamedTuple):
             node_mask=node_mask,
             graph_mask=mask,
         )
-        return PaddedBatch(parts, union, self.labels)
+        return PaddedBatch(parts, union)
 
 
-def plan(store: GraphStore, chosen: list[Tensor], size: Size | None = None) -> Plan:
+def plan(store: GraphStore, chosen: Sequence[Tensor], size: Size) -> Plan:
     """Plan one batch per run: the graphs of the given indices, in their order."""
-    if size is None:
-        size = functools.reduce(lambda size, graphs: size.including(store, graphs), chosen, Size())
     labels = [part.numel() for part in chosen]
-    indices = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
+    indices = torch.nn.utils.rnn.pad_sequence(list(chosen), batch_first=True)
     mask = torch.arange(indices.size(1)) < torch.tensor(labels)[:, None]
     form = torch.stack(
         [
@@ -163,13 +154,8 @@ def _places(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Number of members of groups, and the index of the first in the batch and in the store.
 
-    Computed on the CPU, where the sizes are: reading them from a GPU would synchronise.
-
-    Args:
-        sizes: Members of every group of the store.
-        indices: Groups of each run [R, G].
-        mask: True where a group is not padding [R, G].
-        most: Members of each run, including padding, which is the last group.
+    The last group of each run is the padding, with which it has ``most`` members. Computed on the
+    CPU, where the sizes are: reading them from a GPU would synchronise.
     """
     counts = sizes[indices] * mask
     counts = torch.cat([counts, most - counts.sum(1, keepdim=True)], dim=1)
@@ -213,16 +199,14 @@ class GraphBatches:
         self._sizes: dict[bool, Size] = {True: Size(), False: Size()}
         for epoch in range(epochs):
             for is_last, parts in self._places(epoch):
-                for graphs in parts:
-                    self._sizes[is_last] = self._sizes[is_last].including(store, graphs)
+                self._sizes[is_last] = self._sizes[is_last].including(store, parts)
 
     def epoch(self, epoch: int) -> list[Plan]:
         """The batches of an epoch."""
-        return [
-            plan(self.store, parts, self._sizes[is_last]) for is_last, parts in self._places(epoch)
-        ]
+        batches = self._places(epoch)
+        return [plan(self.store, parts, self._sizes[is_last]) for is_last, parts in batches]
 
-    def _places(self, epoch: int) -> Iterator[tuple[bool, list[Tensor]]]:
+    def _places(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
         """For each batch, whether it is the last, and each run's graphs."""
         orders = []
         for chosen, seed in self._runs:
@@ -231,4 +215,4 @@ class GraphBatches:
             orders.append(order.split(self.batch_size or max(order.numel(), 1)))
         last = len(orders[0]) - 1
         for i, parts in enumerate(zip(*orders, strict=True)):
-            yield i == last, list(parts)
+            yield i == last, parts
