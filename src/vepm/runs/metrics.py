@@ -162,12 +162,15 @@ def _commit_of_tree() -> str | None:
     folder = Path(__file__).parents[1]
     if not (folder.parents[1] / ".git").exists():
         return None
-    asked = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no", "."])
     try:
-        head, changes = (
-            subprocess.check_output(["git", "-C", folder, *words], stderr=subprocess.DEVNULL)  # noqa: S603, S607
-            for words in asked
-        )
+        head = _git(folder, "rev-parse", "HEAD")
+        changes = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head.decode().strip() + ("+" if changes.strip() else "")
+    return head + ("+" if changes else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout.strip()
