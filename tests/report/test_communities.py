@@ -1,4 +1,6 @@
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +44,18 @@ def test_a_community_belongs_where_most_of_it_goes() -> None:
     assert communities.part_of_each(5, 2).tolist() == [0, 0, 0, 1, 1]
     learned = np.array([[0.2, 0.8], [0.9, 0.1], [0.4, 0.6]])
     assert communities.part_of_each(3, learned).tolist() == [1, 0, 1]
+
+
+def test_a_part_of_the_background_alone_is_named_so() -> None:
+    # The last community has the same affiliation of every node, and a part of its own.
+    run: Any = SimpleNamespace(
+        memberships=np.array([[1.0, 0.0, 0.1], [0.2, 3.0, 0.1]]),
+        grouping=np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]]),
+        interaction=np.ones((2, 2)),
+    )
+    assert communities.background_parts(run).tolist() == [False, True]
+    run.grouping = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]])
+    assert communities.background_parts(run).tolist() == [False, False]
 
 
 def test_density_and_overlap_of_two_triangles_that_share_a_node() -> None:

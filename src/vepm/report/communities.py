@@ -13,6 +13,7 @@ from vepm.report.run import Array, Bools, Floats, Ints, Run, listed
 
 MOSTLY = 0.6
 """At most three labels that together have this share of a community's nodes give it a name."""
+BACKGROUND = "links that no other community explains"
 UNNAMED = re.compile(r"(feature |label_|pixel_)[\d_]+")
 
 
@@ -26,6 +27,7 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     features = typical_features(given, run.interaction, run.feature_names)
     pictured = pixel_grid(run.feature_names) is not None
     pictures = images(_means(given, run.interaction)) if pictured else [""] * len(members)
+    unexplained = background_parts(run)
     rows = []
     for k, nodes in enumerate(typical_nodes(run.interaction)):
         labels = _label_mix(run, main == k)
@@ -37,7 +39,7 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": run.community_names[k],
-                "nickname": _nickname(labels, features[k]),
+                "nickname": BACKGROUND if unexplained[k] else _nickname(labels, features[k]),
                 "colour": community_colours(k + 1)[k],
                 "nodes": int((main == k).sum()),
                 "members": int(members[k]),
@@ -53,6 +55,17 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def background_parts(run: Run) -> Bools:
+    """Metacommunities of nothing but communities to which all nodes belong alike [K]."""
+    alike = np.all(run.memberships == run.memberships[:1], axis=0)
+    part = part_of_each(len(alike), run.grouping)
+    count = run.interaction.shape[1]
+    found: Bools = np.bincount(part[alike], minlength=count) > np.bincount(
+        part[~alike], minlength=count
+    )
+    return found & bool((~alike).any())
 
 
 def densities(member: Bools, edge_index: Ints, batch: Ints | None = None) -> Floats:

@@ -57,6 +57,7 @@ def test_schemes(task: str, scheme: str) -> None:
         {"shares": "posterior", "temperature": 0.5, "composer": "weighted"},
         {"grouping": "learned", "weight_decay": 0.1, "scheme": "predictor"},
         {"grouping": "learned", "shares": "posterior", "scheme": "joint", "batch_size": 4},
+        {"encoder": "background", "grouping": "learned", "shares": "posterior", "scheme": "joint"},
         {"interactions": "matrix", "scheme": "joint", "batch_size": 4},
         {"interactions": "matrix", "grouping": "learned", "scheme": "predictor"},
     ],
