@@ -55,8 +55,8 @@ class LiteralVEPM:
         for layer, norm in zip(encoder.layers[:-1], encoder.norms, strict=True):
             h = torch.relu(norm(self._convolve(self.adjacency, h, layer)[:, None])).squeeze(1)
         h = self._convolve(self.adjacency, h, encoder.layers[-1])
-        scale = functional.softplus(h[:, : encoder.num_communities] + SCALE_OFFSET) + SMALLEST_SCALE
-        shape = functional.softplus(h[:, encoder.num_communities :] + SHAPE_OFFSET) + SMALLEST_SHAPE
+        scale = functional.softplus(h[:, : encoder.num_learned] + SCALE_OFFSET) + SMALLEST_SCALE
+        shape = functional.softplus(h[:, encoder.num_learned :] + SHAPE_OFFSET) + SMALLEST_SHAPE
         return Weibull(scale, shape.expand_as(scale), validate_args=False)
 
     @staticmethod

@@ -70,7 +70,7 @@ def test_every_setting_is_a_parameter(task: str) -> None:
 
 def test_fewer_communities_than_parts_by_default() -> None:
     assert NodeClassifier(num_communities=3).settings().model.num_metacommunities == 3
-    assert NodeClassifier(num_communities=20).settings().model.num_metacommunities == 4
+    assert NodeClassifier(num_communities=20).settings().model.num_metacommunities == 5
     assert CommunityDetector(num_communities=20).settings().model.num_metacommunities == 20
     both = CommunityDetector(num_communities=20, num_metacommunities=5).settings().model
     assert (both.num_communities, both.num_metacommunities) == (20, 5)

@@ -70,7 +70,7 @@ def check_options(given: SimpleNamespace) -> None:
     segment_sizes(communities, groups)
     if given.background and communities < 2:
         raise ValueError("num_communities must be at least 2 where one of them is the background")
-    if given.directed and communities % groups:
+    if given.directed and given.grouping == "segments" and communities % groups:
         raise ValueError(
             f"num_communities ({communities}) must be a multiple of num_metacommunities "
             f"({groups}) where links have directions"
