@@ -90,13 +90,13 @@ def test_dropout_acts_on_readings_in_training_only() -> None:
 def dense_relevance(relevance: Relevance, graph: Graph, shares: Tensor) -> Tensor:
     """The matrix P of :class:`Relevance`, written out."""
     size, weight = graph.num_nodes, relevance.weight
-    total = torch.eye(size, dtype=shares.dtype)
+    total = torch.eye(size, dtype=shares.dtype) / 3
     for k in range(shares.size(1)):
         part = torch.zeros(size, size, dtype=shares.dtype)
         part.index_put_((graph.edge_index[1], graph.edge_index[0]), shares[:, k], accumulate=True)
         scale = (part.sum(1) + 1 / weight.numel()).rsqrt()
-        total = total + weight[k] * scale[:, None] * part * scale
-    return total / (1 + weight.numel())
+        total = total + 2 / 3 * weight[k] * scale[:, None] * part * scale / weight.numel()
+    return total
 
 
 def test_relevance_equals_its_matrix() -> None:
@@ -104,7 +104,7 @@ def test_relevance_equals_its_matrix() -> None:
     torch.manual_seed(0)
     relevance = Relevance(3).double()
     with torch.no_grad():
-        relevance.log_weight.normal_()
+        relevance.logit.normal_()
     shares = torch.rand(graph.edge_index.size(1), 3, dtype=torch.float64).softmax(1)
     h = torch.rand(7, 2, dtype=torch.float64)
     edges = Adjacency(*graph)
@@ -116,7 +116,7 @@ def test_relevance_starts_at_one_and_can_be_reset() -> None:
     relevance = Relevance(3)
     assert relevance.weight.tolist() == [1, 1, 1]
     with torch.no_grad():
-        relevance.log_weight.fill_(2)
+        relevance.logit.fill_(2)
     relevance.reset_parameters()
     assert relevance.weight.tolist() == [1, 1, 1]
 
@@ -124,17 +124,17 @@ def test_relevance_starts_at_one_and_can_be_reset() -> None:
 def test_relevance_is_one_on_average_and_a_part_fades_for_another() -> None:
     relevance = Relevance(3)
     with torch.no_grad():
-        relevance.log_weight.copy_(torch.tensor([-2.0, -4.0, -1.0]))
+        relevance.logit.copy_(torch.tensor([-2.0, -4.0, -1.0]))
     weight = relevance.weight
     torch.testing.assert_close(weight.mean(), torch.tensor(1.0))
-    torch.testing.assert_close(weight[0] / weight[2], torch.tensor(-5.0).exp())
+    torch.testing.assert_close(weight[0] / weight[2], torch.tensor(-1.0).exp())
 
 
 def test_the_same_graph_in_all_parts_is_weighed_alike_whatever_the_weights() -> None:
     graph = random_graph(5)
     relevance, start = Relevance(2), Relevance(2)
     with torch.no_grad():
-        relevance.log_weight.copy_(torch.tensor([1.0, -1.0]))
+        relevance.logit.copy_(torch.tensor([1.0, -1.0]))
     shares = torch.full((graph.edge_index.size(1), 2), 0.5)
     h, edges = torch.rand(5, 1, 3), Adjacency(*graph)
     torch.testing.assert_close(

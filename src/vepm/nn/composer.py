@@ -21,21 +21,20 @@ from vepm.nn.convolution import (
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
 READOUTS = ("jumping", "last")
-RELEVANCE_SCALE = 5.0
-"""Logarithm of a relevance per unit of its parameter: a part may have to fade by orders of
-magnitude while weights move by fractions of one."""
+OWN_SHARE = 1 / 3
+"""Share of its own state that a node keeps where messages run over weighed parts."""
 
 
 class Relevance(nn.Module):
     r"""Message passing over the parts of the graph, each weighed by what it is worth.
 
-    .. math:: P = \frac{1}{1 + K} \Big( I + \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2} \Big)
+    .. math:: P = \frac{1}{3} I + \frac{2}{3 K} \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2}
 
     with :math:`D_k` the degrees of :math:`A^{(k)}` plus :math:`1 / K`. Each part is normalised by
-    itself, so that one of few edges is heard beside one of many. Weights are positive, start at
+    itself, so that one of few edges counts beside one of many. Weights are positive, start at
     one and are one on average: a part that says nothing about the labels fades in favour of the
-    others. Were their sum free, few labels would teach every node to keep to itself, which is the
-    easiest way to learn them by heart.
+    others. The share of the node itself is fixed: were it learned, few labels would raise it,
+    because a node's own features are the easiest way to memorise its label.
 
     Args:
         num_metacommunities: Number of parts K.
@@ -43,18 +42,17 @@ class Relevance(nn.Module):
 
     def __init__(self, num_metacommunities: int) -> None:
         super().__init__()
-        self.log_weight = nn.Parameter(torch.empty(num_metacommunities))
+        self.logit = nn.Parameter(torch.empty(num_metacommunities))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Every part starts with weight one."""
-        nn.init.zeros_(self.log_weight)
+        nn.init.zeros_(self.logit)
 
     @property
     def weight(self) -> Tensor:
         """Weight of each part, one on average [K]."""
-        relative = torch.softmax(RELEVANCE_SCALE * self.log_weight, dim=0)
-        return self.log_weight.numel() * relative
+        return self.logit.numel() * torch.softmax(self.logit, dim=0)
 
     def forward(
         self, edges: Adjacency, shares: Tensor, degree: Tensor | None = None
@@ -69,9 +67,9 @@ class Relevance(nn.Module):
         degree = edges.sum_at_target(shares) if degree is None else degree
         weight = self.weight.to(shares.dtype)
         scale = (degree + 1 / weight.numel()).rsqrt()
-        own = 1 / (1 + weight.numel())
+        each = (1 - OWN_SHARE) / weight.numel()
         ends = (scale.index_select(0, end) for end in edges.edge_index)
-        return Propagation(math.prod(ends, start=shares) @ (own * weight)[:, None], own)
+        return Propagation(math.prod(ends, start=shares) @ (each * weight)[:, None], OWN_SHARE)
 
     def sums(self, shares: Tensor) -> Propagation:
         """Weights of message passing that sums neighbours, as GIN does."""
