@@ -20,9 +20,13 @@ def test_is_short_and_its_picture_small() -> None:
 
 def test_numbers_are_those_of_the_result_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "tools"))
-    headlines = import_module("headlines").headlines
-    said = README.split("<!-- headlines -->")[1].split("<!-- /headlines -->")[0].strip()
-    assert said == headlines()
+    made = import_module("headlines")
+    for name, body in (
+        ("headlines", made.headlines()),
+        ("split", made.split_table(made.EXAMPLES)),
+    ):
+        said = README.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0].strip()
+        assert said == body
 
 
 def test_examples_run(

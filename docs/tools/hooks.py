@@ -62,6 +62,7 @@ def _expand(found: re.Match[str]) -> str:
         "experiments": lambda _: tables.experiments(),
         "settings": tables.settings,
         "headlines": lambda _: headlines.headlines(),
+        "split": lambda _: headlines.split_table(),
         "cards": lambda _: cards.cards(),
         "goals": lambda _: goals.goals(),
         "sweeps": goals.sweeps,

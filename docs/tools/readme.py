@@ -1,6 +1,6 @@
 """Put the numbers of `results/` into the README: ``python docs/tools/readme.py``."""
 
-from headlines import headlines
+from headlines import EXAMPLES, headlines, split_table
 from results import ROOT
 
 
@@ -8,7 +8,8 @@ def main() -> None:
     """Replace what stands between the marks."""
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
-    path.write_text(filled(text, "headlines", headlines()), encoding="utf-8")
+    text = filled(text, "headlines", headlines())
+    path.write_text(filled(text, "split", split_table(EXAMPLES)), encoding="utf-8")
 
 
 def filled(text: str, name: str, body: str) -> str:
