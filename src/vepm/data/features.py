@@ -26,18 +26,17 @@ def is_sparse(x: Any) -> bool:
 
 def shape_of(value: object) -> str:
     """The shape of a tensor, or the type of what is none, for messages."""
+    if value is None:
+        return "missing"
     return str(list(value.shape)) if isinstance(value, Tensor) else type(value).__name__
 
 
 def from_scipy(matrix: Any) -> Tensor:
-    """A SciPy matrix as a sparse tensor; repeated entries are added up."""
-    rows = matrix.tocsr().astype(np.float64)
-    rows.sum_duplicates()
-    coo = rows.tocoo()
+    """A SciPy matrix as a sparse tensor."""
+    coo = matrix.tocoo()
     where = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    return torch.sparse_coo_tensor(
-        where, torch.from_numpy(coo.data), coo.shape, is_coalesced=True, check_invariants=True
-    )
+    values = torch.from_numpy(coo.data.astype(np.float64))
+    return torch.sparse_coo_tensor(where, values, coo.shape, check_invariants=True)
 
 
 def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
@@ -80,15 +79,6 @@ def check_finite(
         f"{source}: feature of node {row}, column {names[column] if names else column} is {value} "
         "(as float32); give a finite number"
     )
-
-
-def refuse_sparse(x: Any, what: str) -> None:
-    """Refuse features that are too large for a dense table."""
-    if is_sparse(x):
-        raise InputError(
-            f"{what}: {x.size(0)} rows of {x.size(1)} sparse features are too many for a full "
-            "table, which this needs; take fewer columns, such as the leading singular vectors"
-        )
 
 
 def degree_features(edge_index: Tensor, num_nodes: int) -> Tensor:
