@@ -28,25 +28,22 @@ from vepm.data.reading import expanded
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TaskName
 
-_COMMON: dict[str, type] = {
-    "nodes": int,
-    "edges": int,
-    "communities": int,
-    "features": int,
-    "labels": int,
-    "seed": int,
+Ingredients = dict[str, tuple[str, type]]
+"""What a recipe may set: the argument of the generator and its type."""
+_COMMON: Ingredients = {
+    "nodes": ("num_nodes", int),
+    "edges": ("num_edges", int),
+    "communities": ("num_communities", int),
+    "features": ("num_features", int),
+    "labels": ("labels_per_class", int),
+    "seed": ("seed", int),
 }
-RECIPES: dict[str, tuple[Callable[..., Dataset], dict[str, type]]] = {
-    "planted": (planted_graph, _COMMON | {"overlap": float}),
-    "planted-relations": (planted_relations, _COMMON | {"relations": int, "strength": float}),
+_OF_RELATIONS: Ingredients = {"relations": ("num_relations", int), "strength": ("strength", float)}
+RECIPES: dict[str, tuple[Callable[..., Dataset], Ingredients]] = {
+    "planted": (planted_graph, _COMMON | {"overlap": ("overlap", float)}),
+    "planted-relations": (planted_relations, _COMMON | _OF_RELATIONS),
 }
 """Generators by name, and what can be set of each."""
-_RENAMED = {
-    "communities": "num_communities",
-    "features": "num_features",
-    "labels": "labels_per_class",
-    "relations": "num_relations",
-}
 
 
 @dataclass(frozen=True)
@@ -247,26 +244,25 @@ def is_recipe(name: str) -> bool:
 
 def draw(name: str, recipe: str) -> Dataset:
     """A generated graph by the name of its generator and a recipe, which may be empty."""
-    generator, known = RECIPES[name]
-    given: dict[str, Any] = {"nodes": 1000, "seed": 0}
+    generator, ingredients = RECIPES[name]
+    given: dict[str, Any] = {"num_nodes": 1000, "seed": 0}
     for part in filter(None, recipe.split(",")):
         key, _, value = (word.strip() for word in part.partition("="))
         whole = f"{name}:{recipe}"[:80]
-        if key not in known:
+        if key not in ingredients:
             raise InputError(
-                f"{whole}: there is no {key[:40]!r}; give some of {', '.join(known)}, as in "
+                f"{whole}: there is no {key[:40]!r}; give some of {', '.join(ingredients)}, as in "
                 "planted:nodes=5000,edges=50000"
             )
+        argument, kind = ingredients[key]
         try:
-            given[key] = known[key](value)
+            given[argument] = kind(value)
         except ValueError:
-            given[key] = -1
-        if not 0 <= given[key] < 10**15:
-            wanted = f"a number ({known[key].__name__}), at least 0 and less than 1e15"
+            given[argument] = -1
+        if not 0 <= given[argument] < 10**15:
+            wanted = f"a number ({kind.__name__}), at least 0 and less than 1e15"
             raise InputError(f"{whole}: {key} is {value[:40]!r}; give {wanted}")
-    nodes = given.pop("nodes")
-    relations = given.get("relations", 3 if "relations" in known else 1)
-    edges = given.pop("edges", 5 * nodes * relations)
-    settings = {_RENAMED.get(key, key): value for key, value in given.items()}
-    degree = 2 * edges / max(nodes, 1) / max(relations, 1)
-    return generator(nodes, average_degree=degree, **settings)
+    relations = given.get("num_relations", 3 if "relations" in ingredients else 1)
+    edges = given.pop("num_edges", 5 * given["num_nodes"] * relations)
+    degree = 2 * edges / max(given["num_nodes"], 1) / max(relations, 1)
+    return generator(average_degree=degree, **given)
