@@ -149,9 +149,8 @@ def planted_relations(
         strength: share of a relation's edges inside its communities, in (0, 1]; the others join
             nodes at random.
         average_degree: about how many neighbours a node has in each relation.
-        num_features: number of feature columns.
-        labels_per_class: nodes of each class that train; ten or fewer if not given.
-        seed: makes the draw repeatable.
+
+    The other arguments are those of :func:`planted_graph`.
 
     Returns:
         The dataset; its graph keeps the relations of each edge as ``edge_kind`` [E, R], and the

@@ -182,9 +182,9 @@ def _from_frame(x: Any, num_nodes: int, source: str, options: ReadOptions) -> Fe
     names = list(x.columns)
     if not all(isinstance(name, str) for name in names):
         raise InputError(f"{source}: some column names are text and some are not; rename them")
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
-        raise InputError(f"{source}: there are {count} feature columns '{name}'; rename them")
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise InputError(f"{source}: there are {count} feature columns '{name}'; rename them")
     cells = np.asarray(x)
     if cells.shape != (num_nodes, len(names)):
         raise InputError(
