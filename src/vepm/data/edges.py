@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vepm.errors import InputError
@@ -32,11 +33,12 @@ def canonical_edges(
     check_range(edge_index, num_nodes, source)
     row, col = edge_index.numpy()
     proper = row != col
-    # Pairs are sorted as single integers, which takes little memory for tens of millions.
-    keys = listed = np.unique((col * num_nodes + row)[proper])
+    keys = listed = _unique((col * num_nodes + row)[proper])
     if not directed:
-        reverse = listed % num_nodes * num_nodes + listed // num_nodes
-        keys = np.unique(np.concatenate([listed, reverse]))
+        reverse = listed % num_nodes
+        reverse *= num_nodes
+        reverse += listed // num_nodes
+        keys = _unique(np.concatenate([listed, reverse]))
     count = int(proper.sum())
     found = [
         f"{verb} {count} {what}{'' if count == 1 else 's'}"
@@ -47,7 +49,16 @@ def canonical_edges(
         )
         if count
     ]
-    return torch.from_numpy(np.stack([keys % num_nodes, keys // num_nodes])), found
+    edges = torch.empty(2, keys.size, dtype=torch.long)
+    np.remainder(keys, num_nodes, out=edges[0].numpy())
+    np.floor_divide(keys, num_nodes, out=edges[1].numpy())
+    return edges, found
+
+
+def _unique(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sorted in place: for tens of millions, NumPy's own takes twice the memory and far longer."""
+    keys.sort()
+    return keys[np.diff(keys, prepend=-1) > 0]
 
 
 def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
@@ -88,12 +99,11 @@ def canonical_weights(
     both directions has that weight if it is the same in both; if that is not so for all of them,
     or if they are to be added in any case, the weights of both directions are added.
     """
-    proper, place = _places(edge_index, listed)
-    none = torch.zeros(edge_index.size(1), dtype=torch.float64)
-    found = none.index_add(0, place, weights[proper])
-    if directed:
-        return found.float()
-    back = none.index_add(0, _places(edge_index, listed.flip(0))[1], weights[proper])
+    sums = [torch.zeros(edge_index.size(1), dtype=torch.float64) for _ in range(2)]
+    for total, ends in zip(sums, (listed,) if directed else (listed, listed.flip(0)), strict=False):
+        order, place = _places(edge_index, ends)
+        total.index_add_(0, place, weights[order])
+    found, back = sums
     differ = (found > 0) & (back > 0) & ~torch.isclose(found, back)
     add = add_directions or bool(differ.any())
     return (found + back if add else torch.maximum(found, back)).float()
@@ -108,18 +118,20 @@ def canonical_kinds(
     """
     found = torch.zeros(edge_index.size(1), kinds.size(1), dtype=torch.bool)
     for ends in (listed,) if directed else (listed, listed.flip(0)):
-        proper, place = _places(edge_index, ends)
-        edge, kind = kinds[proper].nonzero(as_tuple=True)
+        order, place = _places(edge_index, ends)
+        edge, kind = kinds[order].nonzero(as_tuple=True)
         found[place[edge], kind] = True
     return found
 
 
 def _places(edge_index: Tensor, listed: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of the listed edges are no self-loops, and where those are among canonical ones."""
-    proper = listed[0] != listed[1]
+    """The listed edges that are no self-loops, and where each is among the canonical ones."""
+    proper = (listed[0] != listed[1]).nonzero().flatten()
     base = int(edge_index.max()) + 1 if edge_index.numel() else 1
     row, col = listed[:, proper]
-    return proper, torch.searchsorted(edge_index[1] * base + edge_index[0], col * base + row)
+    # Sorted queries are found ten times as fast as those in random order.
+    wanted, order = (col * base + row).sort()
+    return proper[order], torch.searchsorted(edge_index[1] * base + edge_index[0], wanted)
 
 
 def kinds_from_text(values: Sequence[str], source: str) -> Kinds:

@@ -30,7 +30,7 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
         if width != widths[0]:
             found = f"holds {_shown(width)} where graph 0 holds {_shown(widths[0])}"
             raise InputError(f"{at}: {found}; give all graphs the same")
-    union = Batch.from_data_list(checked)
+    union = checked[0] if single else Batch.from_data_list(checked)
     weights, kinds = (union.get(key) for key in _EDGE_KEYS)
     if weights is not None and (weights.numel() != len(weights) or weights.is_complex()):
         found = f"edge_weight is {list(weights.shape)} of {weights.dtype}"
