@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import unbatch, unbatch_edge_index
 
 from vepm.data.dataset import Dataset
 from vepm.data.edges import (
@@ -190,19 +191,15 @@ def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]
 def _graphs(union: Data, batch: Tensor) -> list[Data]:
     """The graphs of a disjoint union whose nodes are in the order of their graphs."""
     count = union.y.numel()
-    num_nodes = torch.bincount(batch, minlength=count)
-    first = num_nodes.cumsum(0) - num_nodes
-    # Sorted by destination, the edges of a graph are consecutive, as its nodes are.
     owner = batch[union.edge_index[1]]
-    num_edges = torch.bincount(owner, minlength=count).tolist()
     columns = {
-        "x": union.x.split(num_nodes.tolist()),
-        "edge_index": (union.edge_index - first[owner]).split(num_edges, dim=1),
+        "x": unbatch(union.x, batch, batch_size=count),
+        "edge_index": unbatch_edge_index(union.edge_index, batch, count),
         "y": union.y.split(1),
     }
     for name in ("edge_weight", "edge_kind"):
         if name in union:
-            columns[name] = union[name].split(num_edges)
+            columns[name] = unbatch(union[name], owner, batch_size=count)
     flags = {"directed": True} if "directed" in union else {}
     # Clones, so that keeping or saving one graph does not keep them all.
     return [

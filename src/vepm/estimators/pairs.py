@@ -70,25 +70,13 @@ def split_edges(graph: Data, val: float, test: float, seed: int) -> EdgeSplit:
     parts = np.split(order, [num_test, num_test + num_val])
     held_test, held_val, kept = (once[:, np.sort(part)] for part in parts)
     others = draw_non_edges(graph, num_test + num_val, random)
+    nodes, ends = int(graph.num_nodes or 0), graph.edge_index.numpy()
+    trains = np.isin(ends.min(0) * nodes + ends.max(0), kept[0] * nodes + kept[1])
     return EdgeSplit(
-        _with_edges(graph, kept),
+        graph.edge_subgraph(torch.from_numpy(trains)),
         (held_val, others[:, num_test:]),
         (held_test, others[:, :num_test]),
     )
-
-
-def _with_edges(graph: Data, kept: Pairs) -> Data:
-    """A graph with some of its edges, in both directions, and what is known of them."""
-    nodes = int(graph.num_nodes or 0)
-    ends = graph.edge_index.numpy()
-    keys = ends.min(0) * nodes + ends.max(0)
-    mask = torch.from_numpy(np.isin(keys, kept[0] * nodes + kept[1]))
-    seen = graph.clone()
-    seen.edge_index = graph.edge_index[:, mask]
-    for name in ("edge_kind", "edge_weight"):
-        if name in graph:
-            seen[name] = graph[name][mask]
-    return seen
 
 
 def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pairs:
