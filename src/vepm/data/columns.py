@@ -112,18 +112,19 @@ def _fits(values: NDArray[np.float64]) -> bool:
 def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
     width = np.size(cells[0])
     for i, cell in enumerate(cells):
+        wrong = None
         if _is_blank(cell):
-            raise InputError(f"{where(i, name)}: the cell is empty; give every row a number")
-        if not is_number(cell):
+            wrong = "the cell is empty; give every row a number"
+        elif not is_number(cell):
             shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
-            raise InputError(f"{where(i, name)}: {shown} is not a number; correct it")
-        if np.size(cell) != width:
+            wrong = f"{shown} is not a number; correct it"
+        elif np.size(cell) != width:
             found = f"{np.size(cell)} numbers, not {width} as in the first row"
-            raise InputError(f"{where(i, name)}: {found}; give every row the same")
-        if not _fits(np.array(cell, dtype=np.float64)):
-            shown = str(cell)[:40]
-            found = f"'{shown}' is not finite (as float32)"
-            raise InputError(f"{where(i, name)}: {found}; give a finite number")
+            wrong = f"{found}; give every row the same"
+        elif not _fits(np.array(cell, dtype=np.float64)):
+            wrong = f"'{str(cell)[:40]}' is not finite (as float32); give a finite number"
+        if wrong:
+            raise InputError(f"{where(i, name)}: {wrong}")
     raise InputError(f"{where(0, name)}: the column holds no numbers; drop it")
 
 

@@ -31,29 +31,20 @@ def shape_of(value: object) -> str:
     return str(list(value.shape)) if isinstance(value, Tensor) else type(value).__name__
 
 
-def from_scipy(matrix: Any) -> Tensor:
-    """A SciPy matrix as a sparse tensor."""
-    coo = matrix.tocoo()
-    where = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    values = torch.from_numpy(coo.data.astype(np.float64))
-    return torch.sparse_coo_tensor(where, values, coo.shape, check_invariants=True)
-
-
-def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
+def feature_table(x: Any, num_nodes: int, source: str) -> Tensor:
     """Features as float32 [num_nodes, F], sparse only where a dense table would be too large."""
+    wrong = None
     if not isinstance(x, Tensor):
-        raise InputError(f"{source}: features are {type(x).__name__}; give a tensor [nodes, F]")
-    if x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
-        raise InputError(
-            f"{source}: features have shape {list(x.shape)}; {num_nodes} rows of real numbers, "
-            "one per node, are needed"
-        )
-    if x.size(1) == 0:
-        raise InputError(f"{source}: features have no columns; leave them out to use degrees")
-    if x.size(1) > MOST_COLUMNS:
-        raise InputError(
-            f"{source}: {x.size(1)} feature columns; at most {MOST_COLUMNS} can be learned from"
-        )
+        wrong = f"are {type(x).__name__}; give a tensor [nodes, F]"
+    elif x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
+        needed = f"{num_nodes} rows of real numbers, one per node, are needed"
+        wrong = f"have shape {list(x.shape)}; {needed}"
+    elif x.size(1) == 0:
+        wrong = "have no columns; leave them out to use degrees"
+    elif x.size(1) > MOST_COLUMNS:
+        wrong = f"have {x.size(1)} columns; at most {MOST_COLUMNS} can be learned from"
+    if wrong:
+        raise InputError(f"{source}: features {wrong}")
     x = x.detach().cpu()
     if not is_sparse(x):
         return x.float().contiguous()

@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data
 from vepm.data.build import FEW_NODES, MOST_GAPS, Parts, ReadOptions, refuse_choice
 from vepm.data.columns import Features, encode_columns
 from vepm.data.edges import Kinds, check_range, kinds_from_numbers
-from vepm.data.features import feature_table, from_scipy, is_sparse, shape_of
+from vepm.data.features import feature_table, is_sparse, shape_of
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED
 
@@ -179,18 +179,16 @@ def _features(x: Any, num_nodes: int, source: str, options: ReadOptions) -> Feat
 
 def _from_frame(x: Any, num_nodes: int, source: str, options: ReadOptions) -> Features:
     """Features from a data frame of any library; its constant columns are kept."""
-    names = list(x.columns)
+    names, cells, wrong = list(x.columns), np.asarray(x), None
+    name, count = Counter(names).most_common(1)[0]
     if not all(isinstance(name, str) for name in names):
-        raise InputError(f"{source}: some column names are text and some are not; rename them")
-    for name, count in Counter(names).most_common(1):
-        if count > 1:
-            raise InputError(f"{source}: there are {count} feature columns '{name}'; rename them")
-    cells = np.asarray(x)
-    if cells.shape != (num_nodes, len(names)):
-        raise InputError(
-            f"{source}: features have shape {list(cells.shape)}; {num_nodes} rows, one per node, "
-            "are needed"
-        )
+        wrong = "some column names are text and some are not; rename them"
+    elif count > 1:
+        wrong = f"there are {count} feature columns '{name}'; rename them"
+    elif len(cells) != num_nodes:
+        wrong = f"features have {len(cells)} rows; {num_nodes} are needed, one per node"
+    if wrong:
+        raise InputError(f"{source}: {wrong}")
     return encode_columns(
         dict(zip(names, cells.T.tolist(), strict=True)),
         lambda i, name: f"{source}: feature of node {i}, column {name}",
@@ -205,7 +203,10 @@ def _tensor(x: Any, source: str) -> Tensor:
         return x
     sparse: bool = sp.issparse(x)
     if sparse and x.dtype.kind in "biuf" and x.ndim == 2:
-        return from_scipy(x)
+        coo = x.tocoo()
+        where = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
+        values = torch.from_numpy(coo.data.astype(np.float64))
+        return torch.sparse_coo_tensor(where, values, coo.shape, check_invariants=True)
     array: NDArray[Any] = x.toarray() if sparse else np.asarray(x)
     if array.dtype.kind not in "biufO":
         raise InputError(f"{source}: features hold {array.dtype}; numbers are needed")
