@@ -185,11 +185,15 @@ def test_explicit_zeros_are_no_edges() -> None:
         ([labelled([0]), labelled([1])], "node", "a node task is one graph, not 2"),
         (labelled([1]), "node", r"y is \[1\] for 3 nodes"),
         ([labelled([0, 1, 1]), labelled([1])], None, r"graph 0: y is \[3\]"),
-        ([labelled([0]), Data(edge_index=PATH)], None, "some graphs have features"),
+        (
+            [labelled([0]), Data(edge_index=PATH)],
+            None,
+            "graph 1: holds none where graph 0 holds x of width 2",
+        ),
         (
             [labelled([0]), Data(x=torch.ones(3, 5), edge_index=PATH, y=torch.tensor([1]))],
             None,
-            "graph 1: 5 features where graph 0 has 2",
+            "graph 1: holds x of width 5 where graph 0 holds x of width 2",
         ),
         ((None, A), "graph", "is one graph"),
         ((None, np.ones((2, 3))), None, "must be square"),

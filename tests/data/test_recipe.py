@@ -49,8 +49,8 @@ def test_what_is_asked_for_comes() -> None:
     ("recipe", "words"),
     [
         ("node=5", "there is no 'node'"),
-        ("nodes=many", "number of nodes"),
-        ("nodes", "number of nodes"),
+        ("nodes=many", r"give a number \(int\)"),
+        ("nodes", r"give a number \(int\)"),
         ("nodes=-5", "at least 0"),
         ("overlap=nan", "at least 0"),
         ("nodes=100,edges=100000", "average_degree"),

@@ -222,7 +222,7 @@ def test_weights_of_many_graphs() -> None:
     directed = as_dataset(graphs, directed=True)
     assert all(graph.directed for graph in directed.graphs)
     del graphs[0].edge_weight
-    with pytest.raises(InputError, match="give every graph one entry per edge"):
+    with pytest.raises(InputError, match="where graph 0 holds none; give all graphs the same"):
         as_dataset(graphs)
 
 

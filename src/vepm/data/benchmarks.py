@@ -1,17 +1,19 @@
-"""Published benchmarks in their raw files: graphs with labelled nodes, and TU sets of graphs."""
+"""Published benchmarks in their raw files: where these lie, and how they are fetched and read."""
 
-import csv
 import hashlib
+import io
 import json
-import logging
-import os
+import urllib.request
 import warnings
+import zipfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from sklearn.preprocessing import MultiLabelBinarizer
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Data
@@ -22,24 +24,90 @@ from vepm.data.build import Parts, build
 from vepm.data.dataset import Dataset
 from vepm.data.edges import canonical_edges, check_range
 from vepm.data.in_memory import data_parts
-from vepm.data.tables import RawFiles, read_integers
 from vepm.errors import InputError
+from vepm.files import write_bytes
 from vepm.tasks import MASK_NAMES
 
-logger = logging.getLogger("vepm")
-
 Features = Literal["labels", "degrees", "constant"]
-WIKICS_FILES = RawFiles("WikiCS", ("data.json",), (f"{WikiCS.url}/data.json",))
-EMAIL_FILES = RawFiles(
-    "EmailEUCore", ("email-Eu-core.txt", "email-Eu-core-department-labels.txt"), ()
-)
-_TABLES = ("out1_node_feature_label.txt", "out1_graph_edges.txt")
-_NUM_SPLITS = 10
-TRUSTED = "VEPM_TRUSTED_SHA256"
-"""Environment variable with checksums of files to open though they are not the published ones."""
-_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-# The variant behind published PTC results is not the TU one (PTC_MR), and is not on its server.
-_NOT_SERVED = ("PTC",)
+_TIMEOUT_SECONDS = 30
+# Several times the largest dataset known here, and little enough for a machine's memory.
+_LARGEST = 2**30
+
+
+@dataclass(frozen=True)
+class RawFiles:
+    """The raw files of one dataset under a PyG root, and where they can be fetched from.
+
+    ``urls`` are the files themselves or one .zip that holds them; there may be none.
+    """
+
+    folder: str
+    names: tuple[str, ...]
+    urls: tuple[str, ...] = ()
+    inside: str = "raw"
+
+    def missing(self, root: Path) -> list[Path]:
+        """The files that are not there."""
+        paths = [root / self.folder / self.inside / name for name in self.names]
+        return [path for path in paths if not path.is_file()]
+
+    def ensure(self, root: Path) -> Path:
+        """The raw folder, with what is missing fetched if that can be done."""
+        folder, why = root / self.folder / self.inside, "cannot be fetched from anywhere"
+        if self.missing(root):
+            try:
+                for url in self.urls:
+                    for name, content in _fetch(url, {*self.names, "README.txt"}).items():
+                        write_bytes(folder / name, content)
+            except (OSError, zipfile.BadZipFile) as error:
+                why = f"cannot be fetched ({error})"
+        missing = ", ".join(path.name for path in self.missing(root))
+        if missing:
+            origin = f" (from {self.urls[0].rpartition('/')[0]})" if self.urls else ""
+            raise InputError(
+                f"{self.folder}: raw files are missing and {why}; put {missing} into {folder}"
+                f"{origin}, or name another data folder with root= or VEPM_DATA"
+            )
+        return folder
+
+
+def _fetch(url: str, wanted: set[str]) -> dict[str, bytes]:
+    """A file by its name, or the wanted ones of an archive, whatever folders it puts them in."""
+    if not url.startswith("https://"):
+        raise InputError(f"{url}: only https is fetched from; put the files in place by hand")
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 # nosec B310
+        content: bytes = reply.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise InputError(f"{url}: larger than any dataset here; put the files in place by hand")
+    if not url.endswith(".zip"):
+        return {url.rpartition("/")[2]: content}
+    found: dict[str, bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.replace("\\", "/").rpartition("/")[2]
+            if name in wanted and entry.file_size > _LARGEST:
+                raise zipfile.BadZipFile(f"{name} claims {entry.file_size} bytes")
+            if name in wanted:
+                found[name] = archive.read(entry)
+    return found
+
+
+def _integers(
+    path: Path, columns: int = 1, *, delimiter: str | None = ",", header: bool = False
+) -> Tensor:
+    """A text file of integers [rows], or [rows, columns]; ``delimiter=None`` means blanks."""
+    try:
+        if path.stat().st_size == 0:
+            raise ValueError("the file is empty")
+        values = np.loadtxt(
+            path, np.int64, delimiter=delimiter, skiprows=int(header), ndmin=2, encoding="utf-8"
+        )
+        if values.shape[1] != columns:
+            raise ValueError(f"{values.shape[1]} columns where {columns} belong")
+    except ValueError as error:
+        line = " ".join(str(error).split())
+        raise InputError(f"{path}: not integers in columns ({line}); fetch it again") from None
+    return torch.from_numpy(values if columns > 1 else values[:, 0])
 
 
 @cache
@@ -51,7 +119,7 @@ def planetoid_checksums() -> dict[str, str]:
 
 def planetoid_files(name: str) -> RawFiles:
     """What ``name/raw`` must hold."""
-    names = tuple(f"ind.{name.lower()}.{part}" for part in _PARTS)
+    names = tuple(file for file in planetoid_checksums() if file.startswith(f"ind.{name.lower()}."))
     return RawFiles(name, names, tuple(f"{Planetoid.url}/{file}" for file in names))
 
 
@@ -62,27 +130,27 @@ def load_planetoid(name: str, raw: Path) -> Dataset:
     class 0 and in no mask.
     """
     for file in planetoid_files(name).names:
-        _verify(raw / file)
+        digest, expected = hashlib.sha256((raw / file).read_bytes()), planetoid_checksums()[file]
+        if digest.hexdigest() != expected:
+            raise InputError(
+                f"{raw / file}: is not the published file (expected SHA-256 {expected[:12]}...) "
+                "and, being a pickle that could run any code, is not opened; remove it and fetch "
+                "it again"
+            )
     # The files were pickled by old versions of NumPy and SciPy, about which new ones warn.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = read_planetoid_data(str(raw), name)
-    return build(data_parts([data], name, single=True, source=f"Planetoid, public split, {raw}"))
+    return _single(data, name, f"Planetoid, public split, {raw}")
 
 
-def _verify(path: Path) -> None:
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    expected = planetoid_checksums()[path.name]
-    if digest == expected:
-        return
-    if digest in os.environ.get(TRUSTED, "").lower().replace(",", " ").split():
-        logger.warning("%s: not the published file, opened because %s names it", path, TRUSTED)
-        return
-    raise InputError(
-        f"{path}: is not the published file (expected SHA-256 {expected[:12]}...) and, "
-        "being a pickle that could run any code, is not opened; remove it and fetch it again, or, "
-        f"if you made it yourself, put {digest} into the environment variable {TRUSTED}"
-    )
+def _single(data: Data, name: str, source: str) -> Dataset:
+    return build(data_parts([data], name, single=True, source=source))
+
+
+def wikics_files(name: str) -> RawFiles:
+    """What ``name/raw`` must hold."""
+    return RawFiles(name, ("data.json",), (f"{WikiCS.url}/data.json",))
 
 
 def load_wikics(name: str, raw: Path) -> Dataset:
@@ -101,68 +169,66 @@ def load_wikics(name: str, raw: Path) -> Dataset:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not the WikiCS layout ({error!r}); fetch it again") from None
-    return build(data_parts([data], name, single=True, source=str(path)))
+    return _single(data, name, str(path))
 
 
 def geom_gcn_files(name: str, folder: str, original: str) -> RawFiles:
     """The files of a set as Geom-GCN, which calls it ``original``, published it."""
-    splits = tuple(f"{original}_split_0.6_0.2_{i}.npz" for i in range(_NUM_SPLITS))
-    urls = [f"{Actor.url}/new_data/{original}/{table}" for table in _TABLES]
+    tables = ("out1_node_feature_label.txt", "out1_graph_edges.txt")
+    splits = tuple(f"{original}_split_0.6_0.2_{i}.npz" for i in range(10))
+    urls = [f"{Actor.url}/new_data/{original}/{table}" for table in tables]
     urls += [f"{Actor.url}/splits/{split}" for split in splits]
-    return RawFiles(folder, _TABLES + splits, tuple(urls))
+    return RawFiles(folder, tables + splits, tuple(urls))
 
 
 def load_geom_gcn(name: str, raw: Path, folder: str, original: str) -> Dataset:
     """A set that Geom-GCN published, its links as an undirected graph, with ten splits."""
     nodes, links, *splits = (raw / file for file in geom_gcn_files(name, folder, original).names)
     try:
-        x, y = _geom_gcn_nodes(nodes)
+        lines = nodes.read_text(encoding="utf-8").splitlines()[1:]
+        rows = sorted(
+            (int(node), words, int(y)) for node, words, y in (s.split("\t") for s in lines)
+        )
+        if [node for node, _, _ in rows] != list(range(len(rows))):
+            raise ValueError("nodes are not numbered from 0")
+        x = [[int(entry) for entry in words.split(",")] for _, words, _ in rows]
+        # Features are zeros and ones, or the indices of the ones.
+        if max(map(max, x)) > 1 or len(set(map(len, x))) > 1:
+            x = MultiLabelBinarizer(classes=range(1 + max(map(max, x)))).fit_transform(x)
         files = [np.load(path, allow_pickle=False) for path in splits]
         masks = {
             mask: torch.from_numpy(np.stack([file[mask] for file in files], axis=1)).bool()
             for mask in MASK_NAMES
         }
-    except (OSError, KeyError, TypeError, ValueError, IndexError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{raw}: not the layout of Geom-GCN ({error}); fetch it again") from None
-    edges = read_integers(links, columns=2, delimiter="\t", header=True)
-    data = Data(x=x, edge_index=edges.t(), y=y, **masks)
-    return build(data_parts([data], name, single=True, source=f"Geom-GCN, {raw}"))
+    edges = _integers(links, columns=2, delimiter="\t", header=True).t()
+    y = torch.tensor([label for _, _, label in rows])
+    data = Data(x=torch.tensor(x).float(), edge_index=edges, y=y, **masks)
+    return _single(data, name, f"Geom-GCN, {raw}")
 
 
-def _geom_gcn_nodes(path: Path) -> tuple[Tensor, Tensor]:
-    """Features and labels; features are zeros and ones, or the indices of the ones."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file, delimiter="\t"))[1:]
-    order = [int(node) for node, _, _ in rows]
-    if sorted(order) != list(range(len(rows))):
-        raise ValueError("nodes are not numbered from 0")
-    entries = [[int(entry) for entry in words.split(",")] for _, words, _ in rows]
-    if {len(row) for row in entries} == {len(entries[0])} and max(map(max, entries)) <= 1:
-        table = torch.tensor(entries).float()
-    else:
-        table = torch.zeros(len(rows), 1 + max(map(max, entries)))
-        for i, row in enumerate(entries):
-            table[i, row] = 1.0
-    place = torch.tensor(order).argsort()
-    return table[place], torch.tensor([int(label) for _, _, label in rows])[place]
+def email_files(name: str) -> RawFiles:
+    """What ``name/raw`` must hold."""
+    return RawFiles(name, ("email-Eu-core.txt", "email-Eu-core-department-labels.txt"))
 
 
 def load_email(name: str, raw: Path) -> Dataset:
     """E-mails in a research institution, the departments as labels."""
-    edges, labels = (
-        read_integers(raw / file, columns=2, delimiter=None) for file in EMAIL_FILES.names
-    )
+    paths = [raw / file for file in email_files(name).names]
+    edges, labels = (_integers(path, columns=2, delimiter=None) for path in paths)
     if not labels[:, 0].equal(torch.arange(len(labels))):
-        raise InputError(f"{raw / EMAIL_FILES.names[1]}: nodes do not count up from 0")
+        raise InputError(f"{paths[1]}: nodes do not count up from 0")
     data = Data(edge_index=edges.t(), y=labels[:, 1], num_nodes=len(labels))
-    return build(data_parts([data], name, single=True, source=f"SNAP, {raw}"))
+    return _single(data, name, f"SNAP, {raw}")
 
 
 def tu_files(name: str, features: Features) -> RawFiles:
     """What ``name/raw`` must hold."""
     parts = ["A", "graph_indicator", "graph_labels"]
     parts += ["node_labels"] if features == "labels" else []
-    urls = () if name in _NOT_SERVED else (f"{TUDataset.url}/{name}.zip",)
+    # The variant behind published PTC results is not the TU one (PTC_MR), and is not served.
+    urls = () if name == "PTC" else (f"{TUDataset.url}/{name}.zip",)
     return RawFiles(name, tuple(f"{name}_{part}.txt" for part in parts), urls)
 
 
@@ -172,14 +238,17 @@ def load_tu(name: str, raw: Path, features: Features) -> Dataset:
     These are one-hot node labels; one-hot degrees, a column for each that occurs; or 1. Node
     attributes and edge labels are left out.
     """
-    prefix = raw / name
-    classes, labels = read_integers(Path(f"{prefix}_graph_labels.txt")).unique(return_inverse=True)
-    batch = _graph_of_node(Path(f"{prefix}_graph_indicator.txt"), labels.numel())
-    ends = read_integers(Path(f"{prefix}_A.txt"), columns=2).t() - 1
-    check_range(ends, batch.numel(), f"{prefix}_A.txt")
+    edges, indicator, graph_labels, *_ = (raw / file for file in tu_files(name, features).names)
+    classes, labels = _integers(graph_labels).unique(return_inverse=True)
+    batch, ends = _integers(indicator) - 1, _integers(edges, columns=2).t() - 1
+    counts_up = bool((batch[1:] >= batch[:-1]).all())
+    if not counts_up or not batch.unique().equal(torch.arange(labels.numel())):
+        wrong = f"does not count the {labels.numel()} graphs of graph_labels up from 1"
+        raise InputError(f"{indicator}: {wrong}; fetch the files again")
+    check_range(ends, batch.numel(), str(edges))
     if bool((batch[ends[0]] != batch[ends[1]]).any()):
-        raise InputError(f"{prefix}_A.txt: an edge joins two graphs; fetch the file again")
-    x, names = _tu_features(prefix, ends, batch.numel(), features)
+        raise InputError(f"{edges}: an edge joins two graphs; fetch the file again")
+    x, names = _tu_features(raw / f"{name}_node_labels.txt", ends, batch.numel(), features)
     return build(
         Parts(
             name=name,
@@ -191,30 +260,19 @@ def load_tu(name: str, raw: Path, features: Features) -> Dataset:
             labels=labels,
             class_names=[str(value) for value in classes.tolist()],
             batch=batch,
-            num_graphs=labels.numel(),
             folds=_folds(raw.parent / "10fold_idx", labels.numel()),
             one_way=True,
         )
     )
 
 
-def _graph_of_node(path: Path, num_graphs: int) -> Tensor:
-    batch = read_integers(path) - 1
-    counts_up = bool((batch[1:] >= batch[:-1]).all())
-    if not counts_up or not batch.unique().equal(torch.arange(num_graphs)):
-        wrong = f"does not count the {num_graphs} graphs of graph_labels up from 1"
-        raise InputError(f"{path}: {wrong}; fetch the files again")
-    return batch
-
-
 def _tu_features(
-    prefix: Path, ends: Tensor, num_nodes: int, features: Features
+    path: Path, ends: Tensor, num_nodes: int, features: Features
 ) -> tuple[Tensor, tuple[str, ...]]:
     if features == "constant":
         return torch.ones(num_nodes, 1), ("one",)
     if features == "labels":
-        path = Path(f"{prefix}_node_labels.txt")
-        values = read_integers(path)
+        values = _integers(path)
         if values.numel() != num_nodes:
             wrong = f"{values.numel()} labels for {num_nodes} nodes"
             raise InputError(f"{path}: {wrong}; fetch the files again")
@@ -230,7 +288,7 @@ def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] |
     files = [(folder / f"train_idx-{i}.txt", folder / f"test_idx-{i}.txt") for i in range(1, 11)]
     if not all(path.is_file() for pair in files for path in pair):
         return None
-    folds = tuple((read_integers(train), read_integers(test)) for train, test in files)
+    folds = tuple((_integers(train), _integers(test)) for train, test in files)
     for (_, path), fold in zip(files, folds, strict=True):
         indices = torch.cat(fold)
         if int(indices.min()) < 0 or int(indices.max()) >= num_graphs:

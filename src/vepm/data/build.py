@@ -9,9 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import unbatch, unbatch_edge_index
 
 from vepm.data.dataset import Dataset
-from vepm.data.edges import canonical_edges, canonical_kinds, canonical_weights, check_weights
+from vepm.data.edges import (
+    Kinds,
+    canonical_edges,
+    canonical_kinds,
+    canonical_weights,
+    check_weights,
+)
 from vepm.data.features import (
     DEGREE_FEATURES,
     NUM_POSITIONS,
@@ -43,11 +50,6 @@ class ReadOptions:
     weights: bool = True
     directed: bool = False
 
-    @property
-    def for_model(self) -> bool:
-        """Whether the data are for a fitted model, which has had its warnings."""
-        return self.class_names is not None or self.feature_names is not None
-
 
 def refuse_choice(source: str, options: ReadOptions) -> None:
     """Refuse to choose among columns that have no names."""
@@ -59,36 +61,37 @@ def refuse_choice(source: str, options: ReadOptions) -> None:
 class Parts:
     """What a reader found, not checked yet: one graph, or many as their disjoint union.
 
-    Edges [2, M] are in any order; ``one_way`` says that they are listed in one direction by
-    convention, ``directed`` whether they have directions, None if the data do not say. With a
-    ``batch``, the graph of each node in non-decreasing order, labels, masks and folds are those of
-    graphs, otherwise of nodes. Labels are integers or text, or indices where ``class_names`` are
-    given. Kinds are a table [M, R] and its column names. ``label_at`` and ``weight_at`` say where
-    the i-th is, for messages, and ``unused`` what the data hold and no model uses, in words.
+    With a ``batch``, the graph of each node in non-decreasing order, labels, masks and folds are
+    those of graphs, otherwise of nodes.
     """
 
     name: str
     source: str
     edges: Tensor
+    """Edges [2, M] in any order."""
+    one_way: bool = False
+    """Whether edges are listed in one direction by convention."""
+    directed: bool | None = None
+    """Whether edges have directions; None if the data do not say."""
+    weights: Tensor | None = None
+    weight_at: Callable[[int], str] | None = None
+    """Where the i-th weight is, for messages."""
+    kinds: Kinds | None = None
     num_nodes: int
+    node_names: Sequence[str] | None = None
     x: Tensor | None = None
+    feature_names: Sequence[str] | None = None
     labels: Any = None
+    """Integers or text; indices where ``class_names`` are given."""
     label_at: Callable[[int], str] | None = None
     class_names: Sequence[str] | None = None
     masks: Mapping[str, object] = field(default_factory=dict)
-    batch: Tensor | None = None
-    num_graphs: int = 1
-    weights: Tensor | None = None
-    weight_at: Callable[[int], str] | None = None
-    kinds: tuple[Tensor, tuple[str, ...]] | None = None
-    feature_names: Sequence[str] | None = None
-    node_names: Sequence[str] | None = None
-    graph_names: Sequence[str] | None = None
     memberships: Tensor | None = None
+    batch: Tensor | None = None
+    graph_names: Sequence[str] | None = None
     folds: tuple[tuple[Tensor, Tensor], ...] | None = None
-    one_way: bool = False
-    directed: bool | None = None
     unused: Sequence[str] = ()
+    """What the data hold and no model uses, in words."""
 
 
 def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008 # it is frozen
@@ -104,7 +107,8 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
         logger.info(line)
     whole = _edges(parts, options, edge_index)
     unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(found) else [])]
-    if unused and not options.for_model:
+    # A fitted model has had its warnings.
+    if unused and options.class_names is None and options.feature_names is None:
         logger.warning("%s: not used: %s", parts.source, ", ".join(unused))
     whole.x, names = _features(parts, edge_index)
     whole.y, classes = _labels(parts, options)
@@ -177,9 +181,9 @@ def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] |
 
 def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]]:
     if parts.class_names is not None:
-        assert isinstance(parts.labels, Tensor)
-        return parts.labels, tuple(parts.class_names)
-    count = parts.num_nodes if parts.batch is None else parts.num_graphs
+        return torch.as_tensor(parts.labels), tuple(parts.class_names)
+    # Every graph has a node.
+    count = parts.num_nodes if parts.batch is None else int(parts.batch[-1]) + 1
     where = parts.label_at or (lambda i: f"{parts.source}, label {i}")
     return encode(parts.labels, count, where, parts.source, options.class_names)
 
@@ -187,19 +191,15 @@ def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]
 def _graphs(union: Data, batch: Tensor) -> list[Data]:
     """The graphs of a disjoint union whose nodes are in the order of their graphs."""
     count = union.y.numel()
-    num_nodes = torch.bincount(batch, minlength=count)
-    first = num_nodes.cumsum(0) - num_nodes
-    # Sorted by destination, the edges of a graph are consecutive, as its nodes are.
     owner = batch[union.edge_index[1]]
-    num_edges = torch.bincount(owner, minlength=count).tolist()
     columns = {
-        "x": union.x.split(num_nodes.tolist()),
-        "edge_index": (union.edge_index - first[owner]).split(num_edges, dim=1),
+        "x": unbatch(union.x, batch, batch_size=count),
+        "edge_index": unbatch_edge_index(union.edge_index, batch, count),
         "y": union.y.split(1),
     }
     for name in ("edge_weight", "edge_kind"):
         if name in union:
-            columns[name] = union[name].split(num_edges)
+            columns[name] = unbatch(union[name], owner, batch_size=count)
     flags = {"directed": True} if "directed" in union else {}
     # Clones, so that keeping or saving one graph does not keep them all.
     return [

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any, NoReturn
@@ -34,48 +34,42 @@ def encode_columns(
     columns: Mapping[str, Sequence[Any]],
     where: Where,
     options: ReadOptions,
-    source: str = "data",
+    source: str,
     *,
     constants: bool = False,
     text: bool = True,
 ) -> Features:
-    """Columns of a table as features.
+    """Columns of a table as features, their names, and in words which are not used.
 
     Numbers are used as they are. Text becomes one column of zeros and ones per value, called
     ``column=value``; an empty cell is of no value. Dates, constants and text that differs in every
     row are left out, unless they are asked for or a fitted model knows them. Columns of one number
     are kept if ``constants``, those of text that nobody asked for used if ``text``.
-
-    Example:
-        >>> from vepm.data.build import ReadOptions
-        >>> from vepm.data.columns import encode_columns
-        >>> table = {"age": ["31", "40", "9"], "city": ["Rome", "", "Rome"]}
-        >>> x, names, unused = encode_columns(table, lambda i, name: f"row {i}", ReadOptions())
-        >>> names, x.tolist()
-        (('age', 'city=Rome'), [[31.0, 1.0], [40.0, 0.0], [9.0, 1.0]])
     """
     found: dict[str, NDArray[Any]] = {}
+    numbers: dict[str, NDArray[Any]] = {}
     unused: list[str] = []
     known = dict.fromkeys(options.feature_names or ())
     categories: dict[str, list[str]] = {}
     for column, equals, value in (name.partition("=") for name in known):
         if equals:
             categories.setdefault(column, []).append(value)
-    numbers: list[str] = []
     for name in _chosen(columns, options, source):
         values = None
         if name in known or name not in categories:
             values = _as_numbers(name, columns[name], where, name in known)
+            numbers |= values or {}
         if values is None:
             values, reason = _one_hot(name, columns[name], categories.get(name), options, text)
             unused += [f"column '{name}' ({reason})"] if reason else []
-        else:
-            numbers += values
         found |= values
-    if not constants and options.features is None:
-        for name in _constants({name: found[name] for name in numbers}, known):
-            del found[name]
-            unused.append(f"column '{name}' (constant)")
+    zeros = sum(int((column == 0).sum()) for column in numbers.values())
+    # A bag of words is mostly zeros, and some of its words may be in no row.
+    if not constants and options.features is None and 2 * zeros <= sum(map(len, numbers.values())):
+        for name, number in numbers.items():
+            if name not in known and (number == number[0]).all():
+                del found[name]
+                unused.append(f"column '{name}' (constant)")
     if not found:
         return None, None, unused
     table = np.stack(list(found.values()), axis=1)
@@ -99,15 +93,14 @@ def _as_numbers(
     """A column of numbers, or one for each entry of vectors; None if it holds something else."""
     try:
         values = np.array(cells, dtype=np.float64).reshape(len(cells), -1)
+        if not _fits(values):
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
-        values = None
-    if values is None or not _fits(values):
         filled = [cell for cell in cells if not _is_blank(cell)]
         if not expected and sum(map(is_number, filled)) <= len(filled) / 2:
             return None
         # A mistyped number does not turn a column into text.
         _refuse_cell(name, cells, where)
-    assert values is not None
     names = [name] if values.shape[1] == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
     return dict(zip(names, values.T, strict=True))
 
@@ -119,18 +112,19 @@ def _fits(values: NDArray[np.float64]) -> bool:
 def _refuse_cell(name: str, cells: Sequence[Any], where: Where) -> NoReturn:
     width = np.size(cells[0])
     for i, cell in enumerate(cells):
+        wrong = None
         if _is_blank(cell):
-            raise InputError(f"{where(i, name)}: the cell is empty; give every row a number")
-        if not is_number(cell):
+            wrong = "the cell is empty; give every row a number"
+        elif not is_number(cell):
             shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
-            raise InputError(f"{where(i, name)}: {shown} is not a number; correct it")
-        if np.size(cell) != width:
+            wrong = f"{shown} is not a number; correct it"
+        elif np.size(cell) != width:
             found = f"{np.size(cell)} numbers, not {width} as in the first row"
-            raise InputError(f"{where(i, name)}: {found}; give every row the same")
-        if not _fits(np.array(cell, dtype=np.float64)):
-            shown = str(cell)[:40]
-            found = f"'{shown}' is not finite (as float32)"
-            raise InputError(f"{where(i, name)}: {found}; give a finite number")
+            wrong = f"{found}; give every row the same"
+        elif not _fits(np.array(cell, dtype=np.float64)):
+            wrong = f"'{str(cell)[:40]}' is not finite (as float32); give a finite number"
+        if wrong:
+            raise InputError(f"{where(i, name)}: {wrong}")
     raise InputError(f"{where(0, name)}: the column holds no numbers; drop it")
 
 
@@ -160,15 +154,6 @@ def _one_hot(
     return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
 
 
-def _constants(numbers: Mapping[str, NDArray[Any]], known: Iterable[str]) -> list[str]:
-    """Unknown columns of one number; none in a bag of words, which is mostly zeros."""
-    zeros = sum(int((column == 0).sum()) for column in numbers.values())
-    if zeros > sum(map(len, numbers.values())) / 2:
-        return []
-    constant = {name for name, column in numbers.items() if (column == column[0]).all()}
-    return [name for name in numbers if name in constant.difference(known)]
-
-
 def _is_blank(cell: Any) -> bool:
     if isinstance(cell, str):
         return not cell.strip()
@@ -181,26 +166,27 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
     Columns are matched by name if the model and the data both have names, and by position
     otherwise; a warning is logged if only one of them does.
     """
-    if names is not None and dataset.feature_names is not None:
-        return dataset if names == dataset.feature_names else _in_order(dataset, names)
-    if dataset.num_features != width:
-        raise InputError(
-            f"{dataset.name}: has {dataset.num_features} features, the model was trained on "
-            f"{width}; give the same columns in the same order"
-        )
-    if names != dataset.feature_names:
-        nameless = "the model has" if names is None else "the data have"
-        found = f"{dataset.name}: {nameless} no column names, so columns are matched by position"
-        logger.warning("%s; make sure that they are in the order of training", found)
-    return replace(dataset, feature_names=names)
-
-
-def _in_order(dataset: Dataset, names: tuple[str, ...]) -> Dataset:
-    place = {name: i for i, name in enumerate(dataset.feature_names or ())}
-    missing = [name for name in names if name not in place]
-    unknown = [name for name in place if name not in set(names)]
+    given = dataset.feature_names
+    if names is None or given is None:
+        if dataset.num_features != width:
+            raise InputError(
+                f"{dataset.name}: has {dataset.num_features} features, the model was trained on "
+                f"{width}; give the same columns in the same order"
+            )
+        if names != given:
+            nameless = "the model has" if names is None else "the data have"
+            found = (
+                f"{dataset.name}: {nameless} no column names, so columns are matched by position"
+            )
+            logger.warning("%s; make sure that they are in the order of training", found)
+        return replace(dataset, feature_names=names)
+    if names == given:
+        return dataset
+    missing = [name for name in names if name not in set(given)]
+    unknown = [name for name in given if name not in set(names)]
     if missing or unknown:
         raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
+    place = {name: i for i, name in enumerate(given)}
     order = torch.tensor([place[name] for name in names])
     graphs = [graph.clone() for graph in dataset.graphs]
     for graph in graphs:

@@ -69,9 +69,8 @@ class Dataset:
     def __post_init__(self) -> None:
         for name, count in Counter(self.feature_names).most_common(1):
             if count > 1:
-                raise InputError(
-                    f"{self.name}: there are {count} feature columns {name!r}; rename them"
-                )
+                found = f"there are {count} feature columns {name!r}"
+                raise InputError(f"{self.name}: {found}; rename them")
 
     @property
     def num_features(self) -> int:
@@ -120,15 +119,7 @@ class Dataset:
         return list(names or map(str, range(self.labels.numel())))
 
     def with_labels(self, labels: Tensor) -> "Dataset":
-        """The same graphs with other labels, in the order of :attr:`labels`; tensors are shared.
-
-        Example:
-            >>> import torch
-            >>> from vepm.data import load
-            >>> hidden = load("KarateClub").with_labels(torch.full((34,), -1))
-            >>> hidden.labels.max()
-            tensor(-1)
-        """
+        """The same graphs with other labels, in the order of :attr:`labels`; tensors are shared."""
         graphs = [copy.copy(graph) for graph in self.graphs]
         parts = labels.split([graph.y.numel() for graph in graphs])
         for graph, y in zip(graphs, parts, strict=True):
@@ -137,18 +128,7 @@ class Dataset:
 
 
 def require_labels(dataset: Dataset) -> None:
-    """Refuse a dataset that no classifier can learn from.
-
-    Args:
-        dataset: what a classifier is about to be fitted on.
-
-    Raises:
-        InputError: if nothing is labelled, or all labels are of one class.
-
-    Example:
-        >>> from vepm.data import load, require_labels
-        >>> require_labels(load("KarateClub"))
-    """
+    """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
     if dataset.num_classes == 0:
         raise InputError(
             f"{dataset.name}: no {dataset.task} has a label; classification needs labels (-1 and "

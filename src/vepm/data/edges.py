@@ -12,6 +12,9 @@ from vepm.errors import InputError
 MOST_KINDS = 63
 KIND_SEPARATOR = "|"
 
+Kinds = tuple[Tensor, tuple[str, ...]]
+"""A table [M, R] that says of which kinds each edge is, and the names of the kinds."""
+
 
 def canonical_edges(
     edge_index: Tensor,
@@ -30,9 +33,7 @@ def canonical_edges(
     check_range(edge_index, num_nodes, source)
     row, col = edge_index.numpy()
     proper = row != col
-    # Sorted in place as single integers, which keeps tens of millions of edges in memory.
-    listed = _unique((col * num_nodes + row)[proper])
-    keys = listed
+    keys = listed = _unique((col * num_nodes + row)[proper])
     if not directed:
         reverse = listed % num_nodes
         reverse *= num_nodes
@@ -55,9 +56,9 @@ def canonical_edges(
 
 
 def _unique(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sorted in place: for tens of millions, NumPy's own takes twice the memory and far longer."""
     keys.sort()
-    once: NDArray[np.int64] = keys[np.diff(keys, prepend=-1) > 0]
-    return once
+    return keys[np.diff(keys, prepend=-1) > 0]
 
 
 def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
@@ -98,16 +99,14 @@ def canonical_weights(
     both directions has that weight if it is the same in both; if that is not so for all of them,
     or if they are to be added in any case, the weights of both directions are added.
     """
-    place, order = _places(edge_index, listed)
-    found = torch.zeros(edge_index.size(1), dtype=torch.float64)
-    found.index_add_(0, place, weights[order])
-    if directed:
-        return found.float()
-    back = found[_reverse(edge_index)]
+    sums = [torch.zeros(edge_index.size(1), dtype=torch.float64) for _ in range(2)]
+    for total, ends in zip(sums, (listed,) if directed else (listed, listed.flip(0)), strict=False):
+        order, place = _places(edge_index, ends)
+        total.index_add_(0, place, weights[order])
+    found, back = sums
     differ = (found > 0) & (back > 0) & ~torch.isclose(found, back)
-    if add_directions or bool(differ.any()):
-        return (found + back).float()
-    return torch.maximum(found, back).float()
+    add = add_directions or bool(differ.any())
+    return (found + back if add else torch.maximum(found, back)).float()
 
 
 def canonical_kinds(
@@ -117,49 +116,37 @@ def canonical_kinds(
 
     An edge listed several times, or in both directions, is of all the kinds it was listed with.
     """
-    place, order = _places(edge_index, listed)
     found = torch.zeros(edge_index.size(1), kinds.size(1), dtype=torch.bool)
-    for kind, member in enumerate(kinds[order].unbind(1)):
-        found[place[member], kind] = True
-    return found if directed else found | found[_reverse(edge_index)]
+    for ends in (listed,) if directed else (listed, listed.flip(0)):
+        order, place = _places(edge_index, ends)
+        edge, kind = kinds[order].nonzero(as_tuple=True)
+        found[place[edge], kind] = True
+    return found
 
 
 def _places(edge_index: Tensor, listed: Tensor) -> tuple[Tensor, Tensor]:
-    """Where listed edges are among the canonical ones, in an order, and that order."""
-    row, col = listed
-    base = _base(edge_index)
-    proper = (row != col).nonzero().flatten()
+    """The listed edges that are no self-loops, and where each is among the canonical ones."""
+    proper = (listed[0] != listed[1]).nonzero().flatten()
+    base = int(edge_index.max()) + 1 if edge_index.numel() else 1
+    row, col = listed[:, proper]
     # Sorted queries are found ten times as fast as those in random order.
-    wanted, order = (col * base + row)[proper].sort()
-    place = torch.searchsorted(edge_index[1] * base + edge_index[0], wanted)
-    return place, proper[order]
+    wanted, order = (col * base + row).sort()
+    return proper[order], torch.searchsorted(edge_index[1] * base + edge_index[0], wanted)
 
 
-def _reverse(edge_index: Tensor) -> Tensor:
-    """The position of the reverse of each canonical edge."""
-    return (edge_index[0] * _base(edge_index) + edge_index[1]).argsort()
-
-
-def _base(edge_index: Tensor) -> int:
-    """More than any index, so that a pair of them can be written as one integer."""
-    return int(edge_index.max()) + 1 if edge_index.numel() else 1
-
-
-def encode_kinds(values: Sequence[str], source: str) -> tuple[Tensor, tuple[str, ...]]:
-    """Kinds written as text, several separated by ``|``, as a table [M, R] and its columns."""
+def kinds_from_text(values: Sequence[str], source: str) -> Kinds:
+    """Kinds written as text, several separated by ``|``."""
     split = [{kind.strip() for kind in value.split(KIND_SEPARATOR)} for value in values]
     names = tuple(sorted(set().union(*split) - {""}))
     _check_count(len(names), source)
-    table = torch.zeros(len(values), len(names), dtype=torch.bool)
-    for column, name in enumerate(names):
-        table[:, column] = torch.tensor([name in row for row in split])
-    return table, names
+    table = [[name in row for name in names] for row in split]
+    return torch.tensor(table, dtype=torch.bool).reshape(len(values), len(names)), names
 
 
-def decode_kinds(
+def kinds_from_numbers(
     kinds: Tensor, num_edges: int, names: Sequence[str] | None, source: str
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Kinds given as bit masks [M] or as a table [M, R], with or without names, as a table."""
+) -> Kinds:
+    """Kinds given as bit masks [M] or as a table [M, R], with or without names."""
     integers = not (kinds.is_floating_point() or kinds.is_complex())
     if not integers or kinds.dim() not in (1, 2) or kinds.size(0) != num_edges:
         raise InputError(
@@ -170,16 +157,16 @@ def decode_kinds(
         kinds = kinds.long()
         if kinds.numel() and int(kinds.min()) < 0:
             raise InputError(f"{source}: edge_kind holds negative numbers; bit masks are positive")
-        needed = int(kinds.max()).bit_length() if kinds.numel() else 0
-        count = max(needed, len(names or ()))
+        largest = int(kinds.max()) if kinds.numel() else 0
+        count = max(largest.bit_length(), len(names or ()))
         _check_count(count, source)
         kinds = kinds[:, None] >> torch.arange(count) & 1
-    names = [f"kind {i}" for i in range(kinds.size(1))] if names is None else names
     _check_count(kinds.size(1), source)
+    names = [f"kind {i}" for i in range(kinds.size(1))] if names is None else names
     if len(names) != kinds.size(1) or len(set(names)) != len(names):
         found = f"{len(set(names))} different kind_names for {kinds.size(1)} kinds of edges"
         raise InputError(f"{source}: {found}; give one name per kind")
-    return kinds.detach().cpu().bool(), tuple(names)
+    return kinds.bool(), tuple(names)
 
 
 def _check_count(count: int, source: str) -> None:

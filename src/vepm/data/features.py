@@ -26,35 +26,25 @@ def is_sparse(x: Any) -> bool:
 
 def shape_of(value: object) -> str:
     """The shape of a tensor, or the type of what is none, for messages."""
+    if value is None:
+        return "missing"
     return str(list(value.shape)) if isinstance(value, Tensor) else type(value).__name__
 
 
-def from_scipy(matrix: Any) -> Tensor:
-    """A SciPy matrix as a sparse tensor; repeated entries are added up."""
-    rows = matrix.tocsr().astype(np.float64)
-    rows.sum_duplicates()
-    coo = rows.tocoo()
-    where = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    return torch.sparse_coo_tensor(
-        where, torch.from_numpy(coo.data), coo.shape, is_coalesced=True, check_invariants=True
-    )
-
-
-def feature_table(x: object, num_nodes: int, source: str) -> Tensor:
+def feature_table(x: Any, num_nodes: int, source: str) -> Tensor:
     """Features as float32 [num_nodes, F], sparse only where a dense table would be too large."""
+    wrong = None
     if not isinstance(x, Tensor):
-        raise InputError(f"{source}: features are {type(x).__name__}; give a tensor [nodes, F]")
-    if x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
-        raise InputError(
-            f"{source}: features have shape {list(x.shape)}; {num_nodes} rows of real numbers, "
-            "one per node, are needed"
-        )
-    if x.size(1) == 0:
-        raise InputError(f"{source}: features have no columns; leave them out to use degrees")
-    if x.size(1) > MOST_COLUMNS:
-        raise InputError(
-            f"{source}: {x.size(1)} feature columns; at most {MOST_COLUMNS} can be learned from"
-        )
+        wrong = f"are {type(x).__name__}; give a tensor [nodes, F]"
+    elif x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
+        needed = f"{num_nodes} rows of real numbers, one per node, are needed"
+        wrong = f"have shape {list(x.shape)}; {needed}"
+    elif x.size(1) == 0:
+        wrong = "have no columns; leave them out to use degrees"
+    elif x.size(1) > MOST_COLUMNS:
+        wrong = f"have {x.size(1)} columns; at most {MOST_COLUMNS} can be learned from"
+    if wrong:
+        raise InputError(f"{source}: features {wrong}")
     x = x.detach().cpu()
     if not is_sparse(x):
         return x.float().contiguous()
@@ -80,15 +70,6 @@ def check_finite(
         f"{source}: feature of node {row}, column {names[column] if names else column} is {value} "
         "(as float32); give a finite number"
     )
-
-
-def refuse_sparse(x: Any, what: str) -> None:
-    """Refuse features that are too large for a dense table."""
-    if is_sparse(x):
-        raise InputError(
-            f"{what}: {x.size(0)} rows of {x.size(1)} sparse features are too many for a full "
-            "table, which this needs; take fewer columns, such as the leading singular vectors"
-        )
 
 
 def degree_features(edge_index: Tensor, num_nodes: int) -> Tensor:

@@ -68,9 +68,8 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
         parts = zip(community.split(DRAWN_AT_ONCE), found.split(DRAWN_AT_ONCE), strict=True)
         for part, place in parts:
             u = torch.rand(part.numel(), dtype=torch.double, device=z.device, generator=generator)
-            u.mul_((upper - lower)[part]).add_(lower[part])
-            u = torch.minimum(u, last[part])
-            place.copy_(torch.searchsorted(ends, u, right=True).remainder_(num_nodes))
+            u = torch.minimum(u * (upper - lower)[part] + lower[part], last[part])
+            place.copy_(torch.searchsorted(ends, u, right=True) % num_nodes)
     del ends, community
     ordered = torch.stack([torch.minimum(*pairs), torch.maximum(*pairs)])
     return canonical_edges(ordered.cpu(), num_nodes)[0].to(z.device)
@@ -150,9 +149,8 @@ def planted_relations(
         strength: share of a relation's edges inside its communities, in (0, 1]; the others join
             nodes at random.
         average_degree: about how many neighbours a node has in each relation.
-        num_features: number of feature columns.
-        labels_per_class: nodes of each class that train; ten or fewer if not given.
-        seed: makes the draw repeatable.
+
+    The other arguments are those of :func:`planted_graph`.
 
     Returns:
         The dataset; its graph keeps the relations of each edge as ``edge_kind`` [E, R], and the
@@ -184,13 +182,11 @@ def planted_relations(
     data = Data(x=x, y=groups[:, 0].contiguous(), relation_communities=groups)
     edges = torch.cat(listed, dim=1)
     counts = torch.tensor([part.size(1) for part in listed])
-    relation = torch.arange(num_relations).repeat_interleave(counts)
-    kinds = torch.nn.functional.one_hot(relation, num_relations).bool()
+    kinds = torch.eye(num_relations, dtype=torch.bool).repeat_interleave(counts, dim=0)
     data.edge_index, _ = canonical_edges(edges, num_nodes)
     data.edge_kind = canonical_kinds(data.edge_index, edges, kinds)
     dataset = _labelled("planted-relations", data, num_communities, labels_per_class, seed)
-    names = tuple(f"relation {r + 1}" for r in range(num_relations))
-    return replace(dataset, kind_names=names)
+    return replace(dataset, kind_names=tuple(f"relation {r + 1}" for r in range(num_relations)))
 
 
 def _relation(
@@ -263,21 +259,16 @@ def _check_plan(
     """Refuse what cannot be drawn, or needs more memory than the machine has."""
     limit = 0.8 * num_nodes / max(num_communities, 1)
     crowd = f"{num_nodes} nodes in {num_communities} communities"
-    for wrong, message in (
-        (not 0 <= seed < 2**63, f"seed is {seed}; give an integer from 0 to {2**63 - 1}"),
-        (
-            num_communities < 1 or num_nodes < 2 * num_communities,
-            f"{crowd}; give at least 1 community and 2 nodes for each",
-        ),
-        (not 0 <= overlap < 1, f"overlap is {overlap}; give a share from 0 up to, but not, 1"),
-        (num_features < 1, f"num_features is {num_features}; give at least 1"),
-        (
-            not 0 <= average_degree <= limit,
-            f"average_degree is {average_degree}; with {crowd} give 0 to {limit:g}",
-        ),
-    ):
-        if wrong:
-            raise InputError(message)
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed is {seed}; give an integer from 0 to {2**63 - 1}")
+    if num_communities < 1 or num_nodes < 2 * num_communities:
+        raise InputError(f"{crowd}; give at least 1 community and 2 nodes for each")
+    if not 0 <= overlap < 1:
+        raise InputError(f"overlap is {overlap}; give a share from 0 up to, but not, 1")
+    if num_features < 1:
+        raise InputError(f"num_features is {num_features}; give at least 1")
+    if not 0 <= average_degree <= limit:
+        raise InputError(f"average_degree is {average_degree}; with {crowd} give 0 to {limit:g}")
     per_node = 40 * num_communities + 16 * num_features + 50 * average_degree
     count, there = num_nodes * copies, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if count * per_node > there:

@@ -45,10 +45,8 @@ def encode(
         return torch.full((count,), UNLABELLED), tuple(class_names or ())
     if isinstance(labels, Tensor):
         # NumPy lacks some of the types of PyTorch.
-        labels = labels.double() if labels.is_floating_point() else labels
-        labels = labels.detach().cpu()
+        labels = (labels.double() if labels.is_floating_point() else labels).detach().cpu()
     array: NDArray[Any] = np.asarray(labels)
-    array = array.astype(np.int64) if array.dtype.kind == "b" else array
     if array.shape not in ((count,), (count, 1)):
         raise InputError(
             f"{source}: labels have shape {list(array.shape)}; one each ([{count}]) needed"
@@ -56,35 +54,27 @@ def encode(
     if array.dtype.kind not in "biufOUS":
         raise InputError(f"{source}: labels hold {array.dtype}; integers or text are needed")
     numbers = array.dtype.kind in "biuf"
+    if array.dtype.kind == "b":
+        array = array.astype(np.int64)
     cells = array.reshape(-1) if numbers else np.array([_text(v) for v in array.flat], dtype=object)
     values, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
-    order = first.argsort()
-    known = class_names
+    words, known = [str(value) for value in values.tolist()], class_names
     if numbers and known is not None and not all(map(_INTEGER.fullmatch, known)):
         known = [str(i) for i in range(len(known))]
-    words = [str(value) for value in values[order].tolist()]
-    found, names = _encode_words(words, lambda i: where(int(first[order[i]])), known)
-    indices = found[torch.from_numpy(order.argsort()[inverse])]
-    return indices, tuple(names if class_names is None else class_names)
-
-
-def _encode_words(
-    words: Sequence[str], where: Where, class_names: Sequence[str] | None
-) -> tuple[Tensor, Sequence[str]]:
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
-    if all(is_number(word) for word in (*words, *(class_names or ())) if word):
-        words = [_integer_text(word, where, i) if word else "" for i, word in enumerate(words)]
-        class_names = sorted(set(words) - {""}, key=int) if class_names is None else class_names
-    elif class_names is None:
-        class_names = sorted(set(words) - {""})
-    index = {name: i for i, name in enumerate(class_names)} | {"": UNLABELLED}
-    for i, word in enumerate(words):
+    as_integers = all(is_number(word) for word in (*words, *(known or ())) if word)
+    places = [where(int(i)) for i in first]
+    if as_integers:
+        words = [_integer_text(word, at) for word, at in zip(words, places, strict=True)]
+    if known is None:
+        known = class_names = sorted(set(words) - {""}, key=int if as_integers else None)
+    index = {name: i for i, name in enumerate(known)} | {"": UNLABELLED}
+    for word, at in zip(words, places, strict=True):
         if word not in index:
-            shown = ", ".join(class_names[:8]) + (", ..." if len(class_names) > 8 else "")
-            raise InputError(
-                f"{where(i)}: label '{word[:40]}' is none of the known classes ({shown})"
-            )
-    return torch.tensor([index[word] for word in words], dtype=torch.long), class_names
+            shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            raise InputError(f"{at}: label '{word[:40]}' is none of the known classes ({shown})")
+    found = torch.tensor([index[word] for word in words], dtype=torch.long)
+    return found[torch.from_numpy(inverse)], tuple(class_names or ())
 
 
 def is_number(cell: Any) -> bool:
@@ -100,17 +90,18 @@ def is_number(cell: Any) -> bool:
     return True
 
 
-def _integer_text(word: str, where: Where, i: int) -> str:
+def _integer_text(word: str, at: str) -> str:
+    if not word:
+        return ""
     if _INTEGER.fullmatch(word):
         number = int(word)
     elif float(word).is_integer() and abs(float(word)) < LARGEST_LABEL:
         number = int(float(word))
     else:
-        raise InputError(
-            f"{where(i)}: label '{word[:40]}' is not an integer of at most 19 digits; {_REMEDY}"
-        )
+        wrong = f"label '{word[:40]}' is not an integer of at most 19 digits"
+        raise InputError(f"{at}: {wrong}; {_REMEDY}")
     if number < UNLABELLED:
-        raise InputError(f"{where(i)}: label '{word}' is negative; {_REMEDY}")
+        raise InputError(f"{at}: label '{word}' is negative; {_REMEDY}")
     return "" if number == UNLABELLED else str(number)
 
 
@@ -203,14 +194,10 @@ def relabelled(
         >>> dataset.class_names, dataset.graphs[0].train_mask.sum()
         (('left', 'right'), tensor(2))
     """
-    labels, name = dataset.labels, dataset.name
-    count = labels.numel() if rows is None else rows.numel()
-    found, names = encode(y, count, lambda i: f"{name}, label {i}", name, class_names)
-    if rows is not None:
-        labels = torch.full_like(labels, UNLABELLED)
-        labels[rows] = found
-    else:
-        labels = found
+    name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
+    chosen = torch.arange(labels.numel()) if rows is None else rows
+    found, names = encode(y, len(chosen), lambda i: f"{name}, label {i}", name, class_names)
+    labels[chosen] = found
     given: dict[str, Tensor] = {}
     if rows is None and dataset.masks is not None:
         train, val, test = dataset.masks

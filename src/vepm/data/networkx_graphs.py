@@ -15,8 +15,7 @@ import torch
 
 from vepm.data.build import Parts, ReadOptions
 from vepm.data.edges import KIND_SEPARATOR
-from vepm.data.folders import label_fields, node_fields
-from vepm.data.tables import Table, read_text
+from vepm.data.tables import Table, label_fields, node_fields, read_text
 from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
@@ -25,73 +24,71 @@ _LABEL_NAMES = ("label", "y")
 _IDS = ("id", "key")
 
 
-def node_parts(graph: Any, name: str, source: str, options: ReadOptions) -> Parts:
-    """A node task: attribute ``label`` (or ``y``) is the label, ``split`` says train/val/test."""
-    if options.label is None:
-        keys = {str(key) for _, data in graph.nodes(data=True) for key in data}
-        options = replace(options, label=next((key for key in _LABEL_NAMES if key in keys), None))
+def networkx_parts(
+    graphs: Sequence[Any], name: str, options: ReadOptions, *, single: bool, source: str = ""
+) -> Parts:
+    """Graphs by way of tables of all their nodes and edges.
+
+    Attribute ``label`` (or ``y``) is the label, of the nodes of a ``single`` graph and otherwise
+    of each graph; ``split`` of a node says train/val/test.
+    """
+    source = source or name
+    for i, graph in enumerate(graphs):
+        if not len(graph):
+            at = source if single else f"{source}, graph {i}"
+            raise InputError(f"{at}: the graph has no nodes; every graph needs at least one")
+    nodes = [(i, *node) for i, graph in enumerate(graphs) for node in graph.nodes(data=True)]
+    index = {(i, node): place for place, (i, node, _) in enumerate(nodes)}
+    names = [str(node) for _, node, _ in nodes]
+    lines = [f"'{name}'" for name in names]
+    table = Table(source, _columns([data for *_, data in nodes]), lines, ("node", "attribute"))
+    if single:
+        labelled, other = table, {*_LABEL_NAMES, options.label or "label", "split"}
+    else:
+        keys = [{key for _, data in graph.nodes(data=True) for key in data} for graph in graphs]
+        if any(found != keys[0] for found in keys):
+            raise InputError(f"{name}: graphs have different node attributes; give all the same")
+        columns, other = _columns([graph.graph for graph in graphs]), set()
+        columns.pop("split", None)
+        labelled = Table(source, columns, range(len(graphs)), ("graph", "attribute"))
+    label = options.label or next((key for key in _LABEL_NAMES if key in labelled.columns), None)
+    # Text in these graphs is often the answer, such as the club of the karate club's members.
+    fields = node_fields(table, _edges(graphs, source), index, other, options, text=False)
+    fields |= label_fields(labelled, replace(options, label=label))
+    directed = any(graph.is_directed() for graph in graphs)
     return Parts(
         name=name,
         source=source,
-        **_union([graph], source, {*_LABEL_NAMES, options.label or "label", "split"}, options),
+        node_names=names,
+        batch=None if single else torch.tensor([i for i, _, _ in nodes]),
+        directed=directed,
+        **fields | {"one_way": not directed},
     )
 
 
-def graph_parts(graphs: Sequence[Any], name: str, options: ReadOptions) -> Parts:
-    """A graph task: the label of a graph is ``graph.graph["label"]`` (or ``"y"``)."""
-    known = (options.label,) if options.label else _LABEL_NAMES
-    labels = [next((graph.graph[n] for n in known if n in graph.graph), None) for graph in graphs]
-    keys = [{key for _, data in graph.nodes(data=True) for key in data} for graph in graphs]
-    if any(found != keys[0] for found in keys):
-        raise InputError(f"{name}: graphs have different node attributes; give all the same ones")
-    counts = torch.tensor([len(graph) for graph in graphs])
-    fields = _union(graphs, name, set(), options)
-    listed = Table(name, {"label": labels}, range(len(graphs)), ("graph", "attribute"))
-    return Parts(
-        name=name,
-        source=name,
-        batch=torch.arange(len(graphs)).repeat_interleave(counts),
-        num_graphs=len(graphs),
-        **fields | label_fields(listed, replace(options, label=None)),
-    )
-
-
-def _union(
-    graphs: Sequence[Any], source: str, other: set[str], options: ReadOptions
-) -> dict[str, Any]:
-    """What the disjoint union of graphs holds, by way of tables of its nodes and edges."""
-    for i, graph in enumerate(graphs):
-        if not len(graph):
-            at = f"{source}, graph {i}" if len(graphs) > 1 else source
-            raise InputError(f"{at}: the graph has no nodes; every graph needs at least one")
-    nodes = [(i, *node) for i, graph in enumerate(graphs) for node in graph.nodes(data=True)]
+def _edges(graphs: Sequence[Any], source: str) -> Table:
     edges = [(i, *edge) for i, graph in enumerate(graphs) for edge in graph.edges(data=True)]
-    names = [str(node) for _, node, _ in nodes]
-    columns = _columns([data for _, _, data in nodes])
-    listed = Table(source, columns, [f"'{name}'" for name in names], ("node", "attribute"))
-    known = _columns([data for *_, data in edges])
-    ends = {key: cells for key, cells in known.items() if key not in _IDS}
-    ends["source"] = [(i, u) for i, u, _, _ in edges]
-    ends["target"] = [(i, v) for i, _, v, _ in edges]
-    if "weight" in known:
+    columns = _columns([data for *_, data in edges])
+    for key in _IDS:
+        columns.pop(key, None)
+    columns |= {
+        "source": [(i, u) for i, u, *_ in edges],
+        "target": [(i, v) for i, _, v, _ in edges],
+    }
+    if "weight" in columns:
         # As in NetworkX, an edge without a weight has weight 1.
-        ends["weight"] = [1.0 if cell is None else cell for cell in known["weight"]]
-    if "kind" in known:
+        columns["weight"] = [1.0 if cell is None else cell for cell in columns["weight"]]
+    if "kind" in columns:
         # A name, or several in a list.
-        ends["kind"] = [
+        columns["kind"] = [
             KIND_SEPARATOR.join(map(str, cell))
             if isinstance(cell, Iterable) and not isinstance(cell, str)
             else str(cell or "")
-            for cell in known["kind"]
+            for cell in columns["kind"]
         ]
-    lines = [f"'{u}' to '{v}'" for _, u, v, _ in edges]
-    index = {(i, node): place for place, (i, node, _) in enumerate(nodes)}
-    joined = Table(source, ends, lines, ("edge", "attribute"))
-    directed = any(graph.is_directed() for graph in graphs)
-    # Text in these graphs is often the answer, such as the club of the karate club's members.
-    found = node_fields(listed, joined, index, other, options, text=False)
-    labels = label_fields(listed, options) if other else {}
-    return found | labels | {"node_names": names, "one_way": not directed, "directed": directed}
+    return Table(
+        source, columns, [f"'{u}' to '{v}'" for _, u, v, _ in edges], ("edge", "attribute")
+    )
 
 
 def _columns(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
@@ -129,7 +126,7 @@ def read_graph_file(path: Path, options: ReadOptions) -> Parts:
     for line in dict.fromkeys(str(warning.message) for warning in found):
         logger.warning("%s: %s", path, " ".join(line.split())[:200])
     named = graph if kind == "GraphML" else _named(graph)
-    return node_parts(named, path.stem, str(path), options)
+    return networkx_parts([named], path.stem, options, single=True, source=str(path))
 
 
 def _named(graph: Any) -> Any:

@@ -3,8 +3,6 @@
 import io
 import math
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,11 @@ import scipy.sparse as sp
 import torch
 
 from vepm.data.build import Parts, ReadOptions
-from vepm.data.edges import decode_kinds
+from vepm.data.edges import Kinds, kinds_from_numbers
 from vepm.data.in_memory import matrix_parts
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 
-_PARTS = ("data", "indices", "indptr", "shape")
 _REMEDY = "write it again with numpy.savez"
 _SMALL = 2**26
 _MOST_COMPRESSION = 100
@@ -34,88 +31,10 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way to store the same.
     Object arrays are not read: they are pickles.
     """
-    with _guarded(path):
-        arrays = _Archive(path)
-        listed = {"edges", "node_labels"} <= set(arrays.names)
-        adjacency = arrays.adjacency(listed)
-        if adjacency is None:
-            raise InputError(
-                f"{path}: array 'adj_data' is missing (found: {', '.join(arrays.names)[:200]}); "
-                "give the adjacency as adj_data, adj_indices, adj_indptr and adj_shape"
-            )
-        label = options.label or ("node_labels" if listed else "labels")
-        if options.label and label not in arrays.names:
-            raise InputError(f"{path}: there is no array '{label}' with labels")
-        x = arrays.get("node_features") if listed else arrays.matrix("attr")
-        overlapping = None if label in arrays.names else arrays.matrix("labels")
-        directed = arrays.get("directed")
-        if directed is not None and (directed.dtype.kind not in "biu" or directed.size != 1):
-            shape = list(directed.shape)
-            raise InputError(f"{path}: directed is {directed.dtype} {shape}; {_REMEDY}")
-        fields: dict[str, Any] = {
-            "masks": {name: _columns(arrays, name) for name in MASK_NAMES},
-            "memberships": _memberships(overlapping, arrays, adjacency.shape[0]),
-            "kinds": _kinds(arrays, adjacency),
-            "directed": None if directed is None else bool(directed.item()),
-        }
-        y = arrays.get(label)
-    return matrix_parts(
-        x,
-        adjacency,
-        y,
-        name=path.stem,
-        source=str(path),
-        options=options,
-        one_way=listed,
-        unused=[f"array '{name}'" for name in arrays.names if name not in arrays.taken],
-        **fields,
-    )
-
-
-def _columns(arrays: "_Archive", name: str) -> Any:
-    """A mask [N], or [N, R] from rows of several splits."""
-    one, several = arrays.get(name), arrays.get(f"{name}s")
-    mask = one if several is None else np.transpose(several)
-    if mask is None or mask.dtype.kind in "biu":
-        return None if mask is None else torch.from_numpy(np.ascontiguousarray(mask, np.int64))
-    raise InputError(f"{arrays.path}: {name} holds {mask.dtype}; True and False are needed")
-
-
-def _memberships(matrix: Any, arrays: "_Archive", count: int) -> torch.Tensor | None:
-    if matrix is None:
-        return None
-    if matrix.shape[0] != count:
-        raise InputError(f"{arrays.path}: sparse labels have {matrix.shape[0]} rows; {_REMEDY}")
-    if math.prod(matrix.shape) > _MOST_MEMBERSHIPS:
-        raise InputError(
-            f"{arrays.path}: sparse labels are {list(matrix.shape)}; at most {_MOST_MEMBERSHIPS} "
-            "entries, zeros included, can be kept"
-        )
-    found = torch.from_numpy(np.asarray(matrix.todense())).float()
-    if not bool((found.isfinite() & (found >= 0)).all()):
-        wrong = "sparse labels hold negative or infinite entries"
-        raise InputError(f"{arrays.path}: {wrong}; give 0 and 1")
-    return found
-
-
-def _kinds(arrays: "_Archive", adjacency: Any) -> tuple[torch.Tensor, tuple[str, ...]] | None:
-    kinds, names = arrays.get("edge_kind"), arrays.get("kind_names")
-    if kinds is None:
-        return None
-    sparse: bool = sp.issparse(adjacency)
-    if kinds.dtype.kind not in "biu" or not sparse:
-        found = f"edge_kind holds {kinds.dtype}"
-        raise InputError(f"{arrays.path}: {found}; give a bit mask per adj_indices")
-    table = torch.from_numpy(kinds.astype(np.int64) if kinds.ndim == 1 else kinds.astype(bool))
-    words = None if names is None else [str(name) for name in np.ravel(names)]
-    return decode_kinds(table, adjacency.nnz, words, str(arrays.path))
-
-
-@contextmanager
-def _guarded(path: Path) -> Iterator[None]:
-    """Name every failure to read arrays."""
+    if not path.is_file():
+        raise InputError(f"{path}: is no plain file; save what it gives to one")
     try:
-        yield
+        return _Archive(path).parts(options)
     except InputError:
         raise
     except Exception as error:  # a broken header can fail in any part of Python's parser
@@ -126,67 +45,128 @@ def _guarded(path: Path) -> Iterator[None]:
 
 
 class _Archive:
-    """The arrays of an .npz file."""
+    """The arrays of a file, by name; notes which of them were asked for."""
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise InputError(f"{path}: is no plain file; save what it gives to one")
-        self.path = path
-        self.taken: set[str] = set()
         # In memory, because arrays are read one by one and no file should stay open.
-        content = io.BytesIO(path.read_bytes())
-        _check_size(content)
-        self._arrays = np.load(content, allow_pickle=False)
-        self.names = list(self._arrays.files)
+        self.content = io.BytesIO(path.read_bytes())
+        _check_size(self.content)
+        self.path, self.taken = path, set[str]()
+        self.arrays = np.load(self.content, allow_pickle=False)
 
-    def get(self, name: str) -> Any:
-        """An array by name; None if there is none."""
+    def __getitem__(self, name: str) -> Any:
         self.taken.add(name)
-        return self._arrays[name] if name in self.names else None
+        return self.arrays.get(name)
 
-    def adjacency(self, listed: bool) -> Any:
-        """The adjacency matrix, perhaps stored as a list of edges; None if there is none."""
-        if "format" in self.names:
+    def parts(self, options: ReadOptions) -> Parts:
+        """What the archive holds."""
+        listed = {"edges", "node_labels"} <= set(self.arrays)
+        label = options.label or ("node_labels" if listed else "labels")
+        if options.label and label not in self.arrays:
+            raise InputError(f"{self.path}: there is no array '{label}' with labels")
+        adjacency, directed = self._adjacency(listed), self["directed"]
+        if directed is not None and (directed.dtype.kind not in "biu" or directed.size != 1):
+            found = f"directed is {directed.dtype} {list(directed.shape)}"
+            raise InputError(f"{self.path}: {found}; {_REMEDY}")
+        return matrix_parts(
+            self["node_features"] if listed else self._matrix("attr"),
+            adjacency,
+            self[label],
+            name=self.path.stem,
+            source=str(self.path),
+            options=options,
+            one_way=listed,
+            masks={name: self._mask(name) for name in MASK_NAMES},
+            memberships=None if label in self.arrays else self._memberships(adjacency.shape[0]),
+            kinds=self._kinds(adjacency),
+            directed=None if directed is None else bool(directed.item()),
+            unused=[f"array '{name}'" for name in self.arrays if name not in self.taken],
+        )
+
+    def _adjacency(self, listed: bool) -> Any:
+        if "format" in self.arrays:
             return self._scipy()
         if not listed:
-            return self.matrix("adj")
-        edges, count = self.get("edges"), len(self.get("node_labels"))
+            matrix = self._matrix("adj")
+            if matrix is None:
+                raise InputError(
+                    f"{self.path}: array 'adj_data' is missing (found: "
+                    f"{', '.join(self.arrays)[:200]}); give the adjacency as adj_data, "
+                    "adj_indices, adj_indptr and adj_shape"
+                )
+            return matrix
+        edges, count = self["edges"], len(self["node_labels"])
         if edges.dtype.kind not in "iu" or edges.ndim != 2 or edges.shape[1] != 2:
             raise InputError(f"{self.path}: edges are {edges.dtype} {list(edges.shape)}; {_REMEDY}")
-        ones = np.ones(len(edges), dtype=np.float32)
-        return sp.coo_array((ones, edges.T), shape=(count, count))
-
-    def matrix(self, name: str) -> Any:
-        """A matrix stored in CSR parts or, as ``name_matrix``, dense; None if there is none."""
-        for prefix in (f"{name}_", f"{name}.", f"{name}_matrix."):
-            if f"{prefix}data" in self.names:
-                return self._sparse(prefix)
-        return self.get(f"{name}_matrix")
+        return sp.coo_array((np.ones(len(edges), np.float32), edges.T), shape=(count, count))
 
     def _scipy(self) -> Any:
         """A matrix that ``scipy.sparse.save_npz`` wrote."""
-        kind = self.get("format").item()
-        kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
-        if kind not in ("csr", "csc", "coo"):
-            raise InputError(f"{self.path}: holds a {kind[:20]} matrix; save it after .tocsr()")
-        self.get("_is_array")
-        if kind != "coo":
-            return self._sparse("") if kind == "csr" else self._sparse("").T.tocsr()
-        row, col, data, shape = (self.get(part) for part in ("row", "col", "data", "shape"))
-        return sp.coo_array((_numbers(data), (row, col)), shape=tuple(map(int, shape)))
+        self.taken |= set(self.arrays)
+        matrix: Any = sp.load_npz(self.content)
+        if matrix.format not in ("csr", "csc", "coo"):
+            raise InputError(f"{self.path}: holds a {matrix.format} matrix; save it after .tocsr()")
+        if matrix.format != "coo":
+            shape = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+            _check_positions(matrix.indices, matrix.indptr, *shape)
+        matrix.data = _numbers(matrix.data)
+        return matrix.tocoo()
 
-    def _sparse(self, prefix: str) -> Any:
-        missing = [prefix + part for part in _PARTS if prefix + part not in self.names]
-        if missing:
-            raise InputError(f"{self.path}: array '{missing[0]}' is missing; {_REMEDY}")
-        data, indices, indptr, shape = (self.get(prefix + part) for part in _PARTS)
+    def _matrix(self, name: str) -> Any:
+        """A matrix stored in CSR parts or, as ``name_matrix``, dense; None if there is none."""
+        for prefix in (f"{name}_", f"{name}.", f"{name}_matrix."):
+            if f"{prefix}data" in self.arrays:
+                return self._csr(prefix)
+        return self[f"{name}_matrix"]
+
+    def _csr(self, prefix: str) -> Any:
+        names = [prefix + part for part in ("data", "indices", "indptr", "shape")]
+        for name in names:
+            if name not in self.arrays:
+                raise InputError(f"{self.path}: array '{name}' is missing; {_REMEDY}")
+        data, indices, indptr, shape = (self[name] for name in names)
         if shape.dtype.kind not in "iu":
             raise ValueError(f"{prefix}shape is {shape.dtype}, not integers")
         rows, columns = map(int, shape)
         _check_positions(indices, indptr, rows, columns)
-        matrix = sp.csr_matrix((_numbers(data), indices, indptr), shape=(rows, columns))
-        matrix.check_format(full_check=True)
-        return matrix
+        return sp.csr_matrix((_numbers(data), indices, indptr), shape=(rows, columns))
+
+    def _mask(self, name: str) -> Any:
+        """A mask [N], or [N, R] from rows of several splits."""
+        one, several = self[name], self[f"{name}s"]
+        mask = one if several is None else np.transpose(several)
+        if mask is not None and mask.dtype.kind not in "biu":
+            raise InputError(f"{self.path}: {name} holds {mask.dtype}; True and False are needed")
+        return None if mask is None else torch.from_numpy(np.ascontiguousarray(mask, np.int64))
+
+    def _memberships(self, count: int) -> torch.Tensor | None:
+        matrix = self._matrix("labels")
+        if matrix is None:
+            return None
+        if matrix.shape[0] != count:
+            raise InputError(f"{self.path}: sparse labels have {matrix.shape[0]} rows; {_REMEDY}")
+        if math.prod(matrix.shape) > _MOST_MEMBERSHIPS:
+            raise InputError(
+                f"{self.path}: sparse labels are {list(matrix.shape)}; at most "
+                f"{_MOST_MEMBERSHIPS} entries, zeros included, can be kept"
+            )
+        found = torch.from_numpy(np.asarray(matrix.todense())).float()
+        if not bool((found.isfinite() & (found >= 0)).all()):
+            wrong = "sparse labels hold negative or infinite entries"
+            raise InputError(f"{self.path}: {wrong}; give 0 and 1")
+        return found
+
+    def _kinds(self, adjacency: Any) -> Kinds | None:
+        kinds, names = self["edge_kind"], self["kind_names"]
+        if kinds is None:
+            return None
+        sparse: bool = sp.issparse(adjacency)
+        if kinds.dtype.kind not in "biu" or not sparse:
+            found = f"edge_kind holds {kinds.dtype}"
+            raise InputError(f"{self.path}: {found}; give a bit mask per adj_indices")
+        words = None if names is None else [str(name) for name in np.ravel(names)]
+        table = torch.from_numpy(kinds.astype(np.int64))
+        return kinds_from_numbers(table, adjacency.nnz, words, str(self.path))
 
 
 def _numbers(data: Any) -> Any:

@@ -1,5 +1,6 @@
 """The two ways in for users' own graphs: from memory and from files."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,11 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from vepm.data.build import Parts, ReadOptions, build, refuse_choice
 from vepm.data.dataset import Dataset
-from vepm.data.folders import read_edges, read_folder
 from vepm.data.in_memory import count_nodes, data_parts, matrix_parts
 from vepm.data.labels import relabelled
-from vepm.data.networkx_graphs import graph_parts, node_parts, read_graph_file
+from vepm.data.networkx_graphs import networkx_parts, read_graph_file
 from vepm.data.npz import read_npz
-from vepm.data.tables import expanded
+from vepm.data.tables import read_edges, read_folder
 from vepm.errors import InputError
 from vepm.tasks import TASKS, Task, TaskName, task_named
 
@@ -112,9 +112,7 @@ def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Part
         _refuse_label(name, options)
         refuse_choice(name, options)
         return data_parts(graphs, name, single=single)
-    if single:
-        return node_parts(graphs[0], name, name, options)
-    return graph_parts(graphs, name, options)
+    return networkx_parts(graphs, name, options, single=single)
 
 
 def read(
@@ -176,22 +174,25 @@ def read(
     options = ReadOptions(
         label, features, tuple(drop), class_names, feature_names, strict, weights, directed
     )
-    return build(_reader(path)(path, options), options)
-
-
-def _reader(path: Path) -> Callable[[Path, ReadOptions], Parts]:
     try:
-        exists, is_folder = path.exists(), path.is_dir()
+        exists, suffix = path.exists(), path.suffix.lower()
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: is no path ({error}); give {_FILES}") from None
-    if is_folder:
-        return read_folder
     if not exists:
         raise InputError(f"{path}: no such file or folder; give {_FILES}")
-    suffix = path.suffix.lower()
+    if path.is_dir():
+        return build(read_folder(path, options), options)
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
-    return _READERS[suffix]
+    return build(_READERS[suffix](path, options), options)
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` replaced by a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def _refuse_label(name: str, options: ReadOptions) -> None:

@@ -24,41 +24,26 @@ from vepm.data.generate import planted_graph, planted_relations
 from vepm.data.in_memory import data_parts
 from vepm.data.labels import draw_split
 from vepm.data.npz import read_npz
-from vepm.data.tables import RawFiles, data_root
+from vepm.data.reading import expanded
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TaskName
 
-Ingredients = dict[str, tuple[Callable[[str], Any], str]]
-
+Ingredients = dict[str, tuple[str, type]]
+"""What a recipe may set: the argument of the generator and its type."""
 _COMMON: Ingredients = {
-    "nodes": (int, "number of nodes (1000)"),
-    "edges": (int, "about how many edges (5 a node; 5 a node in each relation)"),
-    "communities": (int, "number of communities, which are the classes (8)"),
-    "features": (int, "number of feature columns (32)"),
-    "labels": (int, "training labels a class (10, fewer in small graphs)"),
-    "seed": (int, "seed of the draw (0)"),
+    "nodes": ("num_nodes", int),
+    "edges": ("num_edges", int),
+    "communities": ("num_communities", int),
+    "features": ("num_features", int),
+    "labels": ("labels_per_class", int),
+    "seed": ("seed", int),
 }
+_OF_RELATIONS: Ingredients = {"relations": ("num_relations", int), "strength": ("strength", float)}
 RECIPES: dict[str, tuple[Callable[..., Dataset], Ingredients]] = {
-    "planted": (
-        planted_graph,
-        _COMMON | {"overlap": (float, "share of a node outside its main community (0.1)")},
-    ),
-    "planted-relations": (
-        planted_relations,
-        _COMMON
-        | {
-            "relations": (int, "number of hidden kinds of edges (3)"),
-            "strength": (float, "share of a relation's edges inside its communities (0.8)"),
-        },
-    ),
+    "planted": (planted_graph, _COMMON | {"overlap": ("overlap", float)}),
+    "planted-relations": (planted_relations, _COMMON | _OF_RELATIONS),
 }
-"""Generators by name, and what can be set of each: its type and meaning."""
-_RENAMED = {
-    "communities": "num_communities",
-    "features": "num_features",
-    "labels": "labels_per_class",
-    "relations": "num_relations",
-}
+"""Generators by name, and what can be set of each."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +63,13 @@ class _Reader(NamedTuple):
     """Who publishes the data; the folder of the files if it is empty."""
     load: Callable[..., Dataset]
     """Takes the name, the folder with the raw files and what ``datasets.toml`` adds."""
-    files: Callable[..., RawFiles] | None = None
+    files: Callable[..., known.RawFiles] | None = None
     """Takes the name and what ``datasets.toml`` adds; None if there are no files."""
 
 
-def _npz_files(name: str, file: str, **options: Any) -> RawFiles:
+def _npz_files(name: str, file: str, **options: Any) -> known.RawFiles:
     folder, _, stem = file.rpartition("/")
-    return RawFiles(folder, (f"{stem}.npz",), (), inside="")
+    return known.RawFiles(folder, (f"{stem}.npz",), inside="")
 
 
 def _load_npz(name: str, folder: Path, file: str, **options: Any) -> Dataset:
@@ -163,8 +148,8 @@ _READERS = {
     "karate-club": _Reader("node", "PyG", _karate_club),
     "generated": _Reader("node", "generated", lambda name, _: draw(name, "")),
     "planetoid": _Reader("node", "Planetoid", known.load_planetoid, known.planetoid_files),
-    "wikics": _Reader("node", "WikiCS", known.load_wikics, lambda name: known.WIKICS_FILES),
-    "email": _Reader("node", "SNAP", known.load_email, lambda name: known.EMAIL_FILES),
+    "wikics": _Reader("node", "WikiCS", known.load_wikics, known.wikics_files),
+    "email": _Reader("node", "SNAP", known.load_email, known.email_files),
     "geom-gcn": _Reader("node", "Geom-GCN", known.load_geom_gcn, known.geom_gcn_files),
     "npz": _Reader("node", "", _load_npz, _npz_files),
     "tu": _Reader("graph", "TU collection", known.load_tu, known.tu_files),
@@ -183,11 +168,17 @@ def _listed() -> dict[str, dict[str, Any]]:
     return tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
 
 
-def _entry(name: str) -> tuple[_Reader, RawFiles | None, dict[str, Any]]:
+def _entry(name: str) -> tuple[_Reader, known.RawFiles | None, dict[str, Any]]:
     """How a dataset is read, from which files, and with which arguments."""
     given = {key: value for key, value in _listed()[name].items() if key != "description"}
     reader = _READERS[given.pop("reader")]
     return reader, reader.files(name, **given) if reader.files else None, given
+
+
+def _root(root: str | os.PathLike[str] | None) -> Path:
+    """The data folder: the one given, else VEPM_DATA, else a cache in the user's home."""
+    named = root if root is not None else os.environ.get("VEPM_DATA")
+    return expanded(named) if named else Path.home() / ".cache" / "vepm" / "data"
 
 
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
@@ -222,7 +213,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
         raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
     found = _ALIASES.get(names[wanted], names[wanted])
     reader, files, given = _entry(found)
-    return reader.load(found, files and files.ensure(data_root(root)), **given)
+    return reader.load(found, files and files.ensure(_root(root)), **given)
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
@@ -236,7 +227,7 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         >>> [info.name for info in datasets()][:4]
         ['digits', 'digits-graphs', 'KarateClub', 'planted']
     """
-    place, found = data_root(root), []
+    place, found = _root(root), []
     for name, entry in _listed().items():
         reader, files, _ = _entry(name)
         available = files is None or not files.missing(place)
@@ -254,27 +245,24 @@ def is_recipe(name: str) -> bool:
 def draw(name: str, recipe: str) -> Dataset:
     """A generated graph by the name of its generator and a recipe, which may be empty."""
     generator, ingredients = RECIPES[name]
-    given: dict[str, Any] = {"seed": 0}
-    whole = f"{name}:{recipe}"[:80]
+    given: dict[str, Any] = {"num_nodes": 1000, "seed": 0}
     for part in filter(None, recipe.split(",")):
         key, _, value = (word.strip() for word in part.partition("="))
+        whole = f"{name}:{recipe}"[:80]
         if key not in ingredients:
             raise InputError(
                 f"{whole}: there is no {key[:40]!r}; give some of {', '.join(ingredients)}, as in "
                 "planted:nodes=5000,edges=50000"
             )
-        kind, meaning = ingredients[key]
+        argument, kind = ingredients[key]
         try:
-            given[key] = kind(value)
+            given[argument] = kind(value)
         except ValueError:
-            found = f"{key} is {value[:40]!r}"
-            raise InputError(f"{whole}: {found}; give a number: {meaning}") from None
-        if not 0 <= given[key] < 10**15:
-            found = f"{key} is {value[:40]}"
-            raise InputError(f"{whole}: {found}; give at least 0 and less than 1e15")
-    nodes = given.pop("nodes", 1000)
-    relations = given.get("relations", 3 if "relations" in ingredients else 1)
-    edges = given.pop("edges", 5 * nodes * relations)
-    settings = {_RENAMED.get(key, key): value for key, value in given.items()}
-    degree = 2 * edges / max(nodes, 1) / max(relations, 1)
-    return generator(nodes, average_degree=degree, **settings)
+            given[argument] = -1
+        if not 0 <= given[argument] < 10**15:
+            wanted = f"a number ({kind.__name__}), at least 0 and less than 1e15"
+            raise InputError(f"{whole}: {key} is {value[:40]!r}; give {wanted}")
+    relations = given.get("num_relations", 3 if "relations" in ingredients else 1)
+    edges = given.pop("num_edges", 5 * given["num_nodes"] * relations)
+    degree = 2 * edges / max(given["num_nodes"], 1) / max(relations, 1)
+    return generator(average_degree=degree, **given)

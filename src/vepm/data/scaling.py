@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from vepm.data.dataset import Dataset
 from vepm.data.edges import canonical_edges
@@ -219,12 +220,16 @@ class Anchors:
 
     def align(self, dataset: Dataset) -> Dataset:
         """The dataset with coordinates that mean what they meant in training."""
-        place = self._places(dataset)
-        self._check_edges(dataset, place)
-        known = place >= 0
         graph = dataset.graphs[0].clone()
         own = graph.x[:, -dataset.num_positions :]
-        aligned = self.coordinates[place]
+        place, reason = self._places(_ids(dataset), graph)
+        if reason:
+            raise InputError(
+                f"{dataset.name}: the model was trained without features, or with few, and reads "
+                f"coordinates of the graph it was trained on; {reason}; train on this graph, or "
+                "give the nodes features and set feature_norm = standard"
+            )
+        known, aligned = place >= 0, self.coordinates[place]
         if not known.all():
             pair = own[known].double(), aligned[known].double()
             # Columns may be zero or depend on each other, which this driver allows.
@@ -234,49 +239,32 @@ class Anchors:
         # They are the model's coordinates from here on, no longer the graph's own.
         return replace(dataset, graphs=[graph], num_positions=0)
 
-    def _places(self, dataset: Dataset) -> Tensor:
-        """The row of each of the dataset's nodes here; -1 for new ones."""
-        names, count = _ids(dataset), dataset.graphs[0].x.size(0)
+    def _places(self, names: tuple[str, ...] | None, graph: Data) -> tuple[Tensor, str]:
+        """The row of each node here, -1 for new ones, and why it is another graph, if it is."""
+        total, count = len(self.coordinates), graph.x.size(0)
         if self.names is None or names is None:
-            known = len(self.coordinates)
-            if count != known:
-                reason = f"its nodes have no ids and are {count}, not the {known} of training"
-                raise _refusal(dataset, reason)
-            return torch.arange(count)
-        index = {name: i for i, name in enumerate(self.names)}
-        place = torch.tensor([index.get(name, -1) for name in names])
-        shared = int((place >= 0).sum())
-        if shared < _FEWEST_SHARED * count:
-            raise _refusal(dataset, f"only {shared} of its {count} nodes are known from training")
-        return place
-
-    def _check_edges(self, dataset: Dataset, place: Tensor) -> None:
-        """Refuse another graph whose nodes happen to have the same ids."""
-        count, edge_index = len(self.coordinates), dataset.graphs[0].edge_index
-        present = torch.zeros(count, dtype=torch.bool)
-        present[place[place >= 0]] = True
-        expected = self.edges[:, present[self.edges].all(0)]
-        ends = place[edge_index]
-        keys = (ends[0] * count + ends[1])[(ends >= 0).all(0)]
-        found = torch.isin(expected[0] * count + expected[1], keys).float()
-        # Without ids, a node removed shifts all that follow it.
-        fewest = _FEWEST_SHARED if self.names is not None and _ids(dataset) is not None else 1.0
+            # Without ids, a node removed shifts all that follow it.
+            fewest, place = 1.0, torch.arange(count)
+            if count != total:
+                return place, f"its nodes have no ids and are {count}, not the {total} of training"
+        else:
+            index = {name: i for i, name in enumerate(self.names)}
+            fewest, place = _FEWEST_SHARED, torch.tensor([index.get(name, -1) for name in names])
+            shared = int((place >= 0).sum())
+            if shared < fewest * count:
+                return place, f"only {shared} of its {count} nodes are known from training"
+        # The nodes of another graph may happen to have the same ids.
+        expected = self.edges[:, torch.isin(self.edges, place).all(0)]
+        ends = place[graph.edge_index]
+        keys = (ends[0] * total + ends[1])[(ends >= 0).all(0)]
+        found = torch.isin(expected[0] * total + expected[1], keys).float()
         if found.numel() and found.mean() < fewest:
             share = f"{found.mean():.0%}"
-            raise _refusal(
-                dataset, f"only {share} of the edges of training between its nodes exist"
-            )
+            return place, f"only {share} of the edges of training between its nodes exist"
+        return place, ""
 
 
 def _ids(dataset: Dataset) -> tuple[str, ...] | None:
     """The ids of the nodes, unless two nodes share one."""
     names = dataset.node_names[0] if dataset.node_names else ()
     return names if names and len(set(names)) == len(names) else None
-
-
-def _refusal(dataset: Dataset, reason: str) -> InputError:
-    return InputError(
-        f"{dataset.name}: the model was trained without features, or with few, and reads "
-        f"coordinates of the graph it was trained on; {reason}; train on this graph, or give the "
-        "nodes features and set feature_norm = standard"
-    )

@@ -1,15 +1,12 @@
-"""Files of data: where raw ones lie and how missing ones are fetched, and the tables in them."""
+"""Graphs as tables of text: edges.csv, nodes.csv and, for graph tasks, graphs.csv; edge lists."""
 
 import csv
 import io
 import logging
-import os
 import re
-import urllib.request
-import zipfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,121 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vepm.data.build import Parts, ReadOptions
+from vepm.data.columns import encode_columns
+from vepm.data.edges import kinds_from_text
+from vepm.data.labels import masks_from_text
 from vepm.errors import InputError
-from vepm.files import write_bytes
 
 logger = logging.getLogger("vepm")
 
-DELIMITERS = (",", ";", "\t")
 ENDS = ("source", "target")
-WEIGHT = "weight"
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _BETWEEN = re.compile(r"[\s,;]+")
 _IN_DICT = re.compile(r"\{.*'weight': *([^,}]+).*\}|\{\}")
-_TIMEOUT_SECONDS = 30
-# Several times the largest dataset known here, and little enough for a machine's memory.
-_LARGEST = 2**30
-
-
-@dataclass(frozen=True)
-class RawFiles:
-    """The raw files of one dataset under a PyG root, and where they can be fetched from.
-
-    ``urls`` are the files themselves or one .zip that holds them; there may be none.
-    """
-
-    folder: str
-    names: tuple[str, ...]
-    urls: tuple[str, ...]
-    inside: str = "raw"
-
-    def missing(self, root: Path) -> list[Path]:
-        """The files that are not there."""
-        paths = [root / self.folder / self.inside / name for name in self.names]
-        return [path for path in paths if not path.is_file()]
-
-    def ensure(self, root: Path) -> Path:
-        """The raw folder, with what is missing fetched if that can be done."""
-        missing = self.missing(root)
-        if missing and self.urls:
-            try:
-                for url in self.urls:
-                    content, name = _download(url), url.rpartition("/")[2]
-                    wanted = {*self.names, "README.txt"}
-                    files = _unpack(content, wanted) if name[-4:] == ".zip" else {name: content}
-                    for file, inside in files.items():
-                        write_bytes(root / self.folder / self.inside / file, inside)
-            except (OSError, zipfile.BadZipFile) as error:
-                raise InputError(self._explain(missing, f"cannot be fetched ({error})")) from None
-            missing = self.missing(root)
-        if missing:
-            raise InputError(self._explain(missing, "cannot be fetched from anywhere"))
-        return root / self.folder / self.inside
-
-    def _explain(self, missing: Sequence[Path], why: str) -> str:
-        listed = ", ".join(path.name for path in missing)
-        origin = f" (from {self.urls[0].rpartition('/')[0]})" if self.urls else ""
-        return (
-            f"{self.folder}: raw files are missing and {why}; put {listed} into "
-            f"{missing[0].parent}{origin}, or name another data folder with root= or VEPM_DATA"
-        )
-
-
-def _download(url: str) -> bytes:
-    if not url.startswith("https://"):
-        raise InputError(f"{url}: only https is fetched from; put the files in place by hand")
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 # nosec B310
-        content: bytes = reply.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise InputError(f"{url}: larger than any dataset here; put the files in place by hand")
-    return content
-
-
-def _unpack(content: bytes, wanted: set[str]) -> dict[str, bytes]:
-    """The wanted files of an archive by name, whatever folders it claims they belong in."""
-    found: dict[str, bytes] = {}
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for entry in archive.infolist():
-            name = entry.filename.replace("\\", "/").rpartition("/")[2]
-            if name not in wanted:
-                continue
-            if entry.file_size > _LARGEST:
-                raise zipfile.BadZipFile(f"{name} claims {entry.file_size} bytes")
-            found[name] = archive.read(entry)
-    return found
-
-
-def read_integers(
-    path: Path, columns: int = 1, *, delimiter: str | None = ",", header: bool = False
-) -> Tensor:
-    """A text file of integers [rows], or [rows, columns]; ``delimiter=None`` means blanks."""
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty; fetch it again")
-    try:
-        values = np.loadtxt(
-            path, np.int64, delimiter=delimiter, skiprows=int(header), ndmin=2, encoding="utf-8"
-        )
-    except (ValueError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise InputError(f"{path}: not integers in columns ({line}); fetch it again") from None
-    if values.shape[1] != columns:
-        found = f"{values.shape[1]} columns where {columns} belong"
-        raise InputError(f"{path}: {found}; fetch it again")
-    return torch.from_numpy(values if columns > 1 else values[:, 0])
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(f"{path}: there is no such home folder; write the path out") from None
-
-
-def data_root(root: str | os.PathLike[str] | None) -> Path:
-    """The data folder: the one given, else VEPM_DATA, else a cache in the user's home."""
-    named = root if root is not None else os.environ.get("VEPM_DATA")
-    return expanded(named) if named else Path.home() / ".cache" / "vepm" / "data"
 
 
 @dataclass(frozen=True)
@@ -153,11 +47,20 @@ class Table:
         for i, name in enumerate(self.columns["id"]):
             if not name:
                 raise InputError(f"{self.where(i, 'id')}: the id is empty; give every row one")
-            if name in index:
+            if index.setdefault(name, i) != i:
                 there = f"id '{name}' is already on row {self.lines[index[name]]}"
                 raise InputError(f"{self.where(i, 'id')}: {there}; give each id once")
-            index[name] = i
         return index
+
+    def rows_of(self, column: str, index: Mapping[Any, int], listed_in: str) -> list[int]:
+        """The index of the id in each cell of a column."""
+        for i, cell in enumerate(self.columns[column]):
+            if cell not in index:
+                what, place = ("graph", "row") if column == "graph" else ("node", "edge")
+                missing = f"{what} '{cell}' is not in {listed_in}"
+                remedy = f"add it there or correct the {place}"
+                raise InputError(f"{self.where(i, column)}: {missing}; {remedy}")
+        return [index[cell] for cell in self.columns[column]]
 
 
 def read_text(path: Path) -> str:
@@ -178,7 +81,7 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
     """Read a file with a header line, which names at least the required columns."""
     text = read_text(path)
     header = next((line for line in text.split("\n") if line.strip()), "")
-    delimiter = max(DELIMITERS, key=header.count)
+    delimiter = max((",", ";", "\t"), key=header.count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
         numbered = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
@@ -210,7 +113,7 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
         [cell.replace(",", ".") if comma(cell) else cell for cell in map(str.strip, column)]
         for column in zip(*rows, strict=True)
     )
-    return Table(str(path), dict(zip(columns, cells, strict=True)), list(lines))
+    return Table(str(path), dict(zip(columns, cells, strict=True)), lines)
 
 
 def read_edge_list(path: Path) -> Table:
@@ -226,31 +129,151 @@ def read_edge_list(path: Path) -> Table:
         raise InputError(f"{path}: the file holds no edges; give one per line, as two ids")
     if set(ENDS) <= set(_BETWEEN.split(numbered[0][1])):
         return read_table(path, ENDS)
-    pairs, rest = [], []
-    for i, line in numbered:
-        cells = _BETWEEN.split(line, maxsplit=2)
-        if len(cells) < 2 or not all(cells[:2]):
+    rows = [[*_BETWEEN.split(line, maxsplit=2), "", ""][:3] for _, line in numbered]
+    for (i, line), row in zip(numbered, rows, strict=True):
+        if not all(row[:2]):
             raise InputError(f"{path}, row {i}: '{line[:40]}' is no edge; give two ids")
-        pairs.append(cells[:2])
-        rest.append(cells[2] if len(cells) > 2 else "")
-    sources, targets = (list(ends) for ends in zip(*pairs, strict=True))
+    sources, targets, rest = (list(cells) for cells in zip(*rows, strict=True))
     columns = {"source": sources, "target": targets}
     if any(rest):
-        weights = [_weight_text(words) for words in rest]
-        known = None not in weights
-        if known:
+        given = [_IN_DICT.fullmatch(words) for words in rest]
+        weights = [(m[1] if m else words) or "1" for m, words in zip(given, rest, strict=True)]
+        try:
+            columns |= {"weight": [str(float(word)) for word in weights]}
+        except ValueError:
+            columns |= {"what follows the ids": rest}
+        else:
             said = "%s: the number after the ids of an edge is taken for its weight"
             logger.warning(f"{said}; weights=False (--no-weights) ignores it", path)
-        columns[WEIGHT if known else "what follows the ids"] = [word or "" for word in weights]
     return Table(str(path), columns, [i for i, _ in numbered])
 
 
-def _weight_text(words: str) -> str | None:
-    """The weight after the ids of an edge; None if what is there is something else."""
-    found = _IN_DICT.fullmatch(words)
-    text = (found[1] or "1") if found else words or "1"
-    try:
-        float(text)
-    except ValueError:
-        return None
-    return text
+def read_edges(path: Path, options: ReadOptions) -> Parts:
+    """A file of edges, which has a header if it is CSV: nodes are those it names, unlabelled."""
+    table = read_table(path, ENDS) if path.suffix.lower() == ".csv" else read_edge_list(path)
+    if options.label or options.features or options.drop:
+        raise InputError(
+            f"{table.source}: holds edges alone, so there are no node columns to choose; put them "
+            "into nodes.csv beside edges.csv"
+        )
+    pairs = list(zip(*(table.columns[end] for end in ENDS), strict=True))
+    names = tuple(dict.fromkeys(end for pair in pairs for end in pair))
+    if "" in names:
+        row = next(i for i, pair in enumerate(pairs) if not all(pair))
+        raise InputError(f"{table.where(row, 'source, target')}: an end is empty; name both ends")
+    index = {name: i for i, name in enumerate(names)}
+    fields = edge_fields(table, index, table.source, options)
+    return Parts(name=path.stem, source=table.source, node_names=names, **fields)
+
+
+def read_folder(path: Path, options: ReadOptions) -> Parts:
+    """A folder with ``edges.csv`` and perhaps ``nodes.csv`` and ``graphs.csv``."""
+    name, label = path.resolve().name, options.label or "label"
+    of_graphs = (path / "graphs.csv").exists()
+    if not of_graphs and not (path / "nodes.csv").exists():
+        return replace(read_edges(path / "edges.csv", options), name=name)
+    labelled = read_table(path / "graphs.csv", ("id", label)) if of_graphs else None
+    nodes = read_table(path / "nodes.csv", ("id", "graph") if of_graphs else ("id",))
+    edges = read_table(path / "edges.csv", ENDS)
+    for column in {"label", "split"} & nodes.columns.keys() if labelled else ():
+        raise InputError(
+            f"{nodes.source}: column '{column}' belongs in graphs.csv in a graph task; "
+            "rename it to use it as a feature"
+        )
+    index = nodes.ids()
+    other = {"id", "graph"} if labelled else {"id", label, "split"}
+    parts = Parts(
+        name=name,
+        source=str(path),
+        node_names=tuple(index),
+        **label_fields(labelled or nodes, options),
+        **node_fields(nodes, edges, index, other, options),
+    )
+    return parts if labelled is None else _grouped(parts, nodes, edges, labelled)
+
+
+def _grouped(parts: Parts, nodes: Table, edges: Table, graphs: Table) -> Parts:
+    """The same, its nodes put graph after graph."""
+    index = graphs.ids()
+    batch = torch.tensor(nodes.rows_of("graph", index, graphs.source))
+    filled = set(batch.tolist())
+    for name, i in index.items():
+        if i not in filled:
+            missing = f"graph '{name}' has no nodes in {nodes.source}"
+            raise InputError(f"{graphs.where(i, 'id')}: {missing}; give it some or remove it")
+    bridges = (batch[parts.edges[0]] != batch[parts.edges[1]]).nonzero()
+    if bridges.numel():
+        raise InputError(
+            f"{edges.where(int(bridges[0]), 'source, target')}: the edge joins nodes of two "
+            "graphs; node ids are shared by all graphs, so name each node once"
+        )
+    order = batch.argsort(stable=True)
+    return replace(
+        parts,
+        batch=batch[order],
+        edges=order.argsort()[parts.edges],
+        x=None if parts.x is None else parts.x[order],
+        node_names=[(parts.node_names or ())[i] for i in order.tolist()],
+        graph_names=tuple(index),
+    )
+
+
+def label_fields(table: Table, options: ReadOptions) -> dict[str, Any]:
+    """Labels and masks of what a table lists."""
+    if options.label is not None and options.label not in table.columns:
+        found = f"found: {', '.join(table.columns)[:200]}"
+        missing = f"there is no {table.words[1]} '{options.label}' with labels"
+        raise InputError(f"{table.source}: {missing} ({found})")
+    label = options.label or "label"
+    cells, split = table.columns.get(label), table.columns.get("split")
+    return {
+        "labels": None if cells is None else np.array(cells, dtype=object),
+        "label_at": lambda i: table.where(i, label),
+        "masks": masks_from_text(split, lambda i: table.where(i, "split")) if split else {},
+    }
+
+
+def node_fields(
+    nodes: Table,
+    edges: Table,
+    index: Mapping[Any, int],
+    other: set[str],
+    options: ReadOptions,
+    *,
+    text: bool = True,
+) -> dict[str, Any]:
+    """Features of nodes, and their edges; ``other`` columns of the nodes are no features."""
+    columns = {name: cells for name, cells in nodes.columns.items() if name not in other}
+    x, names, unused = encode_columns(columns, nodes.where, options, nodes.source, text=text)
+    fields = edge_fields(edges, index, nodes.source, options)
+    return fields | {"x": x, "feature_names": names, "unused": [*fields["unused"], *unused]}
+
+
+def edge_fields(
+    edges: Table, index: Mapping[Any, int], listed_in: str, options: ReadOptions
+) -> dict[str, Any]:
+    """Edges as indices, their weights and kinds, and the names of other columns."""
+    kinds, weights = edges.columns.get("kind"), edges.columns.get("weight")
+    others = [name for name in edges.columns if name not in (*ENDS, "kind", "weight")]
+    return {
+        "edges": torch.tensor([edges.rows_of(end, index, listed_in) for end in ENDS]).long(),
+        "num_nodes": len(index),
+        "weights": _weights(edges) if options.weights and weights else None,
+        "weight_at": lambda i: edges.where(i, "weight"),
+        "kinds": None if kinds is None else kinds_from_text(kinds, edges.source),
+        "one_way": True,
+        "unused": [f"edge {edges.words[1]} '{name}'" for name in others],
+    }
+
+
+def _weights(edges: Table) -> Tensor:
+    numbers = []
+    for i, cell in enumerate(edges.columns["weight"]):
+        try:
+            numbers.append(float(cell))
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is no number; give every edge a "
+                "weight, or ignore all of them with weights=False (--no-weights)"
+            ) from None
+    return torch.tensor(numbers, dtype=torch.float64)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vepm import training
@@ -20,7 +20,7 @@ from vepm.files import write_text
 from vepm.nn import VEPM
 from vepm.scale.ddp import ProcessGroup
 from vepm.schema import LARGEST_SEED, unknown
-from vepm.tasks import TASKS, TaskName
+from vepm.tasks import TaskName
 from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, fit
 from vepm.training.card import Used
 from vepm.training.config import FIELDS
@@ -54,6 +54,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Settings, fitting, saving and looking inside."""
 
     _task: TaskName = "node"
+    _needs_classes = False
     graph: Any = None
     preset: str
     config: Config | None
@@ -112,10 +113,9 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Mean affiliation of every node to every community [N, C]; a list of them for graphs."""
         items = self._items(X)
         rows = items.of(self._explain(items.dataset).memberships).cpu()
-        if TASKS[self._task].single_graph:
+        if items.dataset.single_graph:
             return rows.numpy()
-        sizes = [int(graph.num_nodes or 0) for graph in items.dataset.graphs]
-        return [part.numpy() for part in rows.split(sizes)]
+        return [part.numpy() for part in rows.split([len(g.x) for g in items.dataset.graphs])]
 
     def edge_partition(self, X: Any) -> EdgePartition:
         """How each edge is split.
@@ -155,13 +155,12 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _loaded(cls, model: VEPM, card: ModelCard, folder: str | Path, device: str) -> Self:
         if card.task != cls._task:
             raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
-        cls._check_card(card, str(folder))
+        if cls._needs_classes and not card.class_names:
+            raise InputError(
+                f"{folder}: this model was trained without labels; load it as a CommunityDetector"
+            )
         estimator = cls(config=card.config, device=device, random_state=card.seed)
         return estimator._adopt(model, card)
-
-    @classmethod
-    def _check_card(cls, card: ModelCard, folder: str) -> None:
-        """Refuse a model that this estimator cannot use."""
 
     def fit_split(
         self,
@@ -220,28 +219,25 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return seed
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            if not 0 <= self.random_state <= LARGEST_SEED:
-                raise InputError(
-                    f"random_state must be between 0 and {LARGEST_SEED}, got {self.random_state}"
-                )
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**32, dtype=np.uint32))
+        state = self.random_state
+        if not isinstance(state, int | np.integer):
+            return int(check_random_state(state).randint(2**32, dtype=np.uint32))
+        if not 0 <= state <= LARGEST_SEED:
+            raise InputError(f"random_state must be between 0 and {LARGEST_SEED}, got {state}")
+        return int(state)
 
     def _adopt(self, model: VEPM, card: ModelCard) -> Self:
         self.model_, self.card_ = model, card
         self.n_features_in_ = card.in_channels
+        self.__dict__.pop("feature_names_in_", None)
         if card.feature_names is not None:
             self.feature_names_in_ = np.array(card.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
         return self
 
     def _model(self) -> VEPM:
-        if not hasattr(self, "model_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        model: VEPM = self.model_
-        return model
+        message = "this %(name)s is not fitted yet: call fit first"
+        check_is_fitted(self, "model_", msg=message)
+        return self.model_
 
     def _read(self, X: Any, y: Any = None, **known: Any) -> Items:
         """The data behind X, with the labels y if given; with a bound graph, X are its nodes."""
@@ -253,10 +249,9 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _items(self, X: Any) -> Items:
         """New data, checked against what the model was trained on."""
         self._model()
-        items = self._read(
-            X, feature_names=self.card_.feature_names or (), directed=self.card_.directed
-        )
-        return Items(self.card_.prepare(items.dataset), items.rows)
+        names, directed = self.card_.feature_names or (), self.card_.directed
+        dataset, rows = self._read(X, feature_names=names, directed=directed)
+        return Items(self.card_.prepare(dataset), rows)
 
     def _source(self, dataset: Dataset) -> training.Source:
         return training.in_batches(dataset, self._model().activation.device, self.card_.config)
@@ -286,15 +281,11 @@ def _node_indices(X: Any, num_nodes: int) -> Tensor:
         nodes = column_or_1d(np.asarray(X))
     except ValueError:
         nodes = np.empty(0)
-    if nodes.size == 0:
-        raise InputError(
-            "X must be indices of nodes, as graph= was given; for other graphs leave graph= out"
-        )
+    if not nodes.size:
+        wanted = "indices of nodes, as graph= was given"
+        raise InputError(f"X must be {wanted}; for other graphs leave graph= out")
     if nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
         raise InputError(f"X must be integers, indices of nodes, and holds {nodes.dtype}")
-    outside = nodes[(nodes < 0) | (nodes >= num_nodes)]
-    if outside.size:
-        raise InputError(
-            f"X holds node {int(outside[0])}; the graph has nodes 0 to {num_nodes - 1}"
-        )
+    for node in nodes[(nodes < 0) | (nodes >= num_nodes)]:
+        raise InputError(f"X holds node {int(node)}; the graph has nodes 0 to {num_nodes - 1}")
     return torch.from_numpy(nodes.astype(np.int64))

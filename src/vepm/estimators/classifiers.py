@@ -26,6 +26,7 @@ LEAST_WEIGHT = 1e-9
 
 
 class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    _needs_classes = True
     class_weight: ClassWeight
 
     def __init__(
@@ -80,8 +81,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """The most probable label of every node or graph."""
         found = self.predict_proba(X).argmax(1)
-        chosen: Array = self.classes_[found]
-        return chosen
+        return self.classes_[found]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy.
@@ -117,13 +117,6 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         right = np.array(self.card_.class_names, dtype=object)[predicted[counted]] == truth
         return float(np.average(right[truth != ""], weights=weight[truth != ""]))
 
-    @classmethod
-    def _check_card(cls, card: ModelCard, folder: str) -> None:
-        if not card.class_names:
-            raise InputError(
-                f"{folder}: this model was trained without labels; load it as a CommunityDetector"
-            )
-
     def _adopt(self, model: VEPM, card: ModelCard) -> Self:
         names = card.class_names
         whole = all(name.isascii() and name.isdigit() for name in names)
@@ -137,11 +130,10 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         weights = np.ones(len(names))
         if isinstance(given, Mapping):
             by_name = {str(plain(label)): float(weight) for label, weight in given.items()}
-            unknown = by_name.keys() - set(names)
-            if unknown:
-                raise InputError(f"class_weight: there is no class {min(unknown)!r} in the labels")
+            for name in sorted(by_name.keys() - set(names)):
+                raise InputError(f"class_weight: there is no class {name!r} in the labels")
             weights = np.array([by_name.get(name, 1.0) for name in names])
-        elif isinstance(given, str) and given == "balanced":
+        elif given == "balanced":
             found = np.unique(labels)
             weights[found] = compute_class_weight("balanced", classes=found, y=labels)
         else:
@@ -170,10 +162,8 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if self.card_.used:
             counted[self.card_.used.within(dataset)] = False
         if not counted.any():
-            raise InputError(
-                f"{dataset.name}: every labelled node was used to fit; hold some out with a test "
-                "mask, or use cross_val_score"
-            )
+            remedy = "hold some out with a test mask, or use cross_val_score"
+            raise InputError(f"{dataset.name}: every labelled node was used to fit; {remedy}")
         return torch.where(counted)[0].numpy()
 
     def _probabilities(self, items: Items, num_samples: int | None = None) -> Array:

@@ -105,9 +105,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Array:
         """Mean affiliation of every node to every community [N, C]."""
-        found = self.memberships(X)
-        assert not isinstance(found, list)
-        return found
+        return np.asarray(self.memberships(X))
 
     def communities(self, X: Any) -> Memberships:
         """Hard, soft and overlapping memberships in the metacommunities.
@@ -134,12 +132,11 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             >>> set.union(*cover.values()) == set(club)
             True
         """
-        items = self._items(X)
-        found = self._explain(items.dataset)
-        member = self.communities_behind(found, items.rows).overlapping
-        names = node_names(self.graph if items.rows is not None else X, items.dataset)
-        if items.rows is not None:
-            names = [names[int(row)] for row in items.rows]
+        dataset, rows = self._items(X)
+        member = self.communities_behind(self._explain(dataset), rows).overlapping
+        names = node_names(X if rows is None else self.graph, dataset)
+        if rows is not None:
+            names = [names[row] for row in rows.tolist()]
         sets = {k: {names[i] for i in np.flatnonzero(column)} for k, column in enumerate(member.T)}
         return {k: nodes for k, nodes in sets.items() if nodes}
 

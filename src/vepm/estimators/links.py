@@ -112,10 +112,8 @@ class LinkPredictor(Estimator):
     def fit_edges(self, dataset: Dataset, parts: EdgeSplit, **how: Any) -> Self:
         """Fit to a split of your choice: its graph trains, ``val`` calibrates, ``test`` scores."""
         if dataset.directed:
-            raise InputError(
-                f"{dataset.name}: links are predicted in undirected graphs only; leave out "
-                "directed=True (--directed)"
-            )
+            found = f"{dataset.name}: links are predicted in undirected graphs only"
+            raise InputError(f"{found}; leave out directed=True (--directed)")
         seen = replace(unlabelled(dataset), graphs=[_own_features(parts.graph, dataset)])
         self.fit_split(seen, NONE, NONE, **how)
         nodes = self._nodes(self.card_.prepare(seen), None)
@@ -257,13 +255,11 @@ class LinkPredictor(Estimator):
 
     def _logits(self, nodes: Nodes, pairs: Pairs) -> Array:
         weights = np.array([self.calibration_[name] for name in EVIDENCE])
-        logits: Array = nodes.evidence(pairs) @ weights + self.calibration_["intercept"]
-        return logits
+        return nodes.evidence(pairs) @ weights + self.calibration_["intercept"]
 
     def _probability(self, nodes: Nodes, pairs: Pairs) -> Array:
         """Calibrated among all pairs, of which few are edges."""
-        probability: Array = expit(self._logits(nodes, pairs) + self.calibration_["log_odds"])
-        return probability
+        return expit(self._logits(nodes, pairs) + self.calibration_["log_odds"])
 
     def _scores(self, nodes: Nodes, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
         logits, joined = _labelled([self._logits(nodes, part) for part in pairs])

@@ -56,8 +56,7 @@ class Links(NamedTuple):
     @property
     def surprise(self) -> NDArray[Any]:
         """How surprising it is that they are joined: bits, the negative logarithm [P]."""
-        bits: NDArray[Any] = -np.log2(np.maximum(self.probability, LEAST_RATE))
-        return bits
+        return -np.log2(np.maximum(self.probability, LEAST_RATE))
 
 
 def split_edges(graph: Data, val: float, test: float, seed: int) -> EdgeSplit:
@@ -71,25 +70,13 @@ def split_edges(graph: Data, val: float, test: float, seed: int) -> EdgeSplit:
     parts = np.split(order, [num_test, num_test + num_val])
     held_test, held_val, kept = (once[:, np.sort(part)] for part in parts)
     others = draw_non_edges(graph, num_test + num_val, random)
+    nodes, ends = int(graph.num_nodes or 0), graph.edge_index.numpy()
+    trains = np.isin(ends.min(0) * nodes + ends.max(0), kept[0] * nodes + kept[1])
     return EdgeSplit(
-        _with_edges(graph, kept),
+        graph.edge_subgraph(torch.from_numpy(trains)),
         (held_val, others[:, num_test:]),
         (held_test, others[:, :num_test]),
     )
-
-
-def _with_edges(graph: Data, kept: Pairs) -> Data:
-    """A graph with some of its edges, in both directions, and what is known of them."""
-    nodes = int(graph.num_nodes or 0)
-    ends = graph.edge_index.numpy()
-    keys = ends.min(0) * nodes + ends.max(0)
-    mask = torch.from_numpy(np.isin(keys, kept[0] * nodes + kept[1]))
-    seen = graph.clone()
-    seen.edge_index = graph.edge_index[:, mask]
-    for name in ("edge_kind", "edge_weight"):
-        if name in graph:
-            seen[name] = graph[name][mask]
-    return seen
 
 
 def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pairs:
@@ -140,8 +127,7 @@ def _without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
 
 def each_once(edge_index: Tensor) -> Pairs:
     """Edges that are there in both directions, in one of them."""
-    edges: Pairs = edge_index[:, edge_index[0] < edge_index[1]].numpy()
-    return edges
+    return edge_index[:, edge_index[0] < edge_index[1]].numpy()
 
 
 class Nodes(NamedTuple):
@@ -178,9 +164,7 @@ def surroundings(x: Tensor, edge_index: Tensor) -> NDArray[Any]:
     """Mean features around each node, by personalised PageRank; rows of length one [N, F]."""
     centred = torch.from_numpy(_narrow(x))
     centred -= centred.mean(0)
-    spread: Tensor = APPNP(STEPS, TELEPORT)(centred, edge_index)
-    rows: NDArray[Any] = normalize(spread.numpy())
-    return rows
+    return normalize(APPNP(STEPS, TELEPORT)(centred, edge_index).numpy())
 
 
 def _narrow(x: Tensor) -> NDArray[Any]:
@@ -188,14 +172,13 @@ def _narrow(x: Tensor) -> NDArray[Any]:
     if is_sparse(x):
         x = x.coalesce()
         entries = x.values().numpy(), tuple(x.indices().numpy())
-        table: Any = sp.csr_array(entries, shape=(x.size(0), x.size(1)))
+        table: Any = normalize(sp.csr_array(entries, shape=(x.size(0), x.size(1))))
     else:
-        table = x.numpy()
-    table = normalize(table)
+        table = normalize(x.numpy())
     if x.size(1) > WIDTH:
         # Cosines hardly change, and what is left out is mostly noise.
-        return np.asarray(TruncatedSVD(WIDTH, random_state=0).fit_transform(table))
-    return np.asarray(table.toarray() if is_sparse(x) else table)
+        return TruncatedSVD(WIDTH, random_state=0).fit_transform(table)
+    return table.toarray() if is_sparse(x) else table
 
 
 def indices_of(pairs: Any, names: list[Any]) -> Pairs:
