@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SMALLEST_RATE = 1e-20
-"""Added to rates before their logarithm: an edge that no community explains is split evenly."""
 LARGEST_BLOCK = 2**27
 """Edges times communities in one matrix: two or three numbers for each are kept."""
 STRIP = 2**21
@@ -60,7 +58,7 @@ class SortedEdges:
 
 
 class Pattern:
-    """The four sums of the model over edges e that end in i and come from j.
+    """The three sums of the model over edges e that end in i and come from j.
 
     Here by gather and scatter, for devices without a kernel of their own.
     """
@@ -83,10 +81,6 @@ class Pattern:
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
         """``out[e, k] = rows[i, k] . columns[j, k]``."""
         return (rows.index_select(0, self.rows) * columns.index_select(0, self.columns)).sum(-1)
-
-    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
-        return torch.softmax(inverse_temperature * self.dot_ends(rows, columns), dim=1)
 
 
 def index_type(largest: int) -> torch.dtype:
@@ -142,16 +136,6 @@ class BlockPattern(Pattern):
             return self.dot_ends(rows.float(), columns.float()).to(rows.dtype)
         parts = zip(self.copies, self._split(rows), self._split(columns), strict=True)
         return _joined([copies.sample(near, far) for copies, near, far in parts])
-
-    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax of the scaled products [E, K]."""
-        rates = self.dot_ends(rows, columns)
-        for some in rates.split(max(1, STRIP // self.heads)):
-            # Over the first axis neighbouring edges go through the softmax together, faster.
-            turned = some.t().contiguous()
-            turned = turned if inverse_temperature == 1 else turned * inverse_temperature
-            some.copy_(torch.softmax(turned, dim=0).t())
-        return rates
 
     def _split(self, values: Tensor) -> list[Tensor]:
         """Values [rows, K, ...] for one multiplication after the other."""

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.distributions import Weibull
 
 from vepm.kernels.features import dropout
-from vepm.kernels.shares import Shares
 from vepm.nn import VEPM, Adjacency, draw
 from vepm.objective import Terms, bound_terms, predictor_terms, pretraining_terms
 from vepm.scale.batches import GraphBatch
@@ -75,9 +74,9 @@ def predictor_loss(
     """
     b = batch
     # Communities are held, but how labels group them may still be learned.
-    split: Tensor | Shares = held.edge_weight
+    split = held.edge_weight
     if model.learns_grouping:
-        split = model.plan_split(held.z, b.edges, b.batch)
+        split = model.split_edges(held.z, b.edges, b.batch)
     passes = [
         model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
@@ -106,7 +105,7 @@ def bound_loss(
     b = batch
     posterior = model.encode(b.x, b.edges)
     draws = [draw(posterior, config.sampling) for _ in range(config.passes)]
-    splits = (model.plan_split(z, b.edges, b.batch) for z in draws)
+    splits = (model.split_edges(z, b.edges, b.batch) for z in draws)
     passes = [
         model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits
         for z, split in zip(draws, splits, strict=True)
