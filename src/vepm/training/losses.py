@@ -1,6 +1,6 @@
 """The losses of a step: what the model computes for it, and the terms of the objective."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,16 +81,20 @@ def predictor_loss(
         model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
     ]
+    weights = _label_weights(config, consistency_weight, class_weights)
+    return predictor_terms(passes, rows, batch, **weights)
+
+
+def _label_weights(
+    config: TrainingConfig, consistency_weight: Tensor | None, class_weights: Tensor | None
+) -> dict[str, Any]:
     weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    return predictor_terms(
-        passes,
-        rows,
-        batch,
-        consistency_weight=weight,
-        sharpening=config.sharpening,
-        class_balance_weight=config.class_balance_weight,
-        class_weights=class_weights,
-    )
+    return {
+        "consistency_weight": weight,
+        "sharpening": config.sharpening,
+        "class_balance_weight": config.class_balance_weight,
+        "class_weights": class_weights,
+    }
 
 
 def bound_loss(
@@ -110,19 +114,9 @@ def bound_loss(
         model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits
         for z, split in zip(draws, splits, strict=True)
     ]
-    weight = config.consistency_weight if consistency_weight is None else consistency_weight
     unsupervised = _unsupervised_terms(model, posterior, draws[0], batch, config)
-    return bound_terms(
-        unsupervised,
-        passes,
-        rows,
-        batch,
-        likelihood=config.likelihood,
-        consistency_weight=weight,
-        sharpening=config.sharpening,
-        class_balance_weight=config.class_balance_weight,
-        class_weights=class_weights,
-    )
+    weights = _label_weights(config, consistency_weight, class_weights)
+    return bound_terms(unsupervised, passes, rows, batch, likelihood=config.likelihood, **weights)
 
 
 def _unsupervised_terms(
