@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, apply
-from vepm.kernels.shares import softmax_shares
 
 GROUPED_NUMBERS = 2**22
 """Numbers read from either end of the edges at a time, unless K for each edge are more."""
@@ -359,23 +358,3 @@ def grouped_edge_dot(
     which follow each other in ``edge_index``. Time is O(E C K), memory O(N C + E K).
     """
     return as_adjacency(edge_index, target.size(0)).group_ends(target, source, assignment)
-
-
-def edge_shares(
-    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
-) -> Tensor:
-    r"""Share every edge out among the communities by the agreement of its two ends.
-
-    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
-              \quad \text{for edge } e = (i, j)
-
-    Args:
-        target: Features [N, K, D] read at ``edge_index[1]``.
-        source: Features [N, K, D] read at ``edge_index[0]``.
-        edge_index: Edges [2, E] or an :class:`Adjacency`.
-        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
-
-    Returns:
-        Shares [E, K]; those of an edge sum to one.
-    """
-    return softmax_shares(edge_dot(target, source, edge_index), 1 / temperature)

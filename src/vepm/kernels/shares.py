@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from vepm.kernels.aggregation import EdgeIndex, edge_dot
+
 SMALLEST_RATE = 1e-20
 """Added to rates before their logarithm: an edge that no community explains is split evenly."""
 SMALLEST_SHARE = 0.003
@@ -57,3 +59,23 @@ def softmax_shares(rates: Tensor, inverse_temperature: float) -> Tensor:
     """Softmax of the rates [E, K] of each edge."""
     # Over the first axis neighbouring edges go through the softmax together, faster.
     return torch.softmax(inverse_temperature * rates.t(), dim=0).t().contiguous()
+
+
+def edge_shares(
+    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
+) -> Tensor:
+    r"""Share every edge out among the communities by the agreement of its two ends.
+
+    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
+              \quad \text{for edge } e = (i, j)
+
+    Args:
+        target: Features [N, K, D] read at ``edge_index[1]``.
+        source: Features [N, K, D] read at ``edge_index[0]``.
+        edge_index: Edges [2, E] or an :class:`Adjacency`.
+        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
+
+    Returns:
+        Shares [E, K]; those of an edge sum to one.
+    """
+    return softmax_shares(edge_dot(target, source, edge_index), 1 / temperature)
