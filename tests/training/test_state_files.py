@@ -13,6 +13,7 @@ from vepm.errors import InputError
 from vepm.scale.executor import Row
 from vepm.training import ModelCard, TrainingState, fitting, load_model, save_model
 from vepm.training.checkpoint import load_state, save_state
+from vepm.training.legacy import recorded
 
 
 def _state() -> TrainingState:
@@ -57,6 +58,15 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert executor.best_weights is None
 
 
+def test_a_state_of_earlier_settings_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    config = SMALL["node"]
+    save_state(path, _state(), {"seed": 1, "config": recorded(config)})
+    load_state(path, _state(), {"seed": 1, "config": config.to_dict()})
+    with pytest.raises(InputError, match="other settings"):
+        load_state(path, _state(), {"seed": 1, "config": config.replace(dropout=0.1).to_dict()})
+
+
 @pytest.mark.parametrize(("before", "after"), [({"processes": 2}, {}), ({}, {"processes": 2})])
 def test_a_state_of_more_or_fewer_processes_is_refused(
     before: dict[str, int], after: dict[str, int], tmp_path: Path
@@ -85,8 +95,20 @@ def _reshaped(name: str) -> Forge:
     [
         _without("model."),
         _without("model.activation_logit"),
+        _without("best."),
+        _without("best.activation_logit"),
+        _without("predictor.0.exp_avg"),
+        _without("encoder.0.step"),
         _reshaped("model.activation_logit"),
+        _reshaped("best.activation_logit"),
+        _reshaped("predictor.0.exp_avg"),
+        _reshaped("predictor.999.exp_avg"),
         _reshaped("predictor.x.exp_avg"),
+        put(phase="lunch"),
+        put(phase=None),
+        put(epoch="2"),
+        put(history={}),
+        put(stale=None),
         put(best_score=[1.0]),
         lambda tensors, header: header.pop("smoothed"),
     ],

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,20 @@ from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import Examples, OneRun
 from vepm.scale.large import LargeGraph
 from vepm.training.card import ModelCard
+from vepm.training.config import Config
 from vepm.training.model_file import open_tensors, read_tensors, write_tensors
-from vepm.training.state import Course, TrainingState
+from vepm.training.state import PHASES, Course, TrainingState
 
-# Whether the last epoch improved is asked at its end alone.
-STATE_FIELDS = vars(Course()).keys() - {"improved"}
+# Whether the last epoch improved is asked at its end alone. JSON has lists for tuples.
+STATE_FIELDS = {
+    name: list if isinstance(start, tuple) else type(start)
+    for name, start in vars(Course()).items()
+    if name != "improved"
+}
 OPTIMIZERS = ("predictor", "encoder")
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
+UNTIED = ("directed", "feature_names", "added_positions")
+"""Entries of a card that a run may be resumed with whatever they are."""
 
 
 def fingerprint_of(card: ModelCard, examples: Examples, group: ProcessGroup) -> dict[str, Any]:
@@ -44,7 +53,8 @@ def fingerprint_of(card: ModelCard, examples: Examples, group: ProcessGroup) -> 
         # Shapes too: the same bytes can be split in several ways.
         digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy())
-    described = card.description()
+    # The data tell these apart, and checkpoints of earlier versions have none.
+    described = {k: v for k, v in card.description().items() if k not in UNTIED}
     if examples.class_weights is not None:
         described["class_weights"] = examples.class_weights.tolist()
     if not group.alone:
@@ -64,7 +74,7 @@ def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
             tensors |= {f"{name}.{index}.{key}": value for key, value in moments.items()}
     if (clusters := run.examples[0].clusters) is not None:
         tensors["totals.table"] = clusters.totals.table
-    description = {name: getattr(state.courses[0], name) for name in sorted(STATE_FIELDS)}
+    description = {name: getattr(state.courses[0], name) for name in STATE_FIELDS}
     write_tensors(path, "training state", tensors, description | {"fingerprint": fingerprint})
 
 
@@ -85,8 +95,11 @@ def load_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
 
 
 def _check_same_run(path: Path, saved: Any, fingerprint: Mapping[str, Any]) -> None:
-    """Refuse a state of other settings, seed, data or processes."""
-    known = saved if isinstance(saved, dict) else {}
+    """Refuse a state of other settings, by present or earlier names, seed, data or processes."""
+    try:
+        known = saved | {"config": Config.from_dict(saved["config"]).to_dict()}
+    except (InputError, KeyError, TypeError):
+        known = {}
     # What each process draws depends on how many there are.
     started, now = known.get("processes", 1), fingerprint.get("processes", 1)
     if started != now:
@@ -106,19 +119,40 @@ def _restore(
 ) -> None:
     run, course = state.executor, state.courses[0]
     assert isinstance(run, OneRun)
-    for name in STATE_FIELDS:
+    for name, kind in STATE_FIELDS.items():
+        if type(description[name]) is not kind:
+            raise ValueError(f"{name} is {description[name]!r}")
         setattr(course, name, description[name])
+    if course.phase not in PHASES:
+        raise ValueError(f"unknown phase {course.phase!r}")
     accuracy, minus_loss = description["best_score"]
     course.best_score = (accuracy, minus_loss)
     run.best_weights = parts.get("best")
-    run.model.load_state_dict(parts["model"])
+    if (run.best_weights is None) != math.isinf(accuracy):
+        raise ValueError("weights of the best epoch are missing")
+    # The present weights last, so that they are the ones in place.
+    for weights in (run.best_weights or {}, parts["model"]):
+        if any(tensor.is_complex() for tensor in weights.values()):
+            raise ValueError("weights are complex numbers")
+        if weights:
+            run.model.load_state_dict(weights)
     for name in OPTIMIZERS:
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in parts.get(name, {}).items():
-            index, _, moment = key.partition(".")
-            moments.setdefault(int(index), {})[moment] = tensor
-        optimizer = getattr(state, f"{name}_optimizer")
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        _restore_moments(getattr(state, f"{name}_optimizer"), parts.get(name, {}))
     if (clusters := run.examples[0].clusters) is not None:
         clusters.totals.table.copy_(parts["totals"]["table"])
+
+
+def _restore_moments(optimizer: torch.optim.Adam, tensors: dict[str, Tensor]) -> None:
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, _, key = name.partition(".")
+        moments.setdefault(int(index), {})[key] = tensor
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, found in moments.items():
+        shapes = {found[key].shape for key in MOMENTS - {"step"}}
+        real = all(tensor.is_floating_point() for tensor in found.values())
+        if found.keys() != MOMENTS or shapes != {parameters[number].shape} or not real:
+            raise ValueError(f"moments of parameter {number} do not fit")
+    optimizer.load_state_dict(
+        {"state": moments, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
