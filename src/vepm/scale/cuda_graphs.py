@@ -16,6 +16,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 T = TypeVar("T")
 
+MOST_GRAPHS = 32
+"""The most CUDA graphs kept at once, since each keeps its tensors; other steps run eagerly."""
 MOST_EDGES = 2**21
 """Edges up to which a step is captured; larger ones keep a GPU busy without it, and a CUDA graph
 holds on to the memory of its step."""
@@ -69,7 +71,9 @@ class CUDAGraphs:
         key = name, tuple((tensor.shape, tensor.dtype) for tensor in tensors)
         step = self._steps.get(key)
         if step is None:
-            self._steps[key] = _Captured(function, inputs)
+            self._evict()
+            if len(self._steps) < MOST_GRAPHS:
+                self._steps[key] = _Captured(function, inputs)
             return function(*inputs)
         step.load(tensors)
         step.times += 1
@@ -77,6 +81,12 @@ class CUDAGraphs:
             step.replay = self._capture(step)
         found: T = step.run() if step.replay is None else step.replay()
         return found
+
+    def _evict(self) -> None:
+        """Drop the oldest of the steps that ran only once, if there is no space."""
+        once = [key for key, step in self._steps.items() if step.times == 1]
+        if len(self._steps) >= MOST_GRAPHS and once:
+            del self._steps[once[0]]
 
     def _capture(self, step: _Captured) -> Callable[[], Any]:
         graph = torch.cuda.CUDAGraph()

@@ -12,7 +12,7 @@ from training.toys import SCHEMES, TASKS
 from vepm.kernels.patterns import Pattern
 from vepm.nn import Adjacency
 from vepm.scale import many
-from vepm.scale.cuda_graphs import CUDAGraphs, _Captured, _copied
+from vepm.scale.cuda_graphs import MOST_GRAPHS, CUDAGraphs, _Captured, _copied
 from vepm.training import fit_many
 
 from .doubles import EXACT_TOYS, assert_same_runs, double_precision, quiet, runs_of
@@ -94,6 +94,15 @@ def test_a_cuda_graph_serves_its_shapes_alone() -> None:
     graphs.forget()
     graphs.run("double", double, numbers_of(1))
     assert Rehearsal.captured == 2
+
+
+def test_steps_that_never_come_again_do_not_crowd_out_those_that_do() -> None:
+    graphs = Rehearsal(on=True)
+    for i in range(MOST_GRAPHS + 5):
+        graphs.run(("once", i), lambda n: {"out": n.values}, numbers_of(i))
+    for i in range(3):
+        graphs.run("again", lambda n: {"out": n.values}, numbers_of(i))
+    assert Rehearsal.captured == 1
 
 
 def test_what_was_returned_stays() -> None:
