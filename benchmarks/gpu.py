@@ -87,7 +87,6 @@ def check(plan: Plan) -> Found:
     """Kernels, gradients and captured steps against plain double precision."""
     torch.manual_seed(0)
     for make in (
-        gpu_equality.check_fused,
         gpu_equality.check_gradients,
         gpu_ddp.check_ddp,
         gpu_capture.check_capture,

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from vepm.kernels.patterns import Pattern, SortedEdges
-from vepm.kernels.shares import Shares
 from vepm.kernels.triton_pattern import TritonPattern
 from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
 
@@ -75,37 +74,6 @@ def _errors(
     yield "plain sum", relative_error(ours.sum_neighbours(None, x), exact.sum_neighbours(None, a))
     yield "edge sum", relative_error(ours.sum_edges(weight), exact.sum_edges(wide))
     yield "dot", relative_error(ours.dot_ends(x, y), exact.dot_ends(a, b))
-    yield "share", relative_error(ours.share_ends(x, y, 0.3), exact.share_ends(a, b, 0.3))
-
-
-def check_fused() -> Iterator[dict[str, Any]]:
-    """Errors of sums and gradients of the fused kernels, which store no shares."""
-    random, hub = (random_edges(5000, 100_000), 5000), (star(30_000), 30_001)
-    shapes = ((8, 8, 8), (8, 1, 16), (3, 5, 7))
-    for name, (edge_index, nodes), (heads, segment, channels) in (
-        *(("random", random, shape) for shape in shapes),
-        ("star", hub, shapes[0]),
-    ):
-        sizes = (channels, segment, segment)
-        leaves = [torch.randn(nodes, heads, size, device="cuda").double() for size in sizes]
-        exact = _fused(_gathering(edge_index, nodes, heads), leaves)
-        for dtype in (torch.float32, torch.float64):
-            ours = _fused(Adjacency(edge_index, nodes), [leaf.to(dtype) for leaf in leaves])
-            for kind, our, their in zip(("sum", "x", "target", "source"), ours, exact, strict=True):
-                what = f"fused {name} {kind} K={heads} S={segment} D={channels} {dtype}"
-                yield _row(what, relative_error(our, their), dtype)
-
-
-def _fused(edges: Adjacency, leaves: list[Tensor]) -> tuple[Tensor, ...]:
-    x, target, source = leaves = [leaf.detach().requires_grad_() for leaf in leaves]
-    shares = Shares(target, source, edges)
-    if isinstance(edges.pattern(x.size(1)), TritonPattern):
-        out, total = shares.aggregate(x), shares.sum_at_target()
-    else:
-        weight = shares.tensor()
-        out, total = aggregate(x, edges, weight), edges.sum_at_target(weight)
-    loss = out.square().mean() + total.square().mean()
-    return out.detach(), *torch.autograd.grad(loss, leaves)
 
 
 def check_gradients() -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ HEADS, CHANNELS = 8, 8
 
 
 def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
-    """Every kernel in the shapes of a model of width 64, the fused ones first.
+    """Every kernel in the shapes of a model of width 64.
 
     Args:
         edge_index: Edges [2, E] in both directions.
@@ -24,37 +24,18 @@ def time_kernels(edge_index: Tensor, nodes: int, limit: float) -> Iterator[Row]:
     """
     edges = edge_index.size(1)
     pattern = TritonPattern(SortedEdges(edge_index[1], edge_index[0], nodes))
-    x, grad = (torch.randn(nodes, HEADS, CHANNELS, device="cuda") for _ in range(2))
+    x = torch.randn(nodes, HEADS, CHANNELS, device="cuda")
+    count = functools.partial(least_bytes, nodes, edges)
     for communities in (HEADS * CHANNELS, HEADS):
         z = torch.rand(nodes, HEADS, communities // HEADS, device="cuda")
-        count = functools.partial(least_bytes, nodes, edges)
-        ends, read, row = (z, z), (communities, 64), (communities, 64)
-        share = functools.partial(pattern.share_sums, *ends, far_value=x)
-        calls: dict[str, tuple[Callable[[], object], int]] = {
-            "fused forward": (
-                functools.partial(share, near_value=None, wanted=(True, False)),
-                count(read, row[:1], out=(64,)),
-            ),
-            "fused gradient to targets": (
-                functools.partial(share, near_value=grad, wanted=(False, True)),
-                count(read, row, out=(communities,)),
-            ),
-            "fused gradient to sources and features": (
-                functools.partial(share, near_value=grad, wanted=(True, True)),
-                count(read, row, out=(communities, 64)),
-            ),
-            "share": (
-                functools.partial(pattern.share_ends, *ends, 1.0),
-                count((communities, HEADS), row[:1]),
-            ),
-        }
-        for name, (call, moved) in calls.items():
-            yield _row(f"{name}, C = {communities}", call, moved, limit)
+        call = functools.partial(pattern.dot_ends, z, z)
+        moved = count((communities, HEADS), (communities,))
+        yield _row(f"rates, C = {communities}", call, moved, limit)
     weight = torch.rand(edges, HEADS, device="cuda")
     yield _row(
         "sum by given shares",
         lambda: pattern.sum_neighbours(weight, x),
-        least_bytes(nodes, edges, read=(64, HEADS), out=(64,)),
+        count(read=(64, HEADS), out=(64,)),
         limit,
     )
     gather = Pattern(edge_index[1], edge_index[0], nodes)

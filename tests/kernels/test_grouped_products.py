@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from strategies import Graph, directed_graphs, no_edges, quick, random_graph, seeds, uniform
 from vepm.kernels import aggregation
-from vepm.kernels.aggregation import grouped_edge_dot, posterior_shares
+from vepm.kernels.aggregation import grouped_edge_dot
+from vepm.kernels.shares import posterior_shares
 
 
 def inputs(graph: Graph, communities: int, groups: int, seed: int = 0) -> list[torch.Tensor]:

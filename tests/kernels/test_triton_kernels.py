@@ -58,7 +58,6 @@ def test_kernels_equal_gather_and_scatter(
     close(triton.sum_neighbours(None, x), gather.sum_neighbours(None, wide_x), dtype)
     close(triton.sum_edges(weight), gather.sum_edges(wide), dtype)
     close(triton.dot_ends(x, y), gather.dot_ends(wide_x, wide_y), dtype)
-    close(triton.share_ends(x, y, 0.5), gather.share_ends(wide_x, wide_y, 0.5), dtype)
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 1), (1, 130), (3, 70), (9, 40), (130, 1)])
@@ -68,7 +67,6 @@ def test_shapes_that_take_several_programs_or_padding(heads: int, width: int) ->
     weight = uniform(2, 13, heads)
     close(triton.sum_neighbours(weight, x), gather.sum_neighbours(weight, x))
     close(triton.dot_ends(x, y), gather.dot_ends(x, y))
-    close(triton.share_ends(x, y, 2.0), gather.share_ends(x, y, 2.0))
 
 
 @pytest.mark.parametrize("longest", [1, 3, 10, 11, 100])
@@ -87,14 +85,6 @@ def test_graphs_without_edges(graph: Graph) -> None:
     x = uniform(0, graph.num_nodes, 2, 3)
     assert triton.sum_neighbours(torch.empty(0, 2).double(), x).equal(torch.zeros_like(x))
     assert triton.dot_ends(x, x).shape == (0, 2)
-    assert triton.share_ends(x, x, 1.0).shape == (0, 2)
-
-
-def test_more_communities_than_one_program_can_share_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.kernels.triton_pattern.MOST_SHARES", 2)
-    triton, gather = both(STAR)
-    x = uniform(0, 12, 3, 2)
-    close(triton.share_ends(x, x, 1.0), gather.share_ends(x, x, 1.0))
 
 
 @given(directed_graphs(), st.integers(1, 3), seeds)

@@ -48,7 +48,7 @@ class Tabled(nn.Module):
         rows = x[:, 0].long()
         return Posterior(self.scale[rows] + 0.1, self.shape[rows] + 1, validate_args=False)
 
-    def plan_split(self, z: Tensor, edges: Any, batch: Tensor | None = None) -> Tensor:
+    def split_edges(self, z: Tensor, edges: Any, batch: Tensor | None = None) -> Tensor:
         return z.new_zeros(0)
 
     def classify(self, x: Tensor, *rest: Any) -> Prediction:

@@ -14,7 +14,6 @@ from vepm.nn import VEPM
 from vepm.scale.batches import single_graph
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.executor import capturable_adam, set_rate
-from vepm.scale.large import good_order, in_order, worth_ordering
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
 
@@ -75,9 +74,7 @@ def build_model(
 
 
 def ours(step: str, graph: Data, device: str) -> Step:
-    """VEPM as it is trained: a large graph reordered on a CPU, CUDA graphs for a small one."""
-    if worth_ordering(graph, device):
-        graph = in_order(graph, good_order(graph))
+    """VEPM as it is trained: with CUDA graphs for a small graph on a GPU."""
     model, moved = build_model(graph)
     loss, others = _our_loss(step, model.to(device), graph, device)
     optimizer = capturable_adam(moved[step])

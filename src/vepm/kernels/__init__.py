@@ -1,1 +1,1 @@
-"""Sums over neighbours on CPUs and GPUs, fused edge shares and sparse features."""
+"""Sums over neighbours on CPUs and GPUs, rates and shares of edges, sparse features."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.kernels.patterns import SMALLEST_RATE, BlockPattern, Pattern, SortedEdges, apply
+from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, apply
 
 GROUPED_NUMBERS = 2**22
 """Numbers read from either end of the edges at a time, unless K for each edge are more."""
@@ -161,12 +161,7 @@ class Adjacency:
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """What :func:`edge_dot` returns."""
-        return apply(_EdgeProducts, target.contiguous(), source.contiguous(), self, None)
-
-    def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
-        """What :func:`edge_shares` returns."""
-        ends = target.contiguous(), source.contiguous()
-        return apply(_EdgeProducts, *ends, self, inverse_temperature)
+        return apply(_EdgeDot, target.contiguous(), source.contiguous(), self)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """What :func:`grouped_edge_dot` returns."""
@@ -237,42 +232,23 @@ class _Aggregate(torch.autograd.Function):
         return grad_x, grad_weight, None
 
 
-class _EdgeProducts(torch.autograd.Function):
-    """Dot products of the ends of every edge or, given a temperature, their softmax."""
-
+class _EdgeDot(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        target: Tensor,
-        source: Tensor,
-        edges: Adjacency,
-        inverse_temperature: float | None,
-    ) -> Tensor:
-        pattern, shares = edges.pattern(target.size(1)), None
-        if inverse_temperature is None:
-            out = pattern.dot_ends(target, source)
-        else:
-            out = shares = pattern.share_ends(target, source, inverse_temperature)
-        ctx.save_for_backward(target, source, shares)
-        ctx.edges, ctx.inverse_temperature = edges, inverse_temperature
-        return out
+    def forward(ctx: Any, target: Tensor, source: Tensor, edges: Adjacency) -> Tensor:
+        ctx.save_for_backward(target, source)
+        ctx.edges = edges
+        return edges.pattern(target.size(1)).dot_ends(target, source)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        target, source, shares = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        target, source = ctx.saved_tensors
         pattern, heads = ctx.edges.pattern, target.size(1)
-        needs_target, needs_source, *_ = ctx.needs_input_grad
-        if shares is None:
-            rates = grad.contiguous()
-        else:
-            rates = shares * grad
-            rates.addcmul_(shares, rates.sum(1, keepdim=True), value=-1)
-            rates.mul_(ctx.inverse_temperature)
+        needs_target, needs_source, _ = ctx.needs_input_grad
+        grad = grad.contiguous()
         return (
-            pattern(heads).sum_neighbours(rates, source) if needs_target else None,
-            pattern(heads, True).sum_neighbours(rates, target) if needs_source else None,
-            None,
+            pattern(heads).sum_neighbours(grad, source) if needs_target else None,
+            pattern(heads, True).sum_neighbours(grad, target) if needs_source else None,
             None,
         )
 
@@ -382,39 +358,3 @@ def grouped_edge_dot(
     which follow each other in ``edge_index``. Time is O(E C K), memory O(N C + E K).
     """
     return as_adjacency(edge_index, target.size(0)).group_ends(target, source, assignment)
-
-
-def posterior_shares(rates: Tensor, exponent: float) -> Tensor:
-    r"""Shares proportional to a power of the rates.
-
-    .. math:: w_{ek} = r_{ek}^{\beta} / \sum_l r_{el}^{\beta}
-
-    Example:
-        >>> posterior_shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), 1.0)
-        tensor([[0.2500, 0.7500],
-                [0.5000, 0.5000]])
-    """
-    return torch.softmax(exponent * torch.log(rates + SMALLEST_RATE), dim=-1)
-
-
-def edge_shares(
-    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
-) -> Tensor:
-    r"""Share every edge out among the communities by the agreement of its two ends.
-
-    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
-              \quad \text{for edge } e = (i, j)
-
-    One pass over the edges; the products themselves are not kept.
-
-    Args:
-        target: Features [N, K, D] read at ``edge_index[1]``.
-        source: Features [N, K, D] read at ``edge_index[0]``.
-        edge_index: Edges [2, E] or an :class:`Adjacency`.
-        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
-
-    Returns:
-        Shares [E, K]; those of an edge sum to one.
-    """
-    edges = as_adjacency(edge_index, target.size(0))
-    return edges.share_ends(target, source, 1 / temperature)

@@ -7,10 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SMALLEST_RATE = 1e-20
-"""Added to rates before their logarithm: an edge that no community explains is split evenly."""
-LARGEST_BLOCK = 2**27
-"""Edges times communities in one matrix: two or three numbers for each are kept."""
 STRIP = 2**21
 """Numbers that are rearranged at a time."""
 
@@ -60,7 +56,7 @@ class SortedEdges:
 
 
 class Pattern:
-    """The four sums of the model over edges e that end in i and come from j.
+    """The three sums of the model over edges e that end in i and come from j.
 
     Here by gather and scatter, for devices without a kernel of their own.
     """
@@ -84,10 +80,6 @@ class Pattern:
         """``out[e, k] = rows[i, k] . columns[j, k]``."""
         return (rows.index_select(0, self.rows) * columns.index_select(0, self.columns)).sum(-1)
 
-    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of ``inverse_temperature * dot_ends(rows, columns)``."""
-        return torch.softmax(inverse_temperature * self.dot_ends(rows, columns), dim=1)
-
 
 def index_type(largest: int) -> torch.dtype:
     """The smallest integers that count so far."""
@@ -98,18 +90,43 @@ class BlockPattern(Pattern):
     """Sparse products with K disjoint copies of the graph, rows numbered node * K + k.
 
     So features [N, K, D] are multiplied where they lie, and what is read of a neighbour for one
-    community is still in the cache for the next. A graph too large for K copies has fewer of
-    them, used again and again.
+    community is still in the cache for the next.
     """
 
     def __init__(self, edges: SortedEdges, heads: int) -> None:
         self.edges, self.heads = edges, heads
-        most = max(1, min(heads, LARGEST_BLOCK // max(edges.num_edges, 1)))
-        # As few parts as can be, all of about one size.
-        parts = -(-heads // most)
-        self.sizes = [(heads + part) // parts for part in range(parts)]
-        copies = {size: Copies(edges, size) for size in set(self.sizes)}
-        self.copies = [copies[size] for size in self.sizes]
+        self.size = heads * edges.num_nodes
+        self.pointer, self.columns, self._edge_of = edges.pointer, edges.columns, edges.order
+        """The matrix, and which edge of which copy each entry is, unless they are in order."""
+        if heads == 1:
+            return
+        count = heads * edges.num_edges
+        index = index_type(max(self.size, count))
+        degree = edges.degree[:, None]
+        starts = heads * edges.pointer[:-1, None].long() + degree * torch.arange(heads)
+        self.pointer = torch.cat([starts.flatten(), starts.new_tensor([count])]).to(index)
+        self.columns = torch.empty(count, dtype=index)
+        self._edge_of = edge_of = torch.empty(count, dtype=index)
+        rank = torch.arange(edges.num_edges) - edges.pointer[:-1].repeat_interleave(edges.degree)
+        order = torch.arange(edges.num_edges) if edges.order is None else edges.order
+        # One copy after the other: what all of them take in passing is larger than what is kept.
+        for copy in range(heads):
+            # Where the matrix keeps each edge of this copy, edges in row order.
+            place = starts[:, copy].repeat_interleave(edges.degree) + rank
+            self.columns[place] = edges.columns.to(index) * heads + copy
+            edge_of[place] = order.to(index) * heads + copy
+
+    @functools.cached_property
+    def _place_of(self) -> Tensor | None:
+        """Where the matrix keeps each edge of each copy, as the edges were given."""
+        if self._edge_of is None:
+            return None
+        place_of, first = torch.empty_like(self._edge_of), 0
+        for some in self._edge_of.split(STRIP):
+            last = first + some.numel()
+            place_of[some.long()] = torch.arange(first, last, dtype=some.dtype)
+            first = last
+        return place_of
 
     def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
         """Weighted sums of neighbours [N, K, D]."""
@@ -118,9 +135,12 @@ class BlockPattern(Pattern):
         if x.dtype not in (torch.float32, torch.float64):
             wide = None if weight is None else weight.float()
             return self.sum_neighbours(wide, x.float()).to(x.dtype)
-        weights = [None] * len(self.sizes) if weight is None else self._split(weight)
-        parts = zip(self.copies, weights, self._split(x), strict=True)
-        return _joined([copies.multiply(those, part) for copies, those, part in parts])
+        if weight is None:
+            values = x.new_ones(self.columns.numel())
+        else:
+            values = _taken(weight.flatten(), self._edge_of)
+        matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
+        return multiply(matrix, x.contiguous().view(self.size, -1)).view_as(x)
 
     def sum_edges(self, weight: Tensor) -> Tensor:
         """Sums of edge values [N, K]."""
@@ -140,86 +160,14 @@ class BlockPattern(Pattern):
             return rows.new_zeros(self.edges.num_edges, self.heads)
         if rows.dtype not in (torch.float32, torch.float64):
             return self.dot_ends(rows.float(), columns.float()).to(rows.dtype)
-        parts = zip(self.copies, self._split(rows), self._split(columns), strict=True)
-        return _joined([copies.sample(near, far) for copies, near, far in parts])
-
-    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax of the scaled products [E, K]."""
-        rates = self.dot_ends(rows, columns)
-        for some in rates.split(max(1, STRIP // self.heads)):
-            # Over the first axis neighbouring edges go through the softmax together, faster.
-            turned = some.t().contiguous()
-            turned = turned if inverse_temperature == 1 else turned * inverse_temperature
-            some.copy_(torch.softmax(turned, dim=0).t())
-        return rates
-
-    def _split(self, values: Tensor) -> list[Tensor]:
-        """Values [rows, K, ...] for one multiplication after the other."""
-        return [part.contiguous() for part in values.split(self.sizes, dim=1)]
-
-
-class Copies:
-    """Disjoint copies of a graph as one sparse matrix: node i of copy c has row i * number + c."""
-
-    def __init__(self, edges: SortedEdges, number: int) -> None:
-        self.edges, self.number = edges, number
-        self.size = number * edges.num_nodes
-        self.pointer, self.columns, self._edge_of = edges.pointer, edges.columns, edges.order
-        """The matrix, and which edge of which copy each entry is, unless they are in order."""
-        if number == 1:
-            return
-        count = number * edges.num_edges
-        index = index_type(max(self.size, count))
-        degree = edges.degree[:, None]
-        starts = number * edges.pointer[:-1, None].long() + degree * torch.arange(number)
-        self.pointer = torch.cat([starts.flatten(), starts.new_tensor([count])]).to(index)
-        self.columns = torch.empty(count, dtype=index)
-        self._edge_of = edge_of = torch.empty(count, dtype=index)
-        rank = torch.arange(edges.num_edges) - edges.pointer[:-1].repeat_interleave(edges.degree)
-        order = torch.arange(edges.num_edges) if edges.order is None else edges.order
-        # One copy after the other: what all of them take in passing is larger than what is kept.
-        for copy in range(number):
-            # Where the matrix keeps each edge of this copy, edges in row order.
-            place = starts[:, copy].repeat_interleave(edges.degree) + rank
-            self.columns[place] = edges.columns.to(index) * number + copy
-            edge_of[place] = order.to(index) * number + copy
-
-    @functools.cached_property
-    def _place_of(self) -> Tensor | None:
-        """Where the matrix keeps each edge of each copy, as the edges were given."""
-        if self._edge_of is None:
-            return None
-        place_of, first = torch.empty_like(self._edge_of), 0
-        for some in self._edge_of.split(STRIP):
-            last = first + some.numel()
-            place_of[some.long()] = torch.arange(first, last, dtype=some.dtype)
-            first = last
-        return place_of
-
-    def multiply(self, weight: Tensor | None, x: Tensor) -> Tensor:
-        """Sum neighbours' features [N, copies, D] by weights [E, copies]."""
-        if weight is None:
-            values = x.new_ones(self.columns.numel())
-        else:
-            values = _taken(weight.flatten(), self._edge_of)
-        matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
-        return multiply(matrix, x.view(self.size, -1)).view_as(x)
-
-    def sample(self, near: Tensor, far: Tensor) -> Tensor:
-        """Products of the ends of each edge in each copy [E, copies]."""
-        zeros = near.new_zeros(self.columns.numel())
+        zeros = rows.new_zeros(self.columns.numel())
         pattern = csr_matrix(self.pointer, self.columns, zeros, (self.size, self.size))
-        values = _sampled_product(pattern, near.view(self.size, -1), far.view(self.size, -1))
-        return _taken(values, self._place_of).view(-1, self.number)
+        near, far = (end.contiguous().view(self.size, -1) for end in (rows, columns))
+        return _taken(_sampled_product(pattern, near, far), self._place_of).view(-1, self.heads)
 
 
 def _taken(values: Tensor, order: Tensor | None) -> Tensor:
     return values if order is None else values.index_select(0, order)
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    # Joining a single part would copy it.
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _sampled_product(pattern: Tensor, a: Tensor, b: Tensor) -> Tensor:

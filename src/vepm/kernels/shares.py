@@ -1,18 +1,12 @@
-"""Rates at which communities link nodes, and edges that are shared out by them in one pass.
-
-Shares [E, K] follow from the affiliations at the two ends of an edge, and reading those again
-is often cheaper than writing the shares, keeping them for the gradient and reading them back.
-"""
-
-from typing import Any, NamedTuple
+"""Rates at which communities link nodes, and how they share an edge out."""
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from vepm.kernels.aggregation import Adjacency, edge_shares, posterior_shares
-from vepm.kernels.patterns import apply
+from vepm.kernels.aggregation import EdgeIndex, edge_dot
 
+SMALLEST_RATE = 1e-20
+"""Added to rates before their logarithm: an edge that no community explains is split evenly."""
 SMALLEST_SHARE = 0.003
 """A community through which a smaller share of the expected links runs is empty."""
 
@@ -48,84 +42,40 @@ def link_shares(z: Tensor, activation: Tensor) -> Tensor:
     return links / links.sum().detach()
 
 
-class Shares(NamedTuple):
-    r"""How edges are to be shared out: :math:`w_{ek} = \mathrm{softmax}_k \langle t_{jk}, s_{ik}
-    \rangle` for edge :math:`e = (i, j)`, or proportional to a power of the products. Stands for
-    [E, K] where message passing takes weights.
+def posterior_shares(rates: Tensor, exponent: float) -> Tensor:
+    r"""Shares proportional to a power of the rates.
+
+    .. math:: w_{ek} = r_{ek}^{\beta} / \sum_l r_{el}^{\beta}
+
+    Example:
+        >>> posterior_shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), 1.0)
+        tensor([[0.2500, 0.7500],
+                [0.5000, 0.5000]])
     """
-
-    target: Tensor
-    """Features [N, K, D] read where edges end."""
-    source: Tensor
-    """Features [N, K, D] read where edges begin."""
-    edges: Adjacency
-    exponent: float | None = None
-    """Power of the products that shares are proportional to; None takes their softmax."""
-
-    def tensor(self) -> Tensor:
-        """The shares themselves [E, K]."""
-        if self.exponent is None:
-            return edge_shares(self.target, self.source, self.edges)
-        return posterior_shares(self.edges.dot_ends(self.target, self.source), self.exponent)
-
-    def aggregate(self, x: Tensor) -> Tensor:
-        """What :func:`vepm.nn.aggregate` gives with these shares as weights."""
-        kind = torch.promote_types(x.dtype, self.target.dtype)
-        return self._sum(x.to(kind).contiguous(), kind)
-
-    def sum_at_target(self) -> Tensor:
-        """Sum of the shares of the edges that end in each node [N, K]."""
-        return self._sum(None, self.target.dtype).squeeze(-1)
-
-    def _sum(self, x: Tensor | None, kind: torch.dtype) -> Tensor:
-        ends = self.target.to(kind).contiguous(), self.source.to(kind).contiguous()
-        return apply(_ShareSums, x, *ends, self.edges, self.exponent)
-
-    def worth_fusing(self, sums: int, channels: int) -> bool:
-        """Whether to sum ``sums`` times over the edges without writing the shares down.
-
-        Counted per edge, forward and backward, in numbers moved: every fused sum reads the
-        affiliations of one end three times. Shares that are kept do so once for all sums, but
-        are themselves written and read, their gradients too, about ten times in each sum.
-        """
-        heads, segment = self.target.shape[1:]
-        if self.edges.under_vmap or self.edges.weight is not None:
-            return False
-        # Only the kernels on GPUs share edges out while they sum over them.
-        fuses = getattr(self.edges.pattern(heads), "fuses", None)
-        if fuses is None or not fuses(heads, segment, channels):
-            return False
-        return 3 * segment * (sums - 1) <= 10 * sums
+    return torch.softmax(exponent * torch.log(rates + SMALLEST_RATE), dim=-1)
 
 
-class _ShareSums(torch.autograd.Function):
-    """``out[j, k] = sum over e into j of share[e, k] * x[i, k]``; no x counts as ones."""
+def softmax_shares(rates: Tensor, inverse_temperature: float) -> Tensor:
+    """Softmax of the rates [E, K] of each edge."""
+    # Over the first axis neighbouring edges go through the softmax together, faster.
+    return torch.softmax(inverse_temperature * rates.t(), dim=0).t().contiguous()
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor | None,
-        target: Tensor,
-        source: Tensor,
-        edges: Adjacency,
-        exponent: float | None,
-    ) -> Tensor:
-        ctx.save_for_backward(x, target, source)
-        ctx.edges, ctx.exponent = edges, exponent
-        pattern: Any = edges.pattern(target.size(1))
-        given = target, source, None, x
-        return pattern.share_sums(*given, wanted=(True, False), exponent=exponent)[0]
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients to x, target and source, with every share made again."""
-        x, target, source = ctx.saved_tensors
-        heads, grad = target.size(1), grad.contiguous()
-        _, grad_target = ctx.edges.pattern(heads).share_sums(
-            target, source, grad, x, wanted=(False, True), exponent=ctx.exponent
-        )
-        grad_x, grad_source = ctx.edges.pattern(heads, True).share_sums(
-            source, target, x, grad, wanted=(x is not None, True), exponent=ctx.exponent
-        )
-        return grad_x, grad_target, grad_source, None, None
+def edge_shares(
+    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
+) -> Tensor:
+    r"""Share every edge out among the communities by the agreement of its two ends.
+
+    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
+              \quad \text{for edge } e = (i, j)
+
+    Args:
+        target: Features [N, K, D] read at ``edge_index[1]``.
+        source: Features [N, K, D] read at ``edge_index[0]``.
+        edge_index: Edges [2, E] or an :class:`Adjacency`.
+        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
+
+    Returns:
+        Shares [E, K]; those of an edge sum to one.
+    """
+    return softmax_shares(edge_dot(target, source, edge_index), 1 / temperature)

@@ -1,4 +1,12 @@
-"""A graph as the Triton kernels read it, and the launches of those kernels."""
+"""Triton kernels of the K-community sums, and a graph as they read it.
+
+There is one program per row of the adjacency. It keeps the sum of its row in registers and reads
+every neighbour's features once, so the bytes moved are those of the inputs and the output, and no
+message reaches memory. Arguments that are None are compiled away. Offsets are 64-bit: N times H and
+E times K pass 2^31. Tiles are [communities, edges, channels], for Triton lets neighbouring threads
+run over channels first and over the first axis next: together they then read one edge's features as
+one piece of memory.
+"""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -8,8 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from vepm.kernels.patterns import SMALLEST_RATE, Pattern, SortedEdges
-from vepm.kernels.triton_kernels import dot_rows, share_rows, sum_rows
+from vepm.kernels.patterns import Pattern, SortedEdges
 
 LONGEST = 1024
 """Edges of a row that one program sums; longer rows are cut into pieces of this length."""
@@ -19,13 +26,98 @@ WARPS = 1
 """Warps of each program."""
 WIDEST = 128
 """Channels of an edge that one program holds at a time."""
-MOST_SHARES = 1024
-"""Communities among which one program can share an edge out."""
 
-MOST_FUSED = 1024
-"""Numbers of an edge, at either end, up to which it is shared out and summed in one program."""
-FUSED_TILE = 512
-"""Numbers of several edges that such a program holds at a time, in single precision."""
+
+# Triton reads the parameters' names; their types are the tensors' at the call.
+@triton.jit
+def sum_rows(  # type: ignore[no-untyped-def]
+    out,
+    x,
+    weight,
+    columns,
+    edge_of,
+    begins,
+    ends,
+    rows,
+    longest,
+    HEADS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """``out[row, k] = sum over edges e of the row of weight[e, k] * x[column of e, k]``."""
+    item = tl.program_id(0)
+    row = item.to(tl.int64) if rows is None else tl.load(rows + item).to(tl.int64)
+    begin, end = tl.load(begins + item), tl.load(ends + item)
+    blocks: tl.constexpr = (CHANNELS + BLOCK_D - 1) // BLOCK_D
+    k = tl.program_id(1) // blocks * BLOCK_K + tl.arange(0, BLOCK_K)
+    d = tl.program_id(1) % blocks * BLOCK_D + tl.arange(0, BLOCK_D)
+    WIDTH: tl.constexpr = HEADS * CHANNELS
+    h = k[:, None] * CHANNELS + d[None, :]
+    known = (k < HEADS)[:, None] & (d < CHANNELS)[None, :]
+    if end - begin <= longest:
+        total = tl.zeros((BLOCK_K, BLOCK_E, BLOCK_D), TYPE)
+        for first in range(begin, end, BLOCK_E):
+            e = first + tl.arange(0, BLOCK_E)
+            share = tl.full((BLOCK_K, BLOCK_E), 1, TYPE)
+            if weight is not None:
+                edge = e if edge_of is None else tl.load(edge_of + e, mask=e < end, other=0)
+                place = edge.to(tl.int64)[None, :] * HEADS + k[:, None]
+                inside = (e < end)[None, :] & (k < HEADS)[:, None]
+                share = tl.load(weight + place, mask=inside, other=0).to(TYPE)
+            if x is None:
+                total += share[:, :, None]
+            else:
+                column = e if columns is None else tl.load(columns + e, mask=e < end, other=0)
+                place = column.to(tl.int64)[None, :, None] * WIDTH + h[:, None, :]
+                inside = (e < end)[None, :, None] & known[:, None, :]
+                total += share[:, :, None] * tl.load(x + place, mask=inside, other=0).to(TYPE)
+        tl.store(out + row * WIDTH + h, tl.sum(total, axis=1), mask=known)
+
+
+@triton.jit
+def dot_rows(  # type: ignore[no-untyped-def]
+    out,
+    near,
+    far,
+    columns,
+    edge_of,
+    begins,
+    ends,
+    rows,
+    longest,
+    HEADS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    TYPE: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """``out[e, k] = near[row of e, k] . far[column of e, k]``."""
+    item = tl.program_id(0)
+    row = item.to(tl.int64) if rows is None else tl.load(rows + item).to(tl.int64)
+    begin, end = tl.load(begins + item), tl.load(ends + item)
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    WIDTH: tl.constexpr = HEADS * CHANNELS
+    if end - begin <= longest:
+        for first in range(begin, end, BLOCK_E):
+            e = first + tl.arange(0, BLOCK_E)
+            column = tl.load(columns + e, mask=e < end, other=0).to(tl.int64)
+            dot = tl.zeros((BLOCK_K, BLOCK_E), TYPE)
+            for start in range(0, CHANNELS, BLOCK_D):
+                d = start + tl.arange(0, BLOCK_D)
+                h = k[:, None] * CHANNELS + d[None, :]
+                known = (k < HEADS)[:, None] & (d < CHANNELS)[None, :]
+                inside = known[:, None, :] & (e < end)[None, :, None]
+                place = column[None, :, None] * WIDTH + h[:, None, :]
+                a = tl.load(near + row * WIDTH + h, mask=known, other=0).to(TYPE)
+                b = tl.load(far + place, mask=inside, other=0).to(TYPE)
+                dot += tl.sum(a[:, None, :] * b, axis=2)
+            edge = e if edge_of is None else tl.load(edge_of + e, mask=e < end, other=0)
+            place = edge.to(tl.int64)[None, :] * HEADS + k[:, None]
+            tl.store(out + place, dot, mask=(e < end)[None, :] & (k < HEADS)[:, None])
 
 
 class _Pieces(NamedTuple):
@@ -66,7 +158,7 @@ class TritonPattern(Pattern):
         self.edges, self.longest = edges, longest
         self.pieces = _cut(edges.pointer, longest, edges.num_edges)
         self.begins, self.ends = edges.pointer[:-1], edges.pointer[1:]
-        self._known_sizes: dict[tuple[int, int, torch.dtype, bool], dict[str, Any]] = {}
+        self._known_sizes: dict[tuple[int, int, torch.dtype], dict[str, Any]] = {}
         # Rows much shorter than a tile would leave most of it idle.
         mean = edges.num_edges // max(edges.num_nodes, 1)
         self.most_edges = min(triton.next_power_of_2(mean + 1), 32)
@@ -79,87 +171,6 @@ class TritonPattern(Pattern):
         """Sums of edge values [N, K]."""
         out = weight.new_empty(self.edges.num_nodes, weight.size(1), 1)
         return self._sum(out, None, weight.contiguous()).squeeze(-1)
-
-    def share_ends(self, rows: Tensor, columns: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax of the scaled products [E, K], in the same pass."""
-        if rows.size(1) > MOST_SHARES:
-            return super().share_ends(rows, columns, inverse_temperature)
-        # A number given to a kernel arrives in single precision: the tensor takes it up instead.
-        rows = rows if inverse_temperature == 1 else rows * inverse_temperature
-        return self.dot_ends(rows, columns, softmax=True)
-
-    def fuses(self, heads: int, segment: int, channels: int) -> bool:
-        """Whether edges can be shared out and summed in one pass at these sizes."""
-        return self._numbers(heads, segment, channels) <= MOST_FUSED
-
-    def share_sums(
-        self,
-        near: Tensor,
-        far: Tensor,
-        near_value: Tensor | None,
-        far_value: Tensor | None,
-        *,
-        wanted: tuple[bool, bool],
-        exponent: float | None = None,
-    ) -> list[Tensor | None]:
-        """Values summed by shares, and far ends summed by the gradient of their rates.
-
-        See :func:`vepm.kernels.triton_kernels.share_rows`; ``wanted`` says which of the two.
-        """
-        nodes, heads, segment = near.shape
-        value = far_value if far_value is not None else near_value
-        channels = 1 if value is None else value.size(2)
-        outs = [
-            near.new_empty(nodes, heads, width) if want else None
-            for want, width in zip(wanted, (channels, segment), strict=True)
-        ]
-        inputs = (near, far, near_value, far_value, self.edges.columns)
-        sizes = (heads, segment, channels)
-        self._launch_share(outs, inputs, (self.begins, self.ends, None), sizes, exponent)
-        if self.pieces is not None:
-            begins, ends, rows, long_rows, pointer = self.pieces
-            kind = torch.promote_types(near.dtype, torch.float32)
-            parts = [
-                out if out is None else out.new_empty(begins.numel(), *out.shape[1:], dtype=kind)
-                for out in outs
-            ]
-            self._launch_share(parts, inputs, (begins, ends, rows), sizes, exponent)
-            for out, part in zip(outs, parts, strict=True):
-                if out is not None:
-                    alone = (part, None, None, None, pointer[:-1], pointer[1:], long_rows)
-                    self._launch_sum(out, *alone, self.edges.num_edges)
-        return outs
-
-    def _launch_share(
-        self,
-        outs: list[Tensor | None],
-        inputs: tuple[Tensor | None, ...],
-        work: tuple[Tensor, Tensor, Tensor | None],
-        sizes: tuple[int, int, int],
-        exponent: float | None,
-    ) -> None:
-        out = next(out for out in outs if out is not None)
-        if out.numel() == 0:
-            return
-        heads, segment, channels = sizes
-        tile = FUSED_TILE // 2 if out.dtype == torch.float64 else FUSED_TILE
-        with _on_device_of(out):
-            share_rows[(work[0].numel(),)](
-                *outs, *inputs, *work, self.longest,
-                HEADS=heads, SEGMENT=segment, CHANNELS=channels,
-                TYPE=tl.float64 if out.dtype == torch.float64 else tl.float32,
-                BLOCK_E=max(1, min(tile // self._numbers(*sizes), self.most_edges)),
-                BLOCK_K=triton.next_power_of_2(heads),
-                BLOCK_S=triton.next_power_of_2(segment),
-                BLOCK_D=triton.next_power_of_2(channels),
-                EXPONENT=exponent, SMALLEST=SMALLEST_RATE,
-                num_warps=WARPS,
-            )  # fmt: skip
-
-    @staticmethod
-    def _numbers(heads: int, segment: int, channels: int) -> int:
-        widest = triton.next_power_of_2(max(segment, channels))
-        return int(triton.next_power_of_2(heads) * widest)
 
     def _sum(self, out: Tensor, x: Tensor | None, weight: Tensor | None) -> Tensor:
         inputs = (x, weight, self.edges.columns, self.edges.order)
@@ -182,36 +193,31 @@ class TritonPattern(Pattern):
         with _on_device_of(out):
             sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=WARPS)
 
-    def dot_ends(self, rows: Tensor, columns: Tensor, softmax: bool = False) -> Tensor:
-        """Products of the ends of each edge [E, K], or their softmax."""
+    def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Products of the ends of each edge [E, K]."""
         _, heads, channels = rows.shape
         out = rows.new_empty(self.edges.num_edges, heads)
         if out.numel() == 0:
             return out
-        sizes = self._sizes(heads, channels, out, whole=softmax)
+        sizes = self._sizes(heads, channels, out)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"])
         inputs = (rows, columns, self.edges.columns, self.edges.order)
         whole = (self.begins, self.ends, None)
         for work in [whole] if self.pieces is None else [whole, self.pieces[:3]]:
             with _on_device_of(out):
                 dot_rows[(work[0].numel(), blocks)](
-                    out, *inputs, *work, self.longest, **sizes, SOFTMAX=softmax,
-                    num_warps=WARPS,
-                )  # fmt: skip
+                    out, *inputs, *work, self.longest, **sizes, num_warps=WARPS
+                )
         return out
 
-    def _sizes(self, heads: int, channels: int, out: Tensor, whole: bool = False) -> dict[str, Any]:
-        """Sizes the kernels are compiled for; ``whole`` keeps all communities in one program."""
-        key = (heads, channels, out.dtype, whole)
+    def _sizes(self, heads: int, channels: int, out: Tensor) -> dict[str, Any]:
+        """Sizes the kernels are compiled for."""
+        key = (heads, channels, out.dtype)
         if key not in self._known_sizes:
             double = out.dtype == torch.float64
             tile = TILE // 2 if double else TILE
-            block_k = triton.next_power_of_2(heads)
             block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
-            if whole:
-                block_d = min(block_d, max(tile // block_k, 1))
-            else:
-                block_k = min(block_k, WIDEST // block_d)
+            block_k = min(triton.next_power_of_2(heads), WIDEST // block_d)
             self._known_sizes[key] = {
                 "HEADS": heads,
                 "CHANNELS": channels,

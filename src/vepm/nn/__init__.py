@@ -1,7 +1,8 @@
 """The model, one room per box of the paper's drawing."""
 
-from vepm.kernels.aggregation import Adjacency, aggregate, edge_dot, edge_shares
+from vepm.kernels.aggregation import Adjacency, aggregate, edge_dot
 from vepm.kernels.features import SparseFeatures, compact
+from vepm.kernels.shares import edge_shares
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
 from vepm.kernels.features import Features, drop_rows, dropout
-from vepm.kernels.shares import Shares
 from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
 
 
@@ -63,18 +62,14 @@ class CommunityBank(nn.Module):
             for _ in range(num_layers)
         )
 
-    def forward(
-        self, inputs: Inputs, edge_index: EdgeIndex, edge_weight: Tensor | Shares
-    ) -> list[Tensor]:
+    def forward(self, inputs: Inputs, edge_index: EdgeIndex, edge_weight: Tensor) -> list[Tensor]:
         """Embeddings [N, K, H/K] after each layer.
 
         Args:
             inputs: :math:`X^*` [N, F], or the parts it is the concatenation of.
             edge_index: Edges [2, E] or an ``Adjacency``.
-            edge_weight: Share of each edge in each community [E, K], or the plan of it.
+            edge_weight: Share of each edge in each community [E, K].
         """
-        if isinstance(edge_weight, Shares) and not self._fuses(edge_weight):
-            edge_weight = edge_weight.tensor()
         parts = inputs if isinstance(inputs, Sequence) else [inputs]
         edges = as_adjacency(edge_index, parts[0].size(0))
         weights = propagation(edges, edge_weight, self.normalize)
@@ -83,11 +78,6 @@ class CommunityBank(nn.Module):
             x = states[-1] if states else parts
             states.append(torch.relu_(norm(layer(self._drop(x), edges, weights))))
         return states
-
-    def _fuses(self, shares: Shares) -> bool:
-        sums = len(self.layers) + (self.normalize == "community")
-        width = self.out_channels // shares.target.size(1)
-        return self.normalize != "neighbours" and shares.worth_fusing(sums, width)
 
     def _drop(self, x: Tensor | Sequence[Features]) -> Tensor | list[Features]:
         if isinstance(x, Sequence):

@@ -9,7 +9,6 @@ from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.features import Dropout
-from vepm.kernels.shares import Shares
 from vepm.nn.convolution import (
     CommunityNorm,
     Propagation,
@@ -122,7 +121,7 @@ class NodeComposer(nn.Module):
         )
 
     def forward(
-        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | Shares | None = None
+        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Scores [N, classes] from concatenated embeddings [N, H] and shares of edges [E, K]."""
         edges = as_adjacency(edge_index, h.size(0))
@@ -140,7 +139,7 @@ class NodeComposer(nn.Module):
         self,
         edges: Adjacency,
         h: Tensor,
-        edge_weight: Tensor | Shares | None = None,
+        edge_weight: Tensor | None = None,
         degree: Tensor | None = None,
     ) -> tuple[Propagation, Propagation]:
         """Weights of message passing for the convolutions, and for scores that walk on."""
@@ -210,7 +209,7 @@ class GraphComposer(nn.Module):
         skips: list[Tensor],
         batch: Tensor,
         num_graphs: int,
-        edge_weight: Tensor | Shares | None = None,
+        edge_weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Scores [G, classes] and the pooled state they are read from [G, sum of widths]."""
         states = [*skips, *self._compose(h, edge_index, edge_weight)]
@@ -222,7 +221,7 @@ class GraphComposer(nn.Module):
         return scores, torch.cat(pooled, dim=1)
 
     def _compose(
-        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | Shares | None
+        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None
     ) -> list[Tensor]:
         if self.dense is not None:
             return [torch.relu(self.dense(h))]
@@ -240,8 +239,7 @@ class GraphComposer(nn.Module):
         return states
 
 
-def _shares(edges: Adjacency, edge_weight: Tensor | Shares | None) -> Tensor:
+def _shares(edges: Adjacency, edge_weight: Tensor | None) -> Tensor:
     if edge_weight is None:
         raise ValueError('a composer of kind "weighted" needs the shares of the edges')
-    shares = edge_weight.tensor() if isinstance(edge_weight, Shares) else edge_weight
-    return weighted(edges, shares)
+    return weighted(edges, edge_weight)

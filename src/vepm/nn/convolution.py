@@ -3,14 +3,13 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
 from vepm.kernels.features import Features, SparseFeatures
-from vepm.kernels.shares import Shares
 
 CONVOLUTIONS = ("gcn", "gin")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")
@@ -33,7 +32,7 @@ class Smoothed(NamedTuple):
 class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
-    edge: Tensor | Shares | None
+    edge: Tensor | None
     """Weight of each edge in each community [E, K]; None for ones."""
     loop: Tensor | float = 1.0
     """Weight of each node's own features beside its neighbours', one for all or [N, K]."""
@@ -54,10 +53,7 @@ class Propagation(NamedTuple):
         """
         if self.sent is not None:
             x = x * self.sent[..., None]
-        if isinstance(self.edge, Shares):
-            total = self.edge.aggregate(x)
-        else:
-            total = aggregate(x, edges, self.edge)
+        total = aggregate(x, edges, self.edge)
         mine = x if own is None else x * own[:, None]
         if isinstance(self.loop, Tensor):
             total = torch.addcmul(total, self.loop[..., None], mine)
@@ -66,18 +62,18 @@ class Propagation(NamedTuple):
         return total if self.received is None else total * self.received[..., None]
 
 
-EdgeWeights = Tensor | Shares | Propagation | None
+EdgeWeights = Tensor | Propagation | None
 """What a convolution takes as weights of the edges."""
 
 
-def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) -> Propagation:
+def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:
     r"""Turn shares of edges into weights of message passing.
 
     Where edges have weights, these are shared out.
 
     Args:
         edges: The graph.
-        edge_weight: Share of each edge in each community [E, K], or the plan of it.
+        edge_weight: Share of each edge in each community [E, K].
         normalize: ``"none"`` sums the shares as they are (GIN). ``"community"`` is GCN's
             :math:`D^{-1/2} (A + I) D^{-1/2}` of each :math:`A^{(k)}` on its own, so every
             community speaks equally loudly at every node. ``"graph"`` takes the degrees of the
@@ -88,30 +84,24 @@ def propagation(edges: Adjacency, edge_weight: Tensor | Shares, normalize: str) 
     if normalize == "neighbours":
         return _over_neighbours(edges, edge_weight)
     edge_weight = weighted(edges, edge_weight)
-    like = edge_weight.target if isinstance(edge_weight, Shares) else edge_weight
     if normalize == "graph":
-        return over_degrees(edges.degree.to(like.dtype)[:, None], edge_weight)
+        return over_degrees(edges.degree.to(edge_weight.dtype)[:, None], edge_weight)
     if normalize == "community":
-        return over_degrees(_sum_at_target(edges, edge_weight), edge_weight)
+        return over_degrees(edges.sum_at_target(edge_weight), edge_weight)
     return Propagation(edge_weight)
 
 
-def _over_neighbours(edges: Adjacency, shares: Tensor | Shares) -> Propagation:
-    shares = shares.tensor() if isinstance(shares, Shares) else shares
+def _over_neighbours(edges: Adjacency, shares: Tensor) -> Propagation:
     edge = weighted(edges, torch.exp(shares / NEIGHBOUR_TEMPERATURE))
     loop = math.exp(1 / NEIGHBOUR_TEMPERATURE)
     return Propagation(edge, loop, received=1 / (loop + edges.sum_at_target(edge)))
 
 
-Split = TypeVar("Split", Tensor, Tensor | Shares)
-
-
-def weighted(edges: Adjacency, shares: Split) -> Split:
+def weighted(edges: Adjacency, shares: Tensor) -> Tensor:
     """Shares of the weight of each edge, given shares of the edges [E, K]."""
     if edges.message_weight is None:
         return shares
-    split = shares.tensor() if isinstance(shares, Shares) else shares
-    return split * edges.message_weight.to(split.dtype)
+    return shares * edges.message_weight.to(shares.dtype)
 
 
 def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
@@ -122,13 +112,7 @@ def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     return Propagation(None if weight is None else weight.to(like.dtype))
 
 
-def _sum_at_target(edges: Adjacency, edge_weight: Tensor | Shares) -> Tensor:
-    if isinstance(edge_weight, Shares):
-        return edge_weight.sum_at_target()
-    return edges.sum_at_target(edge_weight)
-
-
-def over_degrees(degree: Tensor, edge_weight: Tensor | Shares) -> Propagation:
+def over_degrees(degree: Tensor, edge_weight: Tensor) -> Propagation:
     """GCN's weights of message passing, given the degree of each node [N, 1] or [N, K]."""
     scale = (degree + 1).rsqrt()
     return Propagation(edge_weight, sent=scale, received=scale)
@@ -311,7 +295,7 @@ def _num_nodes(x: Inputs | Smoothed) -> int:
 
 
 def _given(
-    edges: Adjacency, weights: Tensor | Shares | None, like: Tensor, normalize: str, conv: str
+    edges: Adjacency, weights: Tensor | None, like: Tensor, normalize: str, conv: str
 ) -> Propagation:
     if weights is None:
         return plain_propagation(edges, like, conv)

@@ -12,7 +12,7 @@ from torch.distributions import Weibull
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.draws import normal_on_nodes
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
-from vepm.kernels.shares import SMALLEST_SHARE, Shares, link_shares
+from vepm.kernels.shares import SMALLEST_SHARE, link_shares
 from vepm.nn.building import (
     build_bank,
     build_composer,
@@ -255,26 +255,17 @@ class VEPM(nn.Module):
         shares: Tensor = self.partitioner(z, self.interactions, edge_index, batch)
         return shares
 
-    def plan_split(
-        self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None
-    ) -> Tensor | Shares:
-        """The split of the edges for :meth:`classify` alone, which may never write it down."""
-        return self.partitioner.plan(z, self.interactions, edge_index, batch)
-
     def classify(
         self,
         x: Features,
         z: Tensor,
-        edge_weight: Tensor | Shares,
+        edge_weight: Tensor,
         edge_index: EdgeIndex,
         batch: Tensor | None = None,
         num_graphs: int | None = None,
     ) -> Prediction:
         """Predict labels from features, affiliations and the split of the edges."""
         edges = as_adjacency(edge_index, x.size(0))
-        if self.composer.relevance is not None and isinstance(edge_weight, Shares):
-            # Read again by the composer, so written down once.
-            edge_weight = edge_weight.tensor()
         inputs = self.fuse(normalize_rows(x, self.feature_norm), z, edges, batch)
         states = self.bank(inputs, edges, edge_weight)
         logits, embeddings = self._compose(inputs, states, edges, edge_weight, batch, num_graphs)
@@ -308,7 +299,7 @@ class VEPM(nn.Module):
         inputs: list[Features],
         states: list[Tensor],
         edges: Adjacency,
-        edge_weight: Tensor | Shares,
+        edge_weight: Tensor,
         batch: Tensor | None,
         num_graphs: int | None,
     ) -> tuple[Tensor, Tensor]:

@@ -9,10 +9,9 @@ from vepm.kernels.aggregation import (
     as_adjacency,
     edge_dot,
     grouped_edge_dot,
-    posterior_shares,
 )
 from vepm.kernels.draws import uniform_on_edges
-from vepm.kernels.shares import Shares, couple
+from vepm.kernels.shares import couple, posterior_shares, softmax_shares
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
@@ -226,19 +225,13 @@ class EdgePartitioner(nn.Module):
 
     def _rates(self, z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
         """Rates of links from the source of each edge to its target [E, K]."""
-        grouping = self.grouping()
+        grouping, (near, far) = self.grouping(), _ends(z, activation)
         if isinstance(grouping, int):
-            return edge_dot(*self._ends(z, activation), edges)
-        near, far = _ends(z, activation)
+            stacked = ([stack_segments(t, grouping) for t in end] for end in (near, far))
+            return edge_dot(*map(_joined, stacked), edges)
         if len(near) > 1:
             grouping = torch.cat([grouping] * len(near))
         return grouped_edge_dot(_joined(near), _joined(far), grouping, edges)
-
-    def _ends(self, z: Tensor, activation: Tensor) -> tuple[Tensor, Tensor]:
-        """What meets at the two ends of an edge, segment by segment [N, K, size]."""
-        ends = _ends(z, activation)
-        near, far = ([stack_segments(t, self.num_metacommunities) for t in end] for end in ends)
-        return _joined(near), _joined(far)
 
     def forward(
         self,
@@ -258,17 +251,6 @@ class EdgePartitioner(nn.Module):
         Returns:
             Shares [E, K] in the order of ``edge_index``.
         """
-        shares = self.plan(z, activation, edge_index, batch)
-        return shares.tensor() if isinstance(shares, Shares) else shares
-
-    def plan(
-        self,
-        z: Tensor,
-        activation: Tensor,
-        edge_index: EdgeIndex,
-        batch: Tensor | None = None,
-    ) -> Tensor | Shares:
-        """The same split, left to whoever sums over the edges if it follows from Z."""
         edges = as_adjacency(edge_index, z.size(0))
         if self.scheme == "even":
             share = 1 / self.num_metacommunities
@@ -278,15 +260,8 @@ class EdgePartitioner(nn.Module):
             return torch.softmax(100 * draws / self.temperature, dim=-1)
         if self.scheme == "kinds":
             return _by_kind(edges.kinds, self.num_metacommunities).to(z.dtype)
-        beta = 1 / self.temperature
-        if self.assignment_logit is not None or self.directed:
-            rates = self.rates(z, activation, edges)
-            if self.shares == "posterior":
-                return posterior_shares(rates, beta)
-            return torch.softmax(beta * rates, dim=-1)
-        if self.shares == "posterior":
-            return Shares(*self._ends(z, activation), edges, beta)
-        return Shares(*self._ends(z, activation / self.temperature), edges)
+        share = posterior_shares if self.shares == "posterior" else softmax_shares
+        return share(self.rates(z, activation, edges), 1 / self.temperature)
 
 
 def _ends(z: Tensor, activation: Tensor) -> tuple[list[Tensor], list[Tensor]]:

@@ -1,12 +1,7 @@
-"""One graph too large to train on at once, or to be read quickly in any order.
+"""One graph too large to train on at once, which stays in main memory and is read in parts.
 
-:class:`LargeGraph` stays in main memory and is read in parts. Its parts for training are clusters:
-groups of nodes of about equal size with few edges between them, found in linear time.
-
-Clusters also give an order of the nodes in which neighbours are close together. A sum over
-neighbours reads rows from all over memory. Once these no longer fit a CPU's cache, most of the time
-goes into waiting for them, unless they are next to rows that were just read. The model does not
-depend on the order of the nodes, so it may be trained in any.
+Its parts for training are clusters: groups of nodes of about equal size with few edges between
+them, found in linear time.
 """
 
 import numpy as np
@@ -16,7 +11,6 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import coalesce
 
 from vepm.errors import InputError
 from vepm.kernels.features import Features
@@ -31,8 +25,6 @@ SAMPLED = 8
 """Neighbours sampled for each node in a round, whose most frequent cluster it prefers."""
 SLACK = 1.1
 """Largest size of a cluster, relative to the mean."""
-ROWS_IN_CACHE = 2**16
-"""About how many nodes' rows a cache holds."""
 
 
 class LargeGraph:
@@ -161,29 +153,3 @@ def _first(nodes: NDArray[np.int64], group: Ints, room: NDArray[np.int64]) -> ND
     count = np.bincount(group, minlength=len(room))
     place = np.arange(len(nodes)) - (np.cumsum(count) - count)[group[order]]
     return nodes[np.sort(order[place < room[group[order]]])]
-
-
-def worth_ordering(graph: Data, device: torch.device | str) -> bool:
-    """Whether a graph is so large that the order of its nodes matters for speed."""
-    large = int(graph.num_nodes or 0) > 2 * ROWS_IN_CACHE
-    # Kinds, weights and directions belong to edges in the order they have.
-    plain = not {"edge_kind", "edge_weight", "directed"} & set(graph.keys())
-    return large and plain and torch.device(device).type == "cpu"
-
-
-def good_order(graph: Data) -> Tensor:
-    """Indices of the nodes [N], in clusters of about as many as a cache holds."""
-    neighbours = LargeGraph(graph)
-    count = -(-neighbours.num_nodes // ROWS_IN_CACHE)
-    cluster = cluster_nodes(neighbours.pointer.numpy(), neighbours.columns.numpy(), count)
-    return torch.from_numpy(cluster).argsort(stable=True)
-
-
-def in_order(graph: Data, order: Tensor) -> Data:
-    """The same graph with its nodes, and all that belongs to them, in another order."""
-    edges = order.argsort()[graph.edge_index]
-    edges = coalesce(edges, num_nodes=order.numel(), sort_by_row=False)
-    moved = {k: v.index_select(0, order) for k, v in graph if graph.is_node_attr(k)}
-    if moved["x"].layout == torch.sparse_coo:
-        moved["x"] = moved["x"].coalesce()
-    return Data(**moved, edge_index=edges)

@@ -12,11 +12,11 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
-from vepm.scale.batches import GraphBatch, single_graph
+from vepm.scale.batches import GraphBatch
 from vepm.scale.clusters import Clusters
 from vepm.scale.ddp import ProcessGroup, own_device
 from vepm.scale.executor import Examples, OneRun, Row, Source
-from vepm.scale.large import LargeGraph, good_order, in_order, worth_ordering
+from vepm.scale.large import LargeGraph
 from vepm.scale.many import ManyRuns
 from vepm.training.card import ModelCard
 from vepm.training.checkpoint import fingerprint_of, load_state, save_state
@@ -252,7 +252,7 @@ def _examples(
     group: ProcessGroup,
     class_weights: Tensor | None,
 ) -> Examples:
-    """What a run learns from: a large graph in clusters, or its nodes in a good order."""
+    """What a run learns from: and the clusters of a large graph."""
     train, val, test, seed = run
     if isinstance(source, GraphBatch) and not group.alone:
         raise InputError(
@@ -263,15 +263,4 @@ def _examples(
     if isinstance(source, LargeGraph):
         sizes = config.model.num_communities, config.training.batch_size
         clusters = Clusters(source, train, *sizes, group=group, seed=seed)
-    elif isinstance(source, GraphBatch) and _order_is_free(config, dataset, source):
-        order = good_order(dataset.graphs[0])
-        place = order.argsort()
-        source = single_graph(in_order(dataset.graphs[0], order))
-        train, val, test = place[train], place[val], None if test is None else place[test]
     return Examples(source, train, val, test, clusters, class_weights)
-
-
-def _order_is_free(config: Config, dataset: Dataset, source: GraphBatch) -> bool:
-    """Whether another order of the nodes is worth it and changes nothing but rounding."""
-    drawn = "random" in (config.model.partition, config.model.inputs)
-    return not drawn and worth_ordering(dataset.graphs[0], source.y.device)

@@ -48,7 +48,7 @@ LATER: dict[str, dict[str, Any]] = {
 
 
 def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their present names, given by present or earlier ones.
+    """Settings by their present names, given by present ones or as :func:`recorded`.
 
     Raises:
         InputError: if a setting that was removed has another value than it has now.
@@ -66,37 +66,17 @@ def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
     for old, name in RENAMED.items():
         if old in found:
             found[name] = found.pop(old)
-    if "batch_nodes" in found:
-        nodes = found.pop("batch_nodes")
-        found["batch_size"] = nodes or found.get("batch_size", nodes)
-    _upgrade_inputs(found)
-    _upgrade_likelihood(found)
-    return found
-
-
-def _upgrade_inputs(found: dict[str, Any]) -> None:
-    fusion, inputs = found.pop("fusion", None), found.get("inputs")
-    if inputs == "both":
-        del found["inputs"]
-    if fusion is None:
-        return
-    if inputs == "z" and fusion != "concat":
-        raise InputError(f"settings: inputs z are no longer changed by fusion {fusion}")
-    if inputs in (None, "both"):
+    if nodes := found.pop("batch_nodes", 0):
+        found["batch_size"] = nodes
+    fusion, inputs = found.pop("fusion", "concat"), found.get("inputs", "both")
+    balanced, likelihood = found.pop("balanced", True), found.get("likelihood", "exact")
+    if (inputs == "z" and fusion != "concat") or (likelihood in INEXACT and not balanced):
+        raise InputError(f"settings: {inputs=} and {likelihood=} can no longer be changed so")
+    if inputs == "both" and {"inputs", "fusion"} & changes.keys():
         found["inputs"] = fusion
-
-
-def _upgrade_likelihood(found: dict[str, Any]) -> None:
-    balanced, likelihood = found.pop("balanced", None), found.get("likelihood")
-    if likelihood == "exact":
-        balanced = balanced is not False
-        del found["likelihood"]
-    if balanced is False and likelihood in INEXACT:
-        raise InputError(f"settings: the {likelihood} likelihood is always balanced")
-    if balanced is not None and likelihood not in INEXACT:
-        if type(balanced) is not bool:
-            raise InputError(f"settings: balanced must be of type bool, got {balanced!r}")
+    if likelihood == "exact" and {"likelihood", "balanced"} & changes.keys():
         found["likelihood"] = "balanced" if balanced else "summed"
+    return found
 
 
 def recorded(config: "Config") -> dict[str, dict[str, Any]]:

@@ -1,13 +1,12 @@
 """The losses of a step: what the model computes for it, and the terms of the objective."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Weibull
 
 from vepm.kernels.features import dropout
-from vepm.kernels.shares import Shares
 from vepm.nn import VEPM, Adjacency, draw
 from vepm.objective import Terms, bound_terms, predictor_terms, pretraining_terms
 from vepm.scale.batches import GraphBatch
@@ -75,23 +74,27 @@ def predictor_loss(
     """
     b = batch
     # Communities are held, but how labels group them may still be learned.
-    split: Tensor | Shares = held.edge_weight
+    split = held.edge_weight
     if model.learns_grouping:
-        split = model.plan_split(held.z, b.edges, b.batch)
+        split = model.split_edges(held.z, b.edges, b.batch)
     passes = [
         model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
     ]
+    weights = _label_weights(config, consistency_weight, class_weights)
+    return predictor_terms(passes, rows, batch, **weights)
+
+
+def _label_weights(
+    config: TrainingConfig, consistency_weight: Tensor | None, class_weights: Tensor | None
+) -> dict[str, Any]:
     weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    return predictor_terms(
-        passes,
-        rows,
-        batch,
-        consistency_weight=weight,
-        sharpening=config.sharpening,
-        class_balance_weight=config.class_balance_weight,
-        class_weights=class_weights,
-    )
+    return {
+        "consistency_weight": weight,
+        "sharpening": config.sharpening,
+        "class_balance_weight": config.class_balance_weight,
+        "class_weights": class_weights,
+    }
 
 
 def bound_loss(
@@ -106,24 +109,14 @@ def bound_loss(
     b = batch
     posterior = model.encode(b.x, b.edges)
     draws = [draw(posterior, config.sampling) for _ in range(config.passes)]
-    splits = (model.plan_split(z, b.edges, b.batch) for z in draws)
+    splits = (model.split_edges(z, b.edges, b.batch) for z in draws)
     passes = [
         model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits
         for z, split in zip(draws, splits, strict=True)
     ]
-    weight = config.consistency_weight if consistency_weight is None else consistency_weight
     unsupervised = _unsupervised_terms(model, posterior, draws[0], batch, config)
-    return bound_terms(
-        unsupervised,
-        passes,
-        rows,
-        batch,
-        likelihood=config.likelihood,
-        consistency_weight=weight,
-        sharpening=config.sharpening,
-        class_balance_weight=config.class_balance_weight,
-        class_weights=class_weights,
-    )
+    weights = _label_weights(config, consistency_weight, class_weights)
+    return bound_terms(unsupervised, passes, rows, batch, likelihood=config.likelihood, **weights)
 
 
 def _unsupervised_terms(

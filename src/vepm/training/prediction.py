@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,10 +23,7 @@ LARGEST_LOGARITHM = 4.0
 
 @contextmanager
 def seeded(model: VEPM, seed: int = 0) -> Iterator[None]:
-    """Seed torch inside the block, and restore the caller's random state after it.
-
-    Even a prediction at the posterior mean draws random numbers if the inputs are random.
-    """
+    """Seed torch inside the block, and restore the caller's random state after it."""
     devices = [model.activation.device] if model.activation.is_cuda else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
@@ -52,14 +49,13 @@ class Explanation(NamedTuple):
 def explain(model: VEPM, source: Source) -> Explanation:
     """Memberships, the split of the edges and embeddings of every node or graph."""
     model.eval()
+    if isinstance(source, LargeGraph):
+        return _explain_in_chunks(model, source)
     parts, edges, offset = [], [], 0
-    with seeded(model):
-        if isinstance(source, LargeGraph):
-            return _explain_in_chunks(model, source)
-        for b in pieces(source):
-            parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
-            edges.append(b.edges.edge_index + offset)
-            offset += b.x.size(0)
+    for b in pieces(source):
+        parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
+        edges.append(b.edges.edge_index + offset)
+        offset += b.x.size(0)
     return Explanation(
         _finite(torch.cat([out.z for out in parts])),
         torch.cat(edges, dim=1),
@@ -91,16 +87,9 @@ def _finite(found: Tensor) -> Tensor:
     return found
 
 
-@torch.no_grad()
 def scores(model: VEPM, source: Source) -> Tensor:
     """Class scores [n, classes] of every node or graph at the posterior mean."""
-    model.eval()
-    with seeded(model):
-        if isinstance(source, LargeGraph):
-            z = affiliations(model, posterior_table(model, source), sample=False)
-            return classify(model, source, z).logits
-        parts = [model(b.x, b.edges, b.batch, b.num_graphs).logits for b in pieces(source)]
-    return torch.cat(parts)
+    return drawn_scores(model, source, 0, 0)[0]
 
 
 @torch.no_grad()
@@ -115,39 +104,37 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
         num_samples: Number of draws S; 0 takes the posterior mean instead.
         seed: Seed of the draws.
     """
-    if num_samples == 0:
-        return _finite(model.probabilities(scores(model, source)))
     model.eval()
-    parts = [source] if isinstance(source, LargeGraph) else pieces(source)
     with seeded(model, seed):
-        drawn = (map(model.probabilities, _draws(model, part, num_samples)) for part in parts)
+        drawn = (map(model.probabilities, _draws(model, p, num_samples)) for p in _parts(source))
         # Added up as they come: all of them at once may not fit in memory.
-        sampled = [functools.reduce(torch.add, found) / num_samples for found in drawn]
-    return _finite(torch.cat(sampled))
+        sums = [functools.reduce(torch.add, found) for found in drawn]
+    return _finite(torch.cat(sums) / max(num_samples, 1))
 
 
 @torch.no_grad()
-def drawn_scores(
-    model: VEPM, source: GraphBatch | GraphStore, num_samples: int, seed: int
-) -> Tensor:
+def drawn_scores(model: VEPM, source: Source, num_samples: int, seed: int) -> Tensor:
     """Class scores of every draw [S, n, classes], or of the posterior mean [1, n, classes]."""
-    if num_samples == 0:
-        return scores(model, source)[None]
     model.eval()
     with seeded(model, seed):
-        parts = [torch.stack(list(_draws(model, b, num_samples))) for b in pieces(source)]
+        parts = [torch.stack(list(_draws(model, part, num_samples))) for part in _parts(source)]
     return torch.cat(parts, dim=1)
 
 
+def _parts(source: Source) -> Sequence[GraphBatch | LargeGraph]:
+    return [source] if isinstance(source, LargeGraph) else pieces(source)
+
+
 def _draws(model: VEPM, part: GraphBatch | LargeGraph, num_samples: int) -> Iterator[Tensor]:
-    """Class scores of each draw of the affiliations."""
+    """Class scores of each draw of the affiliations, or those of their mean."""
     table = posterior_table(model, part) if isinstance(part, LargeGraph) else None
-    for _ in range(num_samples):
+    sample = num_samples > 0
+    for _ in range(max(num_samples, 1)):
         if isinstance(part, GraphBatch):
-            yield model(part.x, part.edges, part.batch, part.num_graphs, sample=True).logits
+            yield model(part.x, part.edges, part.batch, part.num_graphs, sample=sample).logits
         else:
             assert table is not None
-            yield classify(model, part, affiliations(model, table, sample=True)).logits
+            yield classify(model, part, affiliations(model, table, sample=sample)).logits
 
 
 class Attribution(NamedTuple):
@@ -185,15 +172,12 @@ def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> A
 
 
 def _attribute_batch(model: VEPM, b: GraphBatch, labels: Tensor) -> Attribution:
-    with seeded(model):
-        whole = model(b.x, b.edges, b.batch, b.num_graphs)
+    whole = model(b.x, b.edges, b.batch, b.num_graphs)
     label = labels[: whole.logits.size(0)]
-    # Seeded anew: random features are the same with and without a community.
-    with seeded(model):
-        rest = model.classify_without_each(
-            b.x, whole.z, whole.edge_weight, b.edges, b.batch, b.num_graphs
-        )
-        found = [(_log_odds(scores, label), scores.argmax(1)) for scores in rest]
+    rest = model.classify_without_each(
+        b.x, whole.z, whole.edge_weight, b.edges, b.batch, b.num_graphs
+    )
+    found = [(_log_odds(scores, label), scores.argmax(1)) for scores in rest]
     odds, turned = zip(*found, strict=True)
     return Attribution(
         _log_odds(whole.logits, label), torch.stack(odds, dim=1), torch.stack(turned, dim=1)

@@ -52,12 +52,6 @@ def check_edges(
         check(stacked.group_ends, [one.group_ends for one in alone], a, b, c)
     for a, b in [(x, y), (x[0], y)]:
         check(stacked.dot_ends, [one.dot_ends for one in alone], a, b)
-        check(
-            lambda s, t: stacked.share_ends(s, t, 0.7),
-            [lambda s, t, one=one: one.share_ends(s, t, 0.7) for one in alone],
-            a,
-            b,
-        )
     check(
         lambda s: stacked.sum_neighbours(s, None),
         [lambda s, o=o: o.sum_neighbours(s, None) for o in alone],

@@ -95,10 +95,6 @@ class SharedEdges(Adjacency):
         """Dot products between the ends of every edge [E, K]."""
         return merged(super().dot_ends, 1, target, source)
 
-    def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of the scaled dot products [E, K]."""
-        return torch.softmax(inverse_temperature * self.dot_ends(target, source), dim=-1)
-
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """Products of the ends of every edge, communities gathered into groups [E, K]."""
         plain = super().group_ends
@@ -129,10 +125,6 @@ class OwnEdges(Adjacency):
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """Dot products between the ends of every edge [E, K]."""
         return merged(self.union.dot_ends, 0, target, source)
-
-    def share_ends(self, target: Tensor, source: Tensor, inverse_temperature: float) -> Tensor:
-        """Softmax over k of the scaled dot products [E, K]."""
-        return merged(self.union.share_ends, 0, target, source, inverse_temperature)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """Products of the ends of every edge, communities gathered into groups [E, K]."""
