@@ -227,8 +227,8 @@ class EdgePartitioner(nn.Module):
         """Rates of links from the source of each edge to its target [E, K]."""
         grouping, (near, far) = self.grouping(), _ends(z, activation)
         if isinstance(grouping, int):
-            stacked = ([stack_segments(t, grouping) for t in end] for end in (near, far))
-            return edge_dot(*map(_joined, stacked), edges)
+            near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
+            return edge_dot(_joined(near), _joined(far), edges)
         if len(near) > 1:
             grouping = torch.cat([grouping] * len(near))
         return grouped_edge_dot(_joined(near), _joined(far), grouping, edges)
@@ -260,8 +260,8 @@ class EdgePartitioner(nn.Module):
             return torch.softmax(100 * draws / self.temperature, dim=-1)
         if self.scheme == "kinds":
             return _by_kind(edges.kinds, self.num_metacommunities).to(z.dtype)
-        share = posterior_shares if self.shares == "posterior" else softmax_shares
-        return share(self.rates(z, activation, edges), 1 / self.temperature)
+        shares = posterior_shares if self.shares == "posterior" else softmax_shares
+        return shares(self.rates(z, activation, edges), 1 / self.temperature)
 
 
 def _ends(z: Tensor, activation: Tensor) -> tuple[list[Tensor], list[Tensor]]:
