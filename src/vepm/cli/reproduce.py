@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.folders import Kind, how_to_continue, only_writer, own_folder
+from vepm.cli.folders import Kind, how_to_continue, own_folder
 from vepm.cli.options import MACHINE, Machine, RunsAtOnce, listed, option, with_groups
 from vepm.errors import InputError
 from vepm.escaping import on_one_line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vepm.paper.plan import Selection
     from vepm.paper.runner import Ended
 
-EXPERIMENT = Kind("experiment", (), ({"cells": ""},))
+EXPERIMENT = Kind("experiment")
 AGAIN = "finished cells are kept: give the same command again to continue"
 
 
@@ -108,8 +108,7 @@ def reproduce(
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
             pages = [(n, e.title) for n, e in known.items() if (folder / n / "table.md").exists()]
-            with only_writer(folder, wait=True):
-                write_index(folder, pages)
+            write_index(folder, pages)
             _conclude(ended, folder, any(s.cells for s in planned))
 
 
