@@ -85,10 +85,6 @@ def test_experiments_leave_folders_of_others_alone(tmp_path: Path) -> None:
     words = ("reproduce", "table-1", "--experiments", toys, "--data-dir", tmp_path, "-o", "out")
     assert "out/table-1: holds table.md" in refused(*words, "--jobs", "1")
     assert contents(Path("out")) == {"table-1/table.md": b"mine"}
-    Path("docs").mkdir()
-    Path("docs/index.md").write_text("# My project")
-    assert "docs/index.md: not an index" in refused(*words[:-1], "docs", "--jobs", "1")
-    assert contents(Path("docs")) == {"index.md": b"# My project"}
 
 
 def test_a_name_that_is_not_utf8_is_refused_before_any_work(pets: Path) -> None:
@@ -162,7 +158,9 @@ def test_a_marker_that_is_a_link_is_not_followed(pets: Path, pets_run: Path) -> 
     Path("run", MARKER).unlink()
     Path("run", MARKER).symlink_to("../precious")
     assert "is a link" in refused("report", "run")
-    assert "is not the folder of a run" in refused("train", pets, "-o", "run", "--overwrite", *QUICK)
+    assert "is not the folder of a run" in refused(
+        "train", pets, "-o", "run", "--overwrite", *QUICK
+    )
     assert Path("precious").read_bytes() == RUN.marker
     assert Path("run", MARKER).is_symlink()
 
@@ -172,7 +170,9 @@ def test_a_folder_without_a_marker_is_not_marked_by_its_page(pets: Path, pets_ru
     Path("run", MARKER).unlink()
     succeed("report", "run")
     assert not Path("run", MARKER).exists()
-    assert "is not the folder of a run" in refused("train", pets, "-o", "run", "--overwrite", *QUICK)
+    assert "is not the folder of a run" in refused(
+        "train", pets, "-o", "run", "--overwrite", *QUICK
+    )
 
 
 @pytest.mark.parametrize("name", ["figures", "tensorboard", "tensorboard/pretrain"])
