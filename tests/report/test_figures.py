@@ -151,7 +151,7 @@ def test_map_of_communities_has_a_dot_for_each_of_some_whole_nodes() -> None:
     figure = figures.community_map(values, ["a", "b", "c"], "title", limit=30)
     dots = figure.axes[0].collections
     assert [len(np.asarray(found.get_offsets())) for found in dots] == [10, 10, 10]
-    assert len({to_rgba(found.get_facecolor()) for found in dots}) == 3
+    assert len({np.asarray(found.get_facecolor()).tobytes() for found in dots}) == 3
 
 
 def test_map_names_the_unknown_last() -> None:

@@ -409,7 +409,7 @@ def _run_files() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-_PLACES: dict[tuple[bytes, int, bytes], Any] = {}
+_PLACES: dict[tuple[bytes, int], Any] = {}
 
 
 def _layout_once(edges: Any, count: int) -> Any:

@@ -296,7 +296,7 @@ def embedding_map(
     handles, labels = axes.get_legend_handles_labels()
     more = f"and {len(present) - MOST_NAMED} more" if len(present) > MOST_NAMED else None
     named = (handles[:MOST_NAMED], labels[:MOST_NAMED])
-    axes.legend(*named, title=more, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderpad=0)
+    axes.legend(*named, title=more, markerscale=2, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
