@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import breadth_first_order
 
-from vepm.report.communities import adjacency_matrix, bucket_order, induced
+from vepm.report.communities import adjacency_matrix, bucket_order, induced, shares
 from vepm.report.run import Floats, Ints, Run
 
 MOST_NODES = 5000
@@ -49,6 +49,14 @@ def take_excerpt(run: Run) -> Excerpt:
         if edges.shape[1] <= MOST_EDGES or budget <= FEWEST_NODES:
             return Excerpt(nodes, items, graph, edges, edge_weight[inside])
         budget = max(FEWEST_NODES, int(0.8 * min(budget, len(nodes))))
+
+
+def starting_node(run: Run, excerpt: Excerpt) -> int:
+    """A well-connected node between communities, as a place in the excerpt."""
+    part = np.clip(shares(run.interaction[excerpt.nodes]), 1e-12, 1)
+    mixture = -(part * np.log(part)).sum(axis=1)
+    degree = np.bincount(excerpt.edges.ravel(), minlength=len(part))
+    return int((mixture * np.log1p(degree)).argmax())
 
 
 def _neighbourhoods(run: Run, budget: int) -> Ints:

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from scipy.special import expit
 
 from vepm.report.communities import adjacency_matrix, images, part_of_each, pixel_grid, shares
-from vepm.report.excerpt import Excerpt
+from vepm.report.excerpt import Excerpt, starting_node
 from vepm.report.reading import SPLITS
 from vepm.report.run import Array, Floats, Ints, Run
 from vepm.report.style import class_colours, community_colours
@@ -39,7 +39,7 @@ def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "activation": _short(run.activation),
         "density": run.edge_index.shape[1] / 2 / pairs if pairs else 0.0,
         "unsure": 100 * UNSURE,
-        "start": int(np.bincount(excerpt.edges.ravel(), minlength=1).argmax()),
+        "start": starting_node(run, excerpt),
         "nodes": _nodes(run, excerpt),
         "edges": {
             "source": excerpt.edges[0].tolist(),
