@@ -24,7 +24,7 @@ from torch.distributions import Gamma, Weibull
 from vepm import NodeClassifier
 from vepm.data import planted_graph
 from vepm.nn import EdgePartitioner
-from vepm.report.figures.style import (
+from vepm.report.style import (
     INK,
     MUTED,
     class_colours,

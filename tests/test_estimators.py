@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from training.estimators import data_for, estimator, fitted, graph_data, node_data
 from training.toys import SMALL, TASKS, roles, toy
 from vepm import CommunityDetector, GraphClassifier, NodeClassifier
-from vepm.cli.inputs import settings as command_settings
+from vepm.cli.jobs import settings as command_settings
 from vepm.data import Dataset, as_dataset, load
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from people import NUM_PEOPLE, write_people
-from vepm.cli.inputs import roles, settings
+from vepm.cli.jobs import roles, settings
 from vepm.data import Dataset, read
 from vepm.data.features import positions
 from vepm.estimators import NodeClassifier

@@ -25,7 +25,7 @@ import results  # noqa: E402
 import searches  # noqa: E402
 import tables  # noqa: E402
 from benchmarks.page import as_page, read_reports  # noqa: E402
-from vepm.report.figures.style import inline_svg  # noqa: E402
+from vepm.report.style import inline_svg  # noqa: E402
 
 DIRECTIVE = re.compile(r"^<!-- (\w+)(?:: ([^|>]+?))?(?: \| ([^>]+?))? -->$", re.MULTILINE)
 FIGURE = re.compile(r"<!-- figure: ([\w-]+) \| (.+?) -->")

@@ -124,5 +124,5 @@ def names_in(folder: Path) -> set[str]:
 
 
 def hidden_in(folder: Path) -> list[Path]:
-    """Locks and unfinished files."""
+    """Unfinished files."""
     return [path for path in folder.rglob(".*") if path.name != MARKER]

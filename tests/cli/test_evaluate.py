@@ -57,21 +57,13 @@ def test_measures_beside_accuracy(pets: Path) -> None:
 
 def test_seeds_trained_as_one_batch(pets: Path) -> None:
     words = (pets, "--seeds", "3", *SHORT)
-    batched, former, alone = (
+    batched, alone = (
         evaluated(*words, *option)["runs"]
-        for option in (("--runs-at-once", "3"), ("--together", "3"), ("--runs-at-once", "1"))
+        for option in (("--runs-at-once", "3"), ("--runs-at-once", "1"))
     )
     assert [run["seed"] for run in batched] == [run["seed"] for run in alone] == [0, 1, 2]
     # The runs of a batch share its time evenly; others take their own.
-    assert [len({run["seconds"] for run in runs}) for runs in (batched, former, alone)] == [1, 1, 3]
-    own = [{k: v for k, v in run.items() if k != "seconds"} for run in batched]
-    assert own == [{k: v for k, v in run.items() if k != "seconds"} for run in former]
-
-
-def test_former_names_of_options_are_not_in_the_help() -> None:
-    shown = succeed("evaluate", "--help").out
-    assert "--runs-at-once" in shown
-    assert "--together" not in shown
+    assert [len({run["seconds"] for run in runs}) for runs in (batched, alone)] == [1, 3]
 
 
 def test_without_validation_the_last_epoch_counts() -> None:

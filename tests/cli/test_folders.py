@@ -12,7 +12,7 @@ import pytest
 from cli.running import QUICK, names_in, read_json, refused, succeed, vepm
 from cli.writing import write_nodes
 from paper.toys import write_toys
-from vepm.cli.folders import MARKER
+from vepm.cli.folders import MARKER, RUN
 from vepm.errors import InputError
 from vepm.report import write_report
 
@@ -85,10 +85,6 @@ def test_experiments_leave_folders_of_others_alone(tmp_path: Path) -> None:
     words = ("reproduce", "table-1", "--experiments", toys, "--data-dir", tmp_path, "-o", "out")
     assert "out/table-1: holds table.md" in refused(*words, "--jobs", "1")
     assert contents(Path("out")) == {"table-1/table.md": b"mine"}
-    Path("docs").mkdir()
-    Path("docs/index.md").write_text("# My project")
-    assert "docs/index.md: not an index" in refused(*words[:-1], "docs", "--jobs", "1")
-    assert contents(Path("docs")) == {"index.md": b"# My project"}
 
 
 def test_a_name_that_is_not_utf8_is_refused_before_any_work(pets: Path) -> None:
@@ -124,13 +120,6 @@ def test_a_page_of_names_that_are_not_utf8(pets_run: Path) -> None:
     assert "x\\ud800" in Path("run/report.html").read_text(encoding="utf-8")
 
 
-def test_a_lock_of_another_program_stays(pets: Path) -> None:
-    Path("run").mkdir()
-    Path("run/.lock").write_text("1234")
-    assert "not a lock of vepm" in refused("train", pets, "-o", "run", *QUICK)
-    assert contents(Path("run")) == {".lock": b"1234"}
-
-
 def test_one_kind_of_folder_is_not_used_for_another(pets: Path) -> None:
     succeed("train", pets, "-o", "run", *QUICK)
     assert "is not the folder of a search" in refused(
@@ -138,36 +127,8 @@ def test_one_kind_of_folder_is_not_used_for_another(pets: Path) -> None:
     )
 
 
-def test_runs_of_an_earlier_version_are_known(pets: Path, pets_run: Path) -> None:
-    shutil.copytree(pets_run, "run")
-    Path("run", MARKER).unlink()
-    assert "holds a finished run" in refused("train", pets, "-o", "run", *QUICK)
-    succeed("train", pets, "-o", "run", "--overwrite", "--seed", "3", *QUICK)
-    assert read_json(Path("run/metrics.json"))["seed"] == 3
-
-
-def test_searches_of_an_earlier_version_are_known(pets: Path) -> None:
-    kept = Path(__file__).parents[2] / "results" / "tune-Cora"
-    shutil.copytree(kept, "tuned")
-    words = ("tune", pets, "-o", "tuned", "--trials", "1", *QUICK)
-    succeed(*words, "--overwrite")
-    assert read_json(Path("tuned/summary.json"))["dataset"] == "pets"
-
-
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_an_interrupted_run_of_an_earlier_version_goes_on(
-    pets: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ("train", pets, "-o", "run", *QUICK, "--set", "partition=learned")
-    with monkeypatch.context() as patch:
-        patch.setattr("vepm.cli.jobs.write_run", interrupt)
-        assert vepm(*words).code == 130
-    assert names_in(Path("run")) == {"checkpoint.safetensors"}
-    Path("run", MARKER).unlink()
-    succeed(*words)
 
 
 def test_a_run_stopped_while_it_replaces_another_stays_ours(
@@ -191,14 +152,27 @@ def test_what_a_killed_run_had_not_removed_goes(pets: Path) -> None:
     assert not Path("run/memberships.csv").exists()
 
 
-def test_a_lock_that_is_a_link_is_not_followed(pets: Path, pets_run: Path) -> None:
+def test_a_marker_that_is_a_link_is_not_followed(pets: Path, pets_run: Path) -> None:
     shutil.copytree(pets_run, "run")
-    Path("precious").write_text("mine")
-    Path("run/.lock").symlink_to("../precious")
-    for words in (("report", "run"), ("train", pets, "-o", "run", "--overwrite", *QUICK)):
-        assert "run: cannot be written to" in refused(*words)
-    assert Path("precious").read_text() == "mine"
-    assert Path("run/.lock").is_symlink()
+    Path("precious").write_bytes(RUN.marker)
+    Path("run", MARKER).unlink()
+    Path("run", MARKER).symlink_to("../precious")
+    assert "is a link" in refused("report", "run")
+    assert "is not the folder of a run" in refused(
+        "train", pets, "-o", "run", "--overwrite", *QUICK
+    )
+    assert Path("precious").read_bytes() == RUN.marker
+    assert Path("run", MARKER).is_symlink()
+
+
+def test_a_folder_without_a_marker_is_not_marked_by_its_page(pets: Path, pets_run: Path) -> None:
+    shutil.copytree(pets_run, "run")
+    Path("run", MARKER).unlink()
+    succeed("report", "run")
+    assert not Path("run", MARKER).exists()
+    assert "is not the folder of a run" in refused(
+        "train", pets, "-o", "run", "--overwrite", *QUICK
+    )
 
 
 @pytest.mark.parametrize("name", ["figures", "tensorboard", "tensorboard/pretrain"])
@@ -207,7 +181,7 @@ def test_folders_that_are_links_are_not_written_through(
 ) -> None:
     shutil.copytree(pets_run, "run")
     Path("elsewhere").mkdir()
-    for outside in ("adjacency.png", ".a.01234567.half", "events.out.tfevents.1"):
+    for outside in ("adjacency.svg", ".a.01234567.half", "events.out.tfevents.1"):
         Path("elsewhere", outside).write_text("mine")
     Path("run", name).parent.mkdir(exist_ok=True)
     Path("run", name).symlink_to(Path("elsewhere").resolve())

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies import quick
-from vepm.cli.folders import LOCK, MARKER, RUN, SUBFOLDERS, only_writer, run_folder
+from vepm.cli.folders import MARKER, RUN, SUBFOLDERS, only_writer, run_folder
 from vepm.errors import InputError
 from vepm.files import refuse_special, write_bytes
 
 FILES = [name for name in RUN.files if "*" not in name]
 EVENTS = "tensorboard/pretrain/events.out.tfevents.1"
-NAMES = [*FILES, *SUBFOLDERS, EVENTS, "tensorboard/pretrain", LOCK, "notes.txt", "figures/mine.png"]
+NAMES = [*FILES, *SUBFOLDERS, EVENTS, "tensorboard/pretrain", "notes.txt", "figures/mine.svg"]
 KINDS = ["file", "folder", "link to a file", "link to a folder", "link to nothing", "pipe"]
 
 many = settings(quick, max_examples=100)
@@ -64,7 +64,7 @@ def write_everything(folder: Path) -> None:
 def make_outside(place: Path) -> Path:
     outside = place / "outside"
     (outside / "folder").mkdir(parents=True)
-    for name in ("file", "folder/adjacency.png", "folder/.a.01234567.half", f"folder/{LOCK}"):
+    for name in ("file", "folder/adjacency.svg", "folder/.a.01234567.half", f"folder/{MARKER}"):
         (outside / name).write_bytes(b"mine")
     return outside
 
@@ -80,7 +80,7 @@ def test_a_run_changes_its_own_files_alone(
         folder.mkdir()
         forge(folder, outside, made)
         if marked:
-            (folder / MARKER).write_text(RUN.marker)
+            (folder / MARKER).write_bytes(RUN.marker)
         ours = {str(folder / name) for name in (*FILES, EVENTS, MARKER)}
         inside, elsewhere = snapshot(folder), snapshot(outside)
         try:

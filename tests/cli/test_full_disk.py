@@ -161,7 +161,7 @@ def test_unfinished_files_of_a_killed_command_are_removed(command: str, pets: Pa
     Path("pets").symlink_to(pets)
     write_toys(Path("toys"))
     succeed(command, *WORDS[command], "found")
-    for folder in [path for path in Path("found").rglob("*") if path.is_dir()] + [Path("found")]:
+    for folder in [path for path in Path("found").rglob("*") if path.is_dir()] or [Path("found")]:
         (folder / ".a.json.01234567.half").write_bytes(b"cut sh")
     succeed(command, *WORDS[command], "found")
     assert hidden_in(Path("found")) == []

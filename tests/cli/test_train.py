@@ -11,7 +11,7 @@ import pytest
 from cli.running import QUICK, names_in, read_json, read_rows, same_tensors, succeed, vepm
 from cli.writing import NODES
 from vepm.cli.folders import MARKER, RUN
-from vepm.cli.inputs import settings
+from vepm.cli.jobs import settings
 from vepm.data import Dataset, load
 from vepm.report import write_report
 from vepm.training import preset
@@ -33,7 +33,7 @@ def check_whole_run(folder: Path, task: str) -> dict[str, Any]:
     files = {path for path in folder.rglob("*") if path.is_file() and path.name != MARKER}
     assert set(RUN.found(folder)) == files
     figures = names_in(folder / "figures")
-    assert {"learning_curves.svg", "adjacency.png", "tsne_memberships.svg"} <= figures
+    assert {"learning_curves.svg", "adjacency.svg", "tsne_memberships.svg"} <= figures
     metrics: dict[str, Any] = read_json(folder / "metrics.json")
     assert (metrics["task"], metrics["seed"]) == (task, 0)
     assert 0 <= metrics["test_accuracy"] <= 1

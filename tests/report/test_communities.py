@@ -58,28 +58,6 @@ def test_a_part_of_the_background_alone_is_named_so() -> None:
     assert communities.background_parts(run).tolist() == [False, False]
 
 
-def test_density_and_overlap_of_two_triangles_that_share_a_node() -> None:
-    member = np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]], dtype=bool)
-    pairs = np.array([[0, 0, 1, 2, 2, 3], [1, 2, 2, 3, 4, 4]])
-    edges = np.hstack([pairs, pairs[::-1]])
-    assert communities.densities(member, edges).tolist() == [1, 1]
-    np.testing.assert_allclose(communities.jaccard(member), [[1, 0.2], [0.2, 1]])
-
-
-def test_density_counts_pairs_within_a_graph() -> None:
-    edges = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
-    member, batch = np.ones((4, 1), dtype=bool), np.array([0, 0, 1, 1])
-    assert communities.densities(member, edges, batch).tolist() == [1]
-    assert communities.densities(member, edges).tolist() == [2 / 6]
-
-
-def test_empty_community_has_no_density() -> None:
-    member = np.array([[True, False], [True, False]])
-    density = communities.densities(member, np.zeros((2, 0), dtype=np.int64))
-    assert np.isnan(density).tolist() == [False, True]
-    assert communities.jaccard(member)[1].tolist() == [0, 0]
-
-
 def test_rows_count_nodes_members_and_edges(tmp_path: Path) -> None:
     run = read_run(write_node_run(tmp_path / "run", nodes=40))
     rows = communities.community_rows(run)
@@ -89,7 +67,6 @@ def test_rows_count_nodes_members_and_edges(tmp_path: Path) -> None:
     several = run.member.sum(axis=1) > 1
     for k, row in enumerate(rows):
         assert row["overlapping"] == pytest.approx(several[run.member[:, k]].mean())
-        assert row["closest"] != row["name"]
 
 
 def test_induced_edges_join_places_of_the_nodes() -> None:

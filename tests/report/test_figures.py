@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 
 from vepm.report import figures
 from vepm.report.communities import bucket_order
-from vepm.report.figures.style import INK, MUTED, class_colours, community_colours, look
+from vepm.report.style import (
+    INK,
+    MUTED,
+    WARNING,
+    class_colours,
+    community_colours,
+    draw_svg,
+    inline_svg,
+    look,
+)
 
 from .writing import Array
 
@@ -31,10 +39,7 @@ EXPECTED["graph_run"] = EXPECTED["node_run"]
 @pytest.mark.parametrize("fixture", sorted(EXPECTED))
 def test_every_figure_is_drawn(fixture: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(fixture) / "figures"
-    assert {path.stem for path in folder.glob("*.png")} == EXPECTED[fixture]
     assert {path.stem for path in folder.glob("*.svg")} == EXPECTED[fixture]
-    for path in folder.glob("*.png"):
-        assert imread(path).std() > 0.01, path.name
     for path in folder.glob("*.svg"):
         ET.parse(path)
 
@@ -53,9 +58,9 @@ def test_adjacency_has_a_panel_for_the_whole_and_for_each_part() -> None:
 
 
 def test_large_adjacency_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.report.figures.matrices.MOST_DOTS", 10)
+    monkeypatch.setattr("vepm.report.figures.MOST_DOTS", 10)
     edges = np.random.default_rng(0).integers(50, size=(2, 40))
-    figure = figures.adjacency(edges, np.ones((40, 1)), np.arange(50))
+    figure = figures.adjacency(edges, np.ones((40, 1)), np.arange(50), np.zeros(50, dtype=int))
     assert _dots(figure) == [10, 10]
     assert figure.axes[0].get_title(loc="left") == "A: 25% of 20 edges"
 
@@ -69,7 +74,9 @@ def test_curves_mark_the_chosen_epoch_of_the_last_phase() -> None:
     }
     for epoch, places in ((1, [[3], [1]]), (9, [[], []]), (None, [[], []])):
         drawn = figures.learning_curves(history, epoch)
-        marks = [[line for line in axes.lines if line.get_marker() == "v"] for axes in drawn.axes]
+        marks = [
+            [line for line in axes.lines if line.get_color() == WARNING] for axes in drawn.axes
+        ]
         assert [[np.asarray(line.get_xdata())[0] for line in found] for found in marks] == places
     figure = figures.learning_curves(history, best_epoch=1)
     assert [axes.get_xlabel() for axes in figure.axes] == [
@@ -133,8 +140,8 @@ def test_tsne_of_equal_points_and_of_any_scale(values: Array, scale: float) -> N
 
 def test_tsne_is_seeded_and_sampled() -> None:
     values = np.random.default_rng(0).normal(size=(60, 4))
-    first, rows = figures.tsne(values, seed=3, limit=40)
-    second, _ = figures.tsne(values, seed=3, limit=40)
+    first, rows = figures.tsne(values, limit=40)
+    second, _ = figures.tsne(values, limit=40)
     np.testing.assert_array_equal(first, second)
     assert len(rows) == 40
 
@@ -142,11 +149,9 @@ def test_tsne_is_seeded_and_sampled() -> None:
 def test_map_of_communities_has_a_dot_for_each_of_some_whole_nodes() -> None:
     values = np.random.default_rng(0).normal(size=(40, 3, 2))
     figure = figures.community_map(values, ["a", "b", "c"], "title", limit=30)
-    (dots,) = figure.axes[0].collections
-    assert len(np.asarray(dots.get_offsets())) == 30
-    shades, counts = np.unique(np.asarray(dots.get_facecolor()), axis=0, return_counts=True)
-    assert counts.tolist() == [10, 10, 10]
-    assert len(shades) == 3
+    dots = figure.axes[0].collections
+    assert [len(np.asarray(found.get_offsets())) for found in dots] == [10, 10, 10]
+    assert len({np.asarray(found.get_facecolor()).tobytes() for found in dots}) == 3
 
 
 def test_map_names_the_unknown_last() -> None:
@@ -160,7 +165,7 @@ def test_map_names_the_unknown_last() -> None:
 
 def test_page_svg_takes_the_ink_of_the_page() -> None:
     figure = figures.confusion_matrix(np.eye(2, dtype=np.int64), ["a", "b"], "title")
-    svg = figures.inline_svg(figures.draw_svg(figure, "mine"), "mine")
+    svg = inline_svg(draw_svg(figure, "mine"), "mine")
     ET.fromstring(svg)
     assert "currentColor" in svg
     assert 'id="mine-' in svg
@@ -170,7 +175,7 @@ def test_page_svg_takes_the_ink_of_the_page() -> None:
 def test_names_are_not_formulae() -> None:
     matrix = np.eye(2, dtype=np.int64)
     figure = figures.confusion_matrix(matrix, ["$\\frac{", "漢字"])
-    assert "$\\frac{" in figures.render(figure, "odd").svg
+    assert "$\\frac{" in draw_svg(figure, "odd")
 
 
 def _lab(colour: str) -> Array:
@@ -212,7 +217,7 @@ def test_blocks_of_the_partition_are_labelled_in_order() -> None:
 def test_bins_of_few_predictions_are_pale() -> None:
     confidence = np.repeat([0.3, 0.9], [4, 40])
     figure = figures.reliability(confidence, np.ones(44, dtype=bool), bins=10)
-    few, many = figure.axes[0].patches[:2]
+    few, many = (figure.axes[0].patches[place] for place in (3, 9))
     assert to_rgba(few.get_facecolor())[3] < 0.5 < to_rgba(many.get_facecolor())[3]
 
 
@@ -228,15 +233,13 @@ def test_compared_curves_have_a_line_for_each_run() -> None:
         assert [len(np.asarray(line.get_xydata())) for line in axes.get_lines()] == [2, 2]
 
 
-def test_calibration_of_a_known_gap() -> None:
+def test_accuracies_and_counts_by_confidence() -> None:
     confidence = np.array([0.95, 0.95, 0.65, 0.65, 1.0, 0.0])
     correct = np.array([1, 0, 1, 0, 1, 0], dtype=bool)
     figure = figures.reliability(confidence, correct, bins=10)
-    title = figure.axes[0].get_title(loc="left")
-    # Confidence 0.967 against accuracy 2/3 in three predictions, 0.65 against 1/2 in two.
-    assert title == "Calibration error (ECE) 20.0 points"
-    heights = [bar.get_height() for bar in figure.axes[1].patches]  # type: ignore[attr-defined]
-    assert heights == [1, 0, 0, 0, 0, 0, 2, 0, 0, 3]
+    bars, counts = ([bar.get_height() for bar in axes.patches] for axes in figure.axes)  # type: ignore[attr-defined]
+    assert bars == pytest.approx([0, 0, 0, 0, 0, 0, 1 / 2, 0, 0, 2 / 3])
+    assert counts == [1, 0, 0, 0, 0, 0, 2, 0, 0, 3]
 
 
 def test_the_style_sheet_has_the_ink_and_the_grey_that_pages_replace() -> None:

@@ -268,7 +268,7 @@ def _kill_often(kind: str, inputs: Path, kills: int, draw: random.Random) -> dic
 @contextmanager
 def _few_figures() -> Iterator[None]:
     def first(*given: Any) -> Any:
-        return islice(plan_drawings(*given), FIGURES)
+        return dict(islice(plan_drawings(*given).items(), FIGURES))
 
     with mock.patch.object(page, "plan_drawings", first):
         yield

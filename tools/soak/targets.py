@@ -34,7 +34,7 @@ from tools.soak.mutations import (
 )
 from training.toys import SMALL, run, started, toy
 from vepm.cli.folders import only_writer
-from vepm.cli.inputs import check_model, settings
+from vepm.cli.jobs import check_model, settings
 from vepm.data import read
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
@@ -49,10 +49,10 @@ from vepm.report import payload, summary
 from vepm.report.communities import community_rows
 from vepm.report.excerpt import take_excerpt
 from vepm.report.page import plan_drawings
-from vepm.report.paper_tables import latex, markdown
+from vepm.report.paper_tables import markdown
 from vepm.report.payload import build_payload, embed_json, layout
-from vepm.report.run import read_run
-from vepm.runs.writing import write_run
+from vepm.report.reading import read_run
+from vepm.runs import write_run
 from vepm.scale.batches import single_graph
 from vepm.search.log import open_log, standings
 from vepm.search.space import default_space, read_space
@@ -354,7 +354,6 @@ def _tabulate(folder: Path) -> None:
     experiment, plan = _plan()
     results = gather(experiment, plan, folder, Ended(), quick=False)
     markdown(results)
-    latex(results)
     if not results.values[0].seeds:
         raise InputError("the cell is not finished, and is run again")
 
@@ -410,14 +409,14 @@ def _run_files() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-_PLACES: dict[tuple[bytes, int, bytes], Any] = {}
+_PLACES: dict[tuple[bytes, int], Any] = {}
 
 
-def _layout_once(edges: Any, count: int, start: Any) -> Any:
+def _layout_once(edges: Any, count: int) -> Any:
     """The layout of a graph, which takes longer than all else and is the same for most runs."""
-    key = edges.tobytes(), count, start.tobytes()
+    key = edges.tobytes(), count
     if key not in _PLACES:
-        _PLACES[key] = layout(edges, count, start)
+        _PLACES[key] = layout(edges, count)
     return _PLACES[key]
 
 

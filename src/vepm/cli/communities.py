@@ -70,8 +70,7 @@ def communities(
         vepm communities my-graph/ --truth circles.txt --baselines louvain,bigclam
     """
     from vepm.baselines.communities import DETECTORS
-    from vepm.cli.inputs import say_unweighted
-    from vepm.cli.jobs import number_or_auto, prepare
+    from vepm.cli.jobs import number_or_auto, prepare, say_unweighted
     from vepm.estimators import CommunityDetector
     from vepm.evaluation.communities import compare, known_communities, modularity, read_cover
 

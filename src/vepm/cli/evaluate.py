@@ -66,8 +66,7 @@ def evaluate(
 
         vepm evaluate my-graph/ --labels-per-class 20 --baselines gcn,gat,label-propagation
     """
-    from vepm.cli.inputs import open_data
-    from vepm.cli.inputs import settings as settings_from
+    from vepm.cli.jobs import open_data, settings
     from vepm.data import require_labels
     from vepm.evaluation import Compute
     from vepm.evaluation import evaluate as run_all
@@ -75,7 +74,7 @@ def evaluate(
     data = open_data(dataset, machine.data_dir, reading)
     require_labels(data)
     parts, rules = _splits(data, protocol, labels_per_class, splits, folds)
-    chosen = settings_from(data, choice.preset, choice.config, choice.settings)
+    chosen = settings(data, choice.preset, choice.config, choice.settings)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)
@@ -101,7 +100,7 @@ def _splits(
     A graph without a published test part is split as for training. Where nothing validates,
     nothing is selected and the last epoch counts.
     """
-    from vepm.cli.inputs import own_split, roles
+    from vepm.cli.jobs import own_split, roles
     from vepm.evaluation import protocol_for
 
     if labels_per_class is not None:
@@ -124,7 +123,7 @@ def _splits(
 
 
 def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":
-    from vepm.cli.inputs import check_model, chosen_baseline
+    from vepm.cli.jobs import check_model, chosen_baseline
     from vepm.evaluation import VEPMMethod
 
     if method != "vepm":

@@ -1,41 +1,26 @@
 """The folders that commands write: their files, their marker and lock, and when they are finished.
 
-A command writes only to a folder that was empty, where it leaves a marker, or that holds what an
-earlier version wrote. A run is unfinished while its checkpoint exists; removing the checkpoint is
-the last thing that it does.
+A command writes only to a folder that was empty, where it leaves a marker; a lock on the marker
+keeps other processes out. A run is unfinished while its checkpoint exists; removing the checkpoint
+is the last thing that it does.
 """
 
 import contextlib
 import fcntl
 import os
 import shlex
-import stat
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vepm import console
 from vepm.errors import InputError, LostProcessError
-from vepm.files import HALVES, refuse_special, write_text
+from vepm.files import HALVES, refuse_special
 
 MARKER = ".vepm"
-LOCK = ".lock"
-LONGEST_SIGN = 4096
 CHECKPOINT = "checkpoint.safetensors"
 METRICS = "metrics.json"
-FIGURES = (
-    "adjacency",
-    "communities",
-    "confusion",
-    "confusion_by_community",
-    "learning_curves",
-    "reliability",
-    "tsne_communities",
-    "tsne_memberships",
-)
-SECONDS_BETWEEN_TRIES = 0.05
 SUBFOLDERS = ("figures", "tensorboard", "cells")
 """Where files are written, beside the folder itself."""
 
@@ -45,21 +30,13 @@ class Kind:
     """What a command writes to its folder."""
 
     name: str
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     """Patterns of the files that ``--overwrite`` removes."""
-    signs: tuple[Mapping[str, str], ...]
-    """Each shows that a folder without a marker is of this kind: files, and what they begin with;
-    a subfolder begins with nothing."""
 
     @property
-    def marker(self) -> str:
+    def marker(self) -> bytes:
         """The content of the marker in such a folder."""
-        return f"vepm {self.name}\n"
-
-    def wrote(self, folder: Path) -> bool:
-        """Whether a folder is of this kind."""
-        signs = ({MARKER: self.marker}, *self.signs)
-        return any(all(_contains(folder / f, text) for f, text in sign.items()) for sign in signs)
+        return f"vepm {self.name}\n".encode()
 
     def found(self, folder: Path) -> list[Path]:
         """The files of a folder that a command of this kind wrote."""
@@ -69,37 +46,14 @@ class Kind:
 RUN = Kind(
     "run",
     (
-        METRICS,
-        CHECKPOINT,
-        "config.toml",
-        "edges.csv",
-        "history.csv",
-        "links.toml",
-        "memberships.csv",
-        "missing.csv",
-        "model.safetensors",
-        "names.json",
-        "outputs.safetensors",
-        "pairs.csv",
-        "predictions.safetensors",
-        "report.html",
-        *(f"figures/{name}.{kind}" for name in FIGURES for kind in ("png", "svg")),
-        "tensorboard/*/events.out.tfevents.*",
-    ),
-    (
-        {CHECKPOINT: '"vepm":"{'},
-        {METRICS: '"dataset"', "config.toml": "[model]", "model.safetensors": '"vepm":"{'},
+        *(METRICS, CHECKPOINT, "config.toml", "edges.csv", "history.csv", "links.toml"),
+        *("memberships.csv", "missing.csv", "model.safetensors", "names.json"),
+        *("outputs.safetensors", "pairs.csv", "predictions.safetensors", "report.html"),
+        *("figures/adjacency.svg", "figures/confusion.svg", "figures/learning_curves.svg"),
+        *("figures/reliability.svg", "figures/tsne_communities.svg"),
+        *("figures/tsne_memberships.svg", "tensorboard/*/events.out.tfevents.*"),
     ),
 )
-
-
-def _contains(path: Path, text: str) -> bool:
-    """Whether a text is near the start of a file; only a folder contains the empty one."""
-    if not text or not path.is_file():
-        return not text and path.is_dir()
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return text.encode() in file.read(LONGEST_SIGN)
-    return False
 
 
 def command_line(*, again: bool = False) -> str:
@@ -109,50 +63,40 @@ def command_line(*, again: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
+def only_writer(folder: Path) -> Iterator[int]:
     """Hold a folder, made if need be, against other processes that would write to it too.
 
-    The system releases it when its holder ends, however that ends. Unfinished files that a killed
-    holder left are removed. Another process that holds the folder is refused or waited for.
+    Its marker is locked and yielded as an open file, and removed again if it is empty. The system
+    releases it when its holder ends, however that ends. Unfinished files that a killed holder left
+    are removed.
     """
-    while (handle := _lock(folder)) is None:
-        if not wait:
-            raise InputError(
-                f"{folder}: another process is writing to this folder; wait for it or choose "
-                "another with --output"
-            )
-        time.sleep(SECONDS_BETWEEN_TRIES)
-    try:
-        _remove_unfinished(folder)
-        yield
-    finally:
-        # While it is still held: afterwards it may be another's.
-        (folder / LOCK).unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _lock(folder: Path) -> int | None:
-    """The lock of a folder as an open file; None if another process has it."""
+    marker = folder / MARKER
+    refuse_special(marker)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        handle = os.open(folder / LOCK, flags, 0o666)
+        handle = os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
         ) from None
-    with contextlib.ExitStack() as unless_held:
-        unless_held.callback(os.close, handle)
-        found = os.fstat(handle)
-        if found.st_size or not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{folder / LOCK}: not a lock of vepm; choose another with --output")
-        with contextlib.suppress(OSError):
+    with contextlib.ExitStack() as released:
+        released.callback(os.close, handle)
+        try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The last holder may have removed it since it was opened.
-            if os.fstat(handle).st_nlink:
-                unless_held.pop_all()
-                return handle
-    return None
+            # Its last holder may have removed it since it was opened.
+            marker.stat()
+        except OSError:
+            raise InputError(
+                f"{folder}: another process is writing to this folder; wait for it or choose "
+                "another with --output"
+            ) from None
+        _remove_unfinished(folder)
+        try:
+            yield handle
+        finally:
+            # While it is still held: afterwards it may be another's.
+            if not os.fstat(handle).st_size:
+                marker.unlink(missing_ok=True)
 
 
 def _remove_unfinished(folder: Path) -> None:
@@ -187,22 +131,25 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
                 f"{folder}: holds the input {path}, which would be lost; choose another "
                 "folder with --output"
             )
+    marker = folder / MARKER
+    ours = marker.is_file() and not marker.is_symlink() and marker.read_bytes() == kind.marker
     foreign = _contents(folder)
-    if foreign and not kind.wrote(folder):
+    if foreign and not ours:
         raise InputError(
             f"{folder}: holds {foreign[0]} and is not the folder of a {kind.name}; choose an empty "
             "or new one with --output"
         )
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        with only_writer(folder):
-            if not kind.wrote(folder):
-                write_text(folder / MARKER, kind.marker)
+        with only_writer(folder) as handle:
+            if not ours:
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, kind.marker, 0)
             try:
                 yield
             finally:
                 if not _contents(folder):
-                    (folder / MARKER).unlink(missing_ok=True)
+                    os.ftruncate(handle, 0)
     finally:
         for place in made:
             with contextlib.suppress(OSError):
@@ -210,11 +157,11 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterato
 
 
 def _contents(folder: Path) -> list[str]:
-    """What a folder holds beside marker, lock and unfinished files."""
+    """What a folder holds beside its marker and unfinished files."""
     if not folder.is_dir():
         return []
     unfinished = {path.name for path in folder.glob(HALVES)}
-    return sorted({path.name for path in folder.iterdir()} - unfinished - {MARKER, LOCK})
+    return sorted({path.name for path in folder.iterdir()} - unfinished - {MARKER})
 
 
 def check_output(path: Path, inputs: Iterable[Path]) -> None:
@@ -232,7 +179,6 @@ def _files(inputs: Iterable[Path]) -> Iterator[Path]:
 
 def clear(folder: Path, kind: Kind) -> None:
     """Remove what a command wrote to its folder, and nothing else; the marker stays."""
-    write_text(folder / MARKER, kind.marker)
     for path in kind.found(folder):
         path.unlink(missing_ok=True)
     for place in (*folder.glob("tensorboard/*"), *(folder / name for name in SUBFOLDERS)):

@@ -37,7 +37,7 @@ def predict(
 
         vepm predict runs/digits-0 digits -o predictions.csv
     """
-    from vepm.cli.inputs import given_paths, open_data
+    from vepm.cli.jobs import given_paths, open_data
     from vepm.estimators import load_classifier
 
     if as_json and output == STDOUT:

@@ -36,7 +36,7 @@ def train(
     baselines: options.Baselines = "",
     log: Annotated[
         str | None,
-        options.result("tensorboard: every term and figure, for `tensorboard --logdir`."),
+        options.result("tensorboard: every term, for `tensorboard --logdir`."),
     ] = None,
     as_json: options.AsJson = False,
     choice: options.Choice = options.CHOICE,
@@ -58,9 +58,8 @@ def train(
 
         vepm train planted:nodes=1000000,edges=10000000 --batch-nodes 50000
     """
-    from vepm.cli.inputs import chosen_baseline, own_split
-    from vepm.cli.jobs import prepare
-    from vepm.runs.schema import read_json
+    from vepm.cli.jobs import chosen_baseline, own_split, prepare
+    from vepm.report.reading import read_json
     from vepm.scale.ddp import process_group
 
     job = prepare(None, dataset, choice, reading, machine)
@@ -83,8 +82,6 @@ def train(
             known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
             scores = {p.name: known.get(p.name) or _score(p, job, choice.seed) for p in peers}
             metrics = job.write(folder, fitted, {"baselines": scores})
-            for board in boards:
-                board.add_figures(folder / "figures")
     console.print_warnings(metrics)
     if as_json:
         console.print_json(metrics)
@@ -93,7 +90,7 @@ def train(
 
 
 def _score(peer: "Baseline", job: "Job", seed: int) -> dict[str, Any]:
-    from vepm.cli.inputs import own_split
+    from vepm.cli.jobs import own_split
 
     found = peer(job.data, own_split(job.data, job.parts), seed)
     measures = {f"test_{name}": value for name, value in found.measures.items()}
@@ -117,7 +114,7 @@ class TensorBoardLog:
     """Listens to a run's epochs and writes each number of each as a scalar.
 
     Args:
-        folder: Folder of the events, with a folder each for the phases and the figures.
+        folder: Folder of the events, with a folder each for the phases.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -126,30 +123,19 @@ class TensorBoardLog:
 
     def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
         """Write an epoch's history row; the signature is that of :data:`vepm.training.Progress`."""
+        from torch.utils.tensorboard import SummaryWriter
+
         step = int(row["epoch"])
+        if phase not in self._writers:
+            # A resumed run repeats the epochs after its checkpoint: what was logged of them goes.
+            self._writers[phase] = SummaryWriter(
+                str(self.folder / phase), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
+            )
         for name, value in row.items():
             if name not in ("phase", "epoch"):
-                self._writer(phase, step).add_scalar(name, value, step)
-
-    def add_figures(self, folder: Path) -> None:
-        """Write every PNG of a folder as an image."""
-        from matplotlib.image import imread
-
-        for path in sorted(folder.glob("*.png")):
-            image = imread(path)[..., :3]
-            self._writer("figures", 0).add_image(path.stem, image, 0, dataformats="HWC")
+                self._writers[phase].add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is still to be written."""
         for writer in self._writers.values():
             writer.close()
-
-    def _writer(self, part: str, step: int) -> "SummaryWriter":
-        from torch.utils.tensorboard import SummaryWriter
-
-        if part not in self._writers:
-            # A resumed run repeats the epochs after its checkpoint: what was logged of them goes.
-            self._writers[part] = SummaryWriter(
-                str(self.folder / part), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
-            )
-        return self._writers[part]

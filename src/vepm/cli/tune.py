@@ -15,8 +15,7 @@ from vepm.files import refuse_special
 if TYPE_CHECKING:
     from vepm.search.tuning import Findings
 
-RESULTS = {"best.toml": "[model]", "trials.csv": "trial,state", "summary.json": '"rule"'}
-SEARCH = Kind("search", ("trials.jsonl", *RESULTS), ({"trials.jsonl": '{"sweep"'}, RESULTS))
+SEARCH = Kind("search", ("trials.jsonl", "best.toml", "trials.csv", "summary.json"))
 WARNING = (
     "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
     "the folds of `vepm evaluate` test on graphs that it has"

@@ -9,6 +9,7 @@
 from vepm.report import figures
 from vepm.report.compare import write_comparison
 from vepm.report.page import write_report
-from vepm.report.run import Run, read_run
+from vepm.report.reading import read_run
+from vepm.report.run import Run
 
 __all__ = ["Run", "figures", "read_run", "write_comparison", "write_report"]

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from vepm import nn
-from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.run import Array, Bools, Floats, Ints, Run, listed
+from vepm.report.style import class_colours, community_colours
 
 MOSTLY = 0.6
 """At most three labels that together have this share of a community's nodes give it a name."""
@@ -22,7 +22,6 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     main, member = run.interaction.argmax(axis=1), run.member
     members = member.sum(axis=0)
     elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
-    density, overlap = densities(member, run.edge_index, run.batch), jaccard(member)
     given = np.zeros((run.num_nodes, 0)) if run.features is None else run.features
     features = typical_features(given, run.interaction, run.feature_names)
     pictured = pixel_grid(run.feature_names) is not None
@@ -31,7 +30,6 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     rows = []
     for k, nodes in enumerate(typical_nodes(run.interaction)):
         labels = _label_mix(run, main == k)
-        closest = int(np.where(np.arange(len(overlap)) == k, -1, overlap[k]).argmax())
         names = [run.node_names[node] for node in nodes]
         if run.batch is not None:
             graphs = [run.graph_names[graph] for graph in run.batch[nodes]]
@@ -44,10 +42,7 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
                 "nodes": int((main == k).sum()),
                 "members": int(members[k]),
                 "edge_mass": float(run.edge_weight[:, k].sum() / 2),
-                "density": None if np.isnan(density[k]) else float(density[k]),
                 "overlapping": elsewhere[k] / members[k] if members[k] else None,
-                "closest": run.community_names[closest],
-                "overlap": float(overlap[k, closest]) if closest != k else 0.0,
                 "typical_nodes": list(zip(nodes.tolist(), names, strict=True)),
                 "typical_features": features[k],
                 "labels": labels,
@@ -66,23 +61,6 @@ def background_parts(run: Run) -> Bools:
         part[~alike], minlength=count
     )
     return found & bool((~alike).any())
-
-
-def densities(member: Bools, edge_index: Ints, batch: Ints | None = None) -> Floats:
-    """Edges among the members of each metacommunity over their pairs; NaN under two members."""
-    source, target = edge_index
-    inside = (member[source] & member[target]).sum(axis=0) / 2
-    graph = np.zeros(len(member), dtype=np.int64) if batch is None else batch
-    sizes = np.zeros((int(graph.max(initial=0)) + 1, member.shape[1]))
-    np.add.at(sizes, graph, member)
-    return _ratio(inside, (sizes * (sizes - 1) / 2).sum(axis=0), np.nan)
-
-
-def jaccard(member: Bools) -> Floats:
-    """Shared over joint members of each pair of metacommunities [K, K]."""
-    both = member.T.astype(np.float64) @ member
-    count = member.sum(axis=0)
-    return _ratio(both, count[:, None] + count - both, 0.0)
 
 
 def shares(interaction: Floats) -> Floats:

@@ -10,10 +10,10 @@ from scipy.stats import binomtest
 
 from vepm.errors import InputError
 from vepm.files import write_text
-from vepm.report import figures, summary
-from vepm.report.figures.style import community_colours
+from vepm.report import figures, style, summary
 from vepm.report.page import fill, own_markup
-from vepm.report.run import Bools, Ints, Run, read_run
+from vepm.report.reading import read_run
+from vepm.report.run import Bools, Ints, Run
 
 SCRIPTS = ("dom", "theme", "table", "compare")
 MOST_ROWS = 5000
@@ -44,9 +44,9 @@ def write_comparison(folders: Sequence[str | Path], output: str | Path) -> Path:
 
 
 def _compose(runs: list[Run], names: list[str]) -> str:
-    colours = community_colours(len(runs))
+    colours = style.community_colours(len(runs))
     histories = [run.history for run in runs]
-    curves = figures.draw_svg(figures.compared_curves(histories, names, colours), "curves")
+    curves = style.draw_svg(figures.compared_curves(histories, names, colours), "curves")
     items, reason = _shared_items(runs)
     data: dict[str, Any] = {}
     conclusion, agreement = [reason], []
@@ -71,7 +71,7 @@ def _compose(runs: list[Run], names: list[str]) -> str:
             for run, name, colour in zip(runs, names, colours, strict=True)
         ],
         settings=_differences(runs),
-        curves=own_markup(figures.inline_svg(curves, "curves")),
+        curves=own_markup(style.inline_svg(curves, "curves")),
         agreement=agreement,
         reason=reason,
     )

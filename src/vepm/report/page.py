@@ -2,8 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,19 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from vepm.files import refuse_special, write_text
-from vepm.report import figures, summary
+from vepm.report import figures, style, summary
 from vepm.report.communities import bucket_order, community_rows, induced
 from vepm.report.excerpt import take_excerpt
-from vepm.report.figures.style import class_colours, community_colours
 from vepm.report.payload import build_payload, embed_json
-from vepm.report.run import Run, read_run
+from vepm.report.reading import read_run
+from vepm.report.run import Run
 
 HERE = Path(__file__).parent
 SCRIPTS = ("dom", "theme", "data", "graph", "panel", "table", "predictions", "controls")
 LARGEST_PICTURED_GRAPH = 400
 
-Drawing = tuple[str, str, Callable[[], Figure]]
-"""File name, description for screen readers, and how to draw it: raises an exception whose message
-says why, where there is nothing to draw."""
+Drawing = Callable[[], Figure]
+"""How to draw a figure: raises an exception whose message says why, where nothing can be drawn."""
 
 
 def write_report(folder: str | Path) -> Path:
@@ -45,27 +43,25 @@ def write_report(folder: str | Path) -> Path:
         InputError: The folder is not a whole run.
     """
     run = read_run(folder)
-    refuse_special(run.folder / "figures")
+    place = run.folder / "figures"
+    refuse_special(place)
     # Many small steps: threads would spend their time waiting for one another.
     with threadpool_limits(1):
-        drawings = {
-            name: {"description": description} | _picture(run.folder / "figures", name, draw)
-            for name, description, draw in plan_drawings(run)
-        }
+        drawings = {name: _picture(place, name, draw) for name, draw in plan_drawings(run).items()}
         page = _render(run, drawings)
     path = run.folder / "report.html"
     write_text(path, page)
     return path
 
 
-def _picture(folder: Path, name: str, draw: Callable[[], Figure]) -> dict[str, str]:
+def _picture(folder: Path, name: str, draw: Drawing) -> dict[str, str]:
     """The picture as ``svg``, or the ``reason`` why there is none."""
     try:
-        picture = figures.render(draw(), name)
+        svg = style.draw_svg(draw(), name)
     except Exception as error:  # One failed picture must not cost the whole page.
         return {"reason": str(error) or type(error).__name__}
-    picture.write(folder, name)
-    return {"svg": own_markup(figures.inline_svg(picture.svg, name))}
+    style.write_svg(folder / f"{name}.svg", svg)
+    return {"svg": own_markup(style.inline_svg(svg, name))}
 
 
 def _render(run: Run, drawings: dict[str, dict[str, str]]) -> str:
@@ -126,27 +122,27 @@ def _asset(name: str) -> str:
     return (HERE / "assets" / name).read_text(encoding="utf-8")
 
 
-def plan_drawings(run: Run) -> Iterator[Drawing]:
+def plan_drawings(run: Run) -> dict[str, Drawing]:
     """Every figure for which the run has data."""
+    found: dict[str, Drawing] = {}
     if len(run.history["epoch"]):
-        words = "Loss, ELBO terms and accuracies by epoch."
         epoch = summary.headline(run)["best_epoch"]
-        yield "learning_curves", words, partial(figures.learning_curves, run.history, epoch)
-    words = "Adjacency matrix, and its parts by community, nodes sorted by community."
-    yield "adjacency", words, partial(_adjacency, run)
-    yield _memberships_map(run)
-    if run.community_embeddings is not None:
-        words = "t-SNE of the community embeddings, coloured by community."
-        given = (run.community_embeddings, run.community_names, "Community embeddings")
-        yield "tsne_communities", words, partial(figures.community_map, *given)
+        found["learning_curves"] = lambda: figures.learning_curves(run.history, epoch)
+    found["adjacency"] = lambda: _adjacency(run)
+    found["tsne_memberships"] = lambda: _memberships_map(run)
+    if (embeddings := run.community_embeddings) is not None:
+        title = "Community embeddings"
+        found["tsne_communities"] = lambda: figures.community_map(
+            embeddings, run.community_names, title
+        )
     matrix, tested = summary.test_confusion(run), run.labelled("test")
     if matrix is not None:
-        words, title = "Confusion matrix on test.", f"{tested.sum():,} test {run.items}"
-        yield "confusion", words, partial(figures.confusion_matrix, matrix, run.class_names, title)
+        words = f"{tested.sum():,} test {run.items}"
+        found["confusion"] = lambda: figures.confusion_matrix(matrix, run.class_names, words)
     if matrix is not None and run.probabilities is not None:
-        words = "Accuracy against confidence on test."
         right = np.asarray(run.prediction == run.labels)[tested]
-        yield "reliability", words, partial(figures.reliability, run.confidence[tested], right)
+        found["reliability"] = lambda: figures.reliability(run.confidence[tested], right)
+    return found
 
 
 def _adjacency(run: Run) -> Figure:
@@ -162,16 +158,15 @@ def _adjacency(run: Run) -> Figure:
     return figures.adjacency(edges, run.edge_weight[inside], order, bucket)
 
 
-def _memberships_map(run: Run) -> Drawing:
+def _memberships_map(run: Run) -> Figure:
     """Nodes by label, or by main community where there are no labels."""
     labels = run.labels if run.batch is None or run.labels is None else run.labels[run.batch]
     if labels is not None and (labels >= 0).any():
         by = "label" if run.batch is None else "label of the graph"
         category, names = labels, list(run.class_names)
-        colours = class_colours(len(names))
+        colours = style.class_colours(len(names))
     else:
         by, category, names = "main community", run.interaction.argmax(axis=1), run.community_names
-        colours = community_colours(len(names))
-    given = (run.memberships, category, names, colours, f"Memberships Z, by {by}")
-    words = f"t-SNE of the memberships, coloured by {by}."
-    return "tsne_memberships", words, partial(figures.embedding_map, *given)
+        colours = style.community_colours(len(names))
+    title = f"Memberships Z, by {by}"
+    return figures.embedding_map(run.memberships, category, names, colours, title)

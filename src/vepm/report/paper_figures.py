@@ -12,10 +12,15 @@ from vepm.paper.experiments import slug
 from vepm.paper.plan import Square
 from vepm.paper.results import Results, Value, records
 from vepm.report.communities import adjacency_matrix, bucket_order, induced
-from vepm.report.figures import adjacency, community_map, confusion_grid, embedding_map, render
-from vepm.report.figures.embeddings import MOST_POINTS
-from vepm.report.figures.style import WARNING, class_colours, new_figure, styled
+from vepm.report.figures import (
+    MOST_POINTS,
+    adjacency,
+    community_map,
+    confusion_grid,
+    embedding_map,
+)
 from vepm.report.run import Array, Ints, interactions
+from vepm.report.style import WARNING, class_colours, draw_svg, new_figure, styled, write_svg
 
 logger = logging.getLogger("vepm")
 
@@ -27,7 +32,7 @@ Drawn = dict[str, Figure]
 
 
 def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> list[Path]:
-    """Draw an experiment's figures beside its tables, as PNG and SVG; gives the paths.
+    """Draw an experiment's figures beside its tables, as SVG; gives the paths.
 
     There are none where the experiment is a table, or nothing was run.
     """
@@ -56,7 +61,8 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     for title, figure in drawn.items():
         if results.quick:
             figure.text(0.99, 0.01, "QUICK", ha="right", color=WARNING, fontsize=8)
-        paths += render(figure, title).write(folder / name, title)
+        paths.append(folder / name / f"{title}.svg")
+        write_svg(paths[-1], draw_svg(figure, title))
     return paths
 
 

@@ -1,16 +1,14 @@
-"""Our numbers beside the paper's: tables for terminals, Markdown, spreadsheets and LaTeX."""
+"""Our numbers beside the paper's: tables for terminals, Markdown and spreadsheets."""
 
-import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from vepm.errors import InputError
-from vepm.escaping import for_latex, for_markdown, for_terminal
+from vepm.escaping import for_markdown, for_terminal
 from vepm.evaluation import Summary
 from vepm.files import write_csv, write_text
 from vepm.paper.experiments import Metric, Printed
@@ -22,7 +20,6 @@ QUICK = (
 )
 MARKS = "▲ ▼: above or below the paper's by more than our standard error."
 SPREAD = "±: standard error of the mean (paper: as printed); sd: standard deviation; n: runs."
-INDEX_HEADING = "# Results"
 FRAME = 3
 """Characters that the frame of a table takes for every column."""
 CSV_HEADER = (
@@ -62,41 +59,11 @@ def _terminal_table(results: Results, columns: list[str]) -> Table:
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.csv`` and ``table.tex``; gives their paths."""
-    paths = [folder / f"table.{kind}" for kind in ("md", "csv", "tex")]
+    """Write ``table.md`` and ``table.csv``; gives their paths."""
+    paths = [folder / "table.md", folder / "table.csv"]
     write_text(paths[0], markdown(results))
     write_csv(paths[1], CSV_HEADER, _records(results))
-    write_text(paths[2], latex(results))
     return paths
-
-
-def check_index(folder: Path) -> None:
-    """Refuse a folder whose ``index.md`` is somebody else's."""
-    path = folder / "index.md"
-    if path.exists() and not path.read_bytes().startswith(INDEX_HEADING.encode()):
-        raise InputError(f"{path}: not an index of results; choose another folder with --output")
-
-
-def write_index(folder: Path, pages: Iterable[tuple[str, str]]) -> Path:
-    """Write ``index.md``: every experiment's page, and how many of its squares are measured."""
-    rows = []
-    for name, title in pages:
-        found = _squares(folder / name / "table.csv")
-        counts = [str(found[source]) for source in ("ours", "quoted", "missing")]
-        rows.append([f"[{for_markdown(title)}]({name}/table.md)", *counts])
-    table = _markdown_table(["experiment", "measured", "quoted", "not run"], rows)
-    write_text(folder / "index.md", f"{INDEX_HEADING}\n\n{table}\n")
-    return folder / "index.md"
-
-
-def _squares(path: Path) -> Counter[str]:
-    """Squares of a table by where their numbers come from."""
-    if not path.is_file():
-        return Counter()
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        lines = list(csv.DictReader(file))
-    sources = {(line.get("row"), line.get("column")): str(line.get("source")) for line in lines}
-    return Counter(sources.values())
 
 
 def markdown(results: Results) -> str:
@@ -119,23 +86,6 @@ def markdown(results: Results) -> str:
     if every:
         parts += ["## By every rule", _markdown_table(["", "", *rules], every)]
     return "\n\n".join(parts) + "\n"
-
-
-def latex(results: Results) -> str:
-    """A booktabs table: a line of ours and a line of the paper's for every row."""
-    # A line end would end the comment.
-    lines = [f"% {' '.join(line.split())}" for line in footnotes(results)]
-    lines += [rf"\begin{{tabular}}{{l{'c' * len(results.columns)}}}", r"\toprule"]
-    lines += [_latex_row("", results.columns), r"\midrule"]
-    for row in results.rows:
-        values = [results.at(row, column) for column in results.columns]
-        papers = [theirs(v.printed, v.metric.exact) if v else "" for v in values]
-        if all(value is None or value.quoted for value in values):
-            lines.append(_latex_row(f"{row} (quoted)", papers))
-            continue
-        lines.append(_latex_row(row, (ours(v) if v else "" for v in values)))
-        lines.append(_latex_row("", (f"paper: {said}" if said else "" for said in papers)))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _lines(value: Value | None) -> list[str]:
@@ -170,10 +120,6 @@ def _records(results: Results) -> Iterator[list[Any]]:
         if not value.summaries:
             source = "quoted" if value.quoted else "missing"
             yield [*known, source, *[""] * 7, value.metric.unit, *paper, "", "", *end]
-
-
-def _latex_row(first: str, cells: Iterable[str]) -> str:
-    return " & ".join(for_latex(cell) for cell in (first, *cells)) + r" \\"
 
 
 def heading(results: Results) -> str:

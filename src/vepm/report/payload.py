@@ -9,11 +9,11 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 from scipy.special import expit
 
-from vepm.report.checks import SPLITS
 from vepm.report.communities import adjacency_matrix, images, part_of_each, pixel_grid, shares
 from vepm.report.excerpt import Excerpt, starting_node
-from vepm.report.figures.style import class_colours, community_colours
+from vepm.report.reading import SPLITS
 from vepm.report.run import Array, Floats, Ints, Run
+from vepm.report.style import class_colours, community_colours
 from vepm.report.summary import UNSURE
 
 MOST_CLASSES = 6
@@ -60,7 +60,7 @@ def embed_json(payload: dict[str, Any]) -> str:
 
 def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     nodes, interaction = excerpt.nodes, run.interaction[excerpt.nodes]
-    positions = _positions(excerpt, run.memberships[nodes])
+    positions = _positions(excerpt)
     content: dict[str, Any] = {
         "name": [run.node_names[n] for n in nodes],
         "x": positions[:, 0].round(2).tolist(),
@@ -76,13 +76,13 @@ def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     return content
 
 
-def _positions(excerpt: Excerpt, start: Floats) -> Floats:
+def _positions(excerpt: Excerpt) -> Floats:
     """The whole graph at once, or each graph of a set by itself."""
-    positions = np.zeros((len(start), 2))
+    positions = np.zeros((len(excerpt.nodes), 2))
     for graph in np.unique(excerpt.graph):
         nodes = np.flatnonzero(excerpt.graph == graph)
         inside = excerpt.edges[:, excerpt.graph[excerpt.edges[0]] == graph]
-        positions[nodes] = layout(np.searchsorted(nodes, inside), len(nodes), start[nodes])
+        positions[nodes] = layout(np.searchsorted(nodes, inside), len(nodes))
     return positions
 
 
@@ -104,13 +104,11 @@ def _items(run: Run, items: Ints) -> dict[str, Any]:
             [[int(c), round(100 * float(row[c]), 1)] for c in order]
             for row, order in zip(given, likeliest, strict=True)
         ]
-    if run.log_odds is not None and run.log_odds_without is not None:
-        without = run.log_odds_without[items]
+    if run.support is not None:
         # Per metacommunity its support in log-odds, and probability and class without it.
-        support = (run.log_odds[items, None] - without).round(2)
-        percent = (100 * expit(without)).round(1)
-        other = np.asarray(run.label_without)[items]
-        content["support"] = np.stack([support, percent, other], axis=2).tolist()
+        percent = (100 * expit(np.asarray(run.log_odds_without))).round(1)
+        triples = np.stack([run.support.round(2), percent, np.asarray(run.label_without)], axis=2)
+        content["support"] = triples[items].tolist()
     return content
 
 
@@ -123,8 +121,8 @@ def _short(values: Floats) -> list[float]:
     return [float(f"{value:.3g}") for value in values.tolist()]
 
 
-def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Floats:
-    """Positions [N, 2], about one unit between neighbours, from starting values [N, D].
+def layout(edge_index: Ints, num_nodes: int) -> Floats:
+    """Positions [N, 2], about one unit between neighbours.
 
     Small graphs are laid out by Kamada and Kawai's method. In large ones there are springs along
     edges, repulsion from the nearest and from random nodes, and a pull to the middle. NetworkX's
@@ -132,8 +130,8 @@ def layout(edge_index: Ints, num_nodes: int, start: Floats, seed: int = 0) -> Fl
     """
     if num_nodes <= SMALL:
         return _by_path_lengths(edge_index, num_nodes)
-    random = np.random.default_rng(seed)
-    position = _project(start, num_nodes, random)
+    random = np.random.default_rng(0)
+    position = random.normal(scale=np.sqrt(num_nodes) / 3, size=(num_nodes, 2))
     source, target = np.hstack([edge_index, edge_index[::-1]])
     degree = np.maximum(np.bincount(source, minlength=num_nodes), 1)
     stiffness = 0.8 / np.sqrt(np.minimum(degree[source], degree[target]))[:, None]
@@ -163,17 +161,6 @@ def _by_path_lengths(edge_index: Ints, num_nodes: int) -> Floats:
     position = np.array([found[node] for node in range(num_nodes)])
     gap = np.linalg.norm(position[edge_index[0]] - position[edge_index[1]], axis=1)
     return position / (gap.mean() if len(gap) else 0.5)
-
-
-def _project(start: Floats, size: int, random: np.random.Generator) -> Floats:
-    """The two main directions of the starting values, spread over a disc of unit density."""
-    scaled = start / (np.abs(start).max() or 1.0)
-    centred = scaled - scaled.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    planar = centred @ axes[:, -2:]
-    planar = np.pad(planar, ((0, 0), (0, 2 - planar.shape[1])))
-    planar = planar / max(float(planar.std()), 1e-9) * np.sqrt(size) / 3
-    return planar + random.normal(scale=1.0, size=planar.shape)
 
 
 def _push(position: Floats, others: Any, strength: float) -> Floats:

@@ -1,4 +1,4 @@
-"""A finished run, read from its folder."""
+"""A finished run: everything a report shows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from vepm import nn
-from vepm.errors import InputError
-from vepm.files import read_toml
-from vepm.report.checks import OF_ITEMS, OF_NODES, SPLITS, check_outputs
-from vepm.runs import schema
-from vepm.tasks import TASKS
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-BENCHMARKS = Path(__file__).parent / "assets" / "benchmarks.toml"
-SOURCES = ("Planetoid", "TU collection")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """Everything a report shows, as a run folder holds it.
 
@@ -48,24 +41,24 @@ class Run:
     """Posterior mean of Z [N, C]."""
     activation: Floats
     """Activation of each community [C]."""
-    labels: Ints | None
+    labels: Ints | None = None
     """True class of each item, -1 where unknown."""
-    prediction: Ints | None
-    probabilities: Floats | None
+    prediction: Ints | None = None
+    probabilities: Floats | None = None
     """Probability of each class [items, classes]."""
-    community_embeddings: Floats | None
+    community_embeddings: Floats | None = None
     """What each metacommunity knows of each node [N, K, D]."""
-    log_odds: Floats | None
+    log_odds: Floats | None = None
     """Log-odds of each item's prediction at the posterior mean."""
-    log_odds_without: Floats | None
+    log_odds_without: Floats | None = None
     """The same when one metacommunity at a time has no say [items, K]."""
-    label_without: Ints | None
+    label_without: Ints | None = None
     """The class each item would get then [items, K]."""
-    batch: Ints | None
+    batch: Ints | None = None
     """Graph of each node [N], for graph tasks."""
-    assignment: Floats | None
+    assignment: Floats | None = None
     """Share of each community in each metacommunity [C, K], where that was learned."""
-    features: Floats | None
+    features: Floats | None = None
     """Node features [N, F]."""
     masks: Mapping[str, Bools]
     """Which items were in ``train``, ``val`` and ``test``."""
@@ -83,31 +76,6 @@ class Run:
     def title(self) -> str:
         """Name of the dataset."""
         return str(self.metrics["dataset"])
-
-    @property
-    def member(self) -> Bools:
-        """Who is a member of which metacommunity [N, K]."""
-        return nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
-
-    @cached_property
-    def interaction(self) -> Floats:
-        """Each node's links by metacommunity [N, K], see :func:`vepm.nn.interactions`."""
-        return interactions(self.memberships, self.activation, self.grouping, self.batch)
-
-    @property
-    def grouping(self) -> Floats | int:
-        """How communities are grouped: an assignment [C, K], or the number of segments."""
-        return self.num_metacommunities if self.assignment is None else self.assignment
-
-    @property
-    def confidence(self) -> Floats:
-        """Probability of each item's likeliest class; one where there are no probabilities."""
-        return np.ones(self.num_items) if self.probabilities is None else self.probabilities.max(1)
-
-    @property
-    def community_names(self) -> list[str]:
-        """Communities numbered as in Python and in CSV files."""
-        return [f"Community {k}" for k in range(self.num_metacommunities)]
 
     @property
     def items(self) -> str:
@@ -129,6 +97,38 @@ class Run:
         """Number of nodes or graphs that may have labels."""
         return self.num_nodes if self.batch is None else len(self.graph_names)
 
+    @property
+    def community_names(self) -> list[str]:
+        """Communities numbered as in Python and in CSV files."""
+        return [f"Community {k}" for k in range(self.num_metacommunities)]
+
+    @property
+    def grouping(self) -> Floats | int:
+        """How communities are grouped: an assignment [C, K], or the number of segments."""
+        return self.num_metacommunities if self.assignment is None else self.assignment
+
+    @cached_property
+    def interaction(self) -> Floats:
+        """Each node's links by metacommunity [N, K], see :func:`vepm.nn.interactions`."""
+        return interactions(self.memberships, self.activation, self.grouping, self.batch)
+
+    @cached_property
+    def member(self) -> Bools:
+        """Who is a member of which metacommunity [N, K]."""
+        return nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
+
+    @property
+    def confidence(self) -> Floats:
+        """Probability of each item's likeliest class; one where there are no probabilities."""
+        return np.ones(self.num_items) if self.probabilities is None else self.probabilities.max(1)
+
+    @property
+    def support(self) -> Floats | None:
+        """How far each item's log-odds fall without each metacommunity [items, K]."""
+        if self.log_odds is None or self.log_odds_without is None or self.label_without is None:
+            return None
+        return self.log_odds[:, None] - self.log_odds_without
+
     def labelled(self, split: str) -> Bools:
         """Which items of a split have labels."""
         if self.labels is None or split not in self.masks:
@@ -149,85 +149,4 @@ def interactions(
 
 
 def _tensor(array: Any) -> Any:
-    """A tensor of an array's numbers; a number, or None, as it is."""
-    if not isinstance(array, np.ndarray):
-        return array
-    return torch.from_numpy(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))
-
-
-def read_run(folder: str | Path) -> Run:
-    """Read a run folder.
-
-    Args:
-        folder: What ``vepm train`` or ``vepm communities`` wrote: ``config.toml``,
-            ``metrics.json``, ``history.csv``, ``outputs.safetensors`` and perhaps
-            ``names.json``.
-
-    Raises:
-        InputError: A file is missing, damaged, or at odds with the others.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such run folder; `vepm train` writes one")
-    for name in schema.FILES:
-        # Reading a pipe or a device might never end.
-        if (folder / name).exists() and not (folder / name).is_file():
-            raise InputError(f"{folder / name}: not a file")
-    metrics = schema.read_metrics(folder / schema.METRICS)
-    outputs = schema.read_outputs(folder / schema.OUTPUTS)
-    sizes = check_outputs(folder / schema.OUTPUTS, outputs, metrics["task"])
-    names = schema.read_json(folder / schema.NAMES, required=False)
-    names.setdefault("feature_names", metrics.get("feature_names"))
-    numbers = [outputs[name] for name in ("y", "prediction") if name in outputs]
-    largest = [int(found.max()) + 1 for found in numbers if found.size]
-    classes = max(metrics.get("num_classes") or 0, sizes.get("classes", 0), *largest)
-    found: dict[str, Any] = {
-        "class_names": _names(metrics.get("class_names"), classes, "class"),
-        "node_names": _names(names.get("node_names"), sizes["nodes"], "node"),
-        "graph_names": _names(names.get("graph_names"), sizes["items"], "graph")[: sizes["items"]],
-        "feature_names": _names(names["feature_names"], sizes.get("features", 0), "feature"),
-    }
-    return Run(
-        folder=folder,
-        settings=read_toml(folder / schema.CONFIG),
-        metrics=metrics,
-        history=schema.read_history(folder / schema.HISTORY),
-        **found | _benchmark(metrics, found["class_names"], outputs.get("features")),
-        **_fields(outputs, metrics["task"]),
-    )
-
-
-def _fields(outputs: Mapping[str, Array], task: str) -> dict[str, Any]:
-    """Fields of a Run that come from arrays of the file."""
-    fields: dict[str, Any] = dict.fromkeys((*OF_NODES, *OF_ITEMS))
-    for name, (kinds, _) in (OF_NODES | OF_ITEMS).items():
-        if name in outputs:
-            fields[name] = outputs[name].astype(np.float64 if kinds == "f" else np.int64)
-    masks = {split: fields.pop(f"{split}_mask") for split in SPLITS}
-    fields["masks"] = {split: mask == 1 for split, mask in masks.items() if mask is not None}
-    if TASKS[task].single_graph:
-        fields["batch"] = None
-    return {"labels": fields.pop("y"), **fields}
-
-
-def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
-    """The given names, printable, or numbered ones where they are absent or too few."""
-    if not isinstance(given, list) or len(given) < count:
-        return tuple(f"{kind} {number}" for number in range(count))
-    return tuple("".join(c if c.isprintable() else " " for c in str(n)) for n in given)
-
-
-def _benchmark(
-    metrics: Mapping[str, Any], classes: tuple[str, ...], features: Array | None
-) -> dict[str, Any]:
-    """Names of classes and features of a benchmark whose files have only numbers."""
-    known = read_toml(BENCHMARKS).get(str(metrics["dataset"]), {})
-    if not str(metrics.get("source")).startswith(SOURCES):
-        return {}
-    found = {}
-    if all(map(str.isdigit, classes)) and len(known.get("classes", ())) == len(classes):
-        found["class_names"] = tuple(known["classes"])
-    counts = {count: name for name, count in known.get("features", {}).items()}
-    if features is not None and set(having := (features > 0).sum(0).tolist()) == set(counts):
-        found["feature_names"] = tuple(counts[count] for count in having)
-    return found
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array

@@ -8,17 +8,11 @@ import numpy as np
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix
 
-from vepm.report.figures.style import community_colours
 from vepm.report.run import Ints, Run, listed
+from vepm.report.style import community_colours
 
 UNSURE = 0.6
 """An item whose likeliest class has a lower probability is called uncertain."""
-BASELINES = {
-    "label-propagation": "label propagation",
-    **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "GRAND", "MLP", "ChebNet")},
-    **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
-}
-"""How baselines are written; others go by the name they have on the command line."""
 MOST = 0.6
 """Communities that together have this part of the evidence carry most of it."""
 
@@ -60,7 +54,7 @@ def _baselines(run: Run) -> dict[str, float]:
     for name, scores in run.metrics.get("baselines", {}).items():
         given = scores if isinstance(scores, dict) else {"test_accuracy": scores}
         if (accuracy := number_in(given, "test_accuracy")) is not None:
-            found[BASELINES.get(name, name)] = accuracy
+            found[name] = accuracy
     return found
 
 
@@ -111,9 +105,9 @@ def conclusion(run: Run) -> list[str]:
 
 def _evidence(run: Run) -> str:
     """Which communities the predictions rest on most."""
-    if run.log_odds is None or run.log_odds_without is None or run.num_metacommunities < 2:
+    if run.support is None or run.num_metacommunities < 2:
         return ""
-    support = np.abs(run.log_odds[:, None] - run.log_odds_without).mean(axis=0)
+    support = np.abs(run.support).mean(axis=0)
     if not support.sum() > 0:
         return ""
     order = np.argsort(-support, kind="stable")
@@ -164,8 +158,7 @@ def part_verdict(rows: list[dict[str, Any]]) -> str:
 def size_line(run: Run) -> str:
     """Nodes, edges and communities in one line."""
     parts = [f"{run.num_nodes:,} nodes", f"{run.edge_index.shape[1] // 2:,} edges"]
-    whole = run.metrics.get("excerpt_of")
-    if whole:
+    if {"nodes", "edges"} <= (whole := run.metrics.get("excerpt_of", {})).keys():
         parts = [f"an excerpt of {whole['nodes']:,} nodes", f"{whole['edges']:,} edges"]
     if run.batch is not None:
         parts.insert(0, f"{run.num_items:,} graphs")

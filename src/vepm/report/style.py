@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vepm.files import write_bytes, write_text
+from vepm.files import write_text
 from vepm.report.run import Ints
 
 # Each colour lies as far as possible from those before it, in CIELAB and as people without
@@ -40,8 +39,7 @@ ACCENT = "#0B7A75"
 WARNING = "#C2410C"
 
 RASTER_DPI = 170
-LOOK = Path(__file__).parents[1] / "assets" / "figures.mplstyle"
-WHITE_PAPER = '<rect width="100%" height="100%" fill="white"/>'
+LOOK = Path(__file__).parent / "assets" / "figures.mplstyle"
 
 
 def community_colours(count: int) -> list[str]:
@@ -58,7 +56,7 @@ def class_colours(count: int) -> list[str]:
 def look(hashsalt: str | None = None) -> Iterator[None]:
     """Draw or save with the shared look."""
     with mpl.rc_context({"svg.hashsalt": hashsalt}, LOOK), warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes in the PNG only.
+        # Where the font lacks a script, the viewer of the SVG has another.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
 
@@ -83,32 +81,6 @@ def panels(count: int, columns: int, height: float, extra: float = 0) -> tuple[F
     return figure, every[:count]
 
 
-class Picture(NamedTuple):
-    """A figure on white paper, in two formats."""
-
-    png: bytes
-    svg: str
-
-    def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Write ``name.png`` and ``name.svg``."""
-        png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-        write_bytes(png, self.png)
-        write_text(svg, self.svg)
-        return png, svg
-
-
-def render(figure: Figure, name: str) -> Picture:
-    """The figure as PNG and SVG; the name keeps identifiers apart where SVGs share a page."""
-    raster = io.BytesIO()
-    with look():
-        # Otherwise the layout is computed four times: twice for each format.
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)
-        figure.savefig(raster, format="png", dpi=RASTER_DPI, facecolor="white")
-    svg = re.sub("(<svg[^>]*>)", rf"\1\n {WHITE_PAPER}", draw_svg(figure, name), count=1)
-    return Picture(raster.getvalue(), svg)
-
-
 def draw_svg(figure: Figure, name: str) -> str:
     """The figure as an SVG document without paper; the same figure gives the same text."""
     buffer = io.StringIO()
@@ -119,13 +91,18 @@ def draw_svg(figure: Figure, name: str) -> str:
     return buffer.getvalue()
 
 
+def write_svg(path: Path, document: str) -> None:
+    """Write an SVG document on white paper."""
+    write_text(path, document.replace("<svg ", '<svg style="background: white" ', 1))
+
+
 def inline_svg(document: str, name: str) -> str:
     """An SVG document of ours as an element for a page, in the page's own ink.
 
     Ink and grey become CSS colours, so one drawing serves light and dark; identifiers are
     prefixed with ``name``, so several drawings share a page.
     """
-    svg = document[document.index("<svg") :].replace(WHITE_PAPER, "", 1)
+    svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     for side in ("width", "height"):
         svg = re.sub(rf'(<svg[^>]*?) {side}="[^"]*"', r"\1", svg, count=1)
