@@ -66,6 +66,12 @@ def test_seeds_trained_as_one_batch(pets: Path) -> None:
     assert [len({run["seconds"] for run in runs}) for runs in (batched, alone)] == [1, 3]
 
 
+def test_former_names_of_options_are_not_in_the_help() -> None:
+    shown = succeed("evaluate", "--help").out
+    assert "--runs-at-once" in shown
+    assert "--together" not in shown
+
+
 def test_without_validation_the_last_epoch_counts() -> None:
     result = evaluated("KarateClub", "--seeds", "2", *SHORT)
     assert result["rule"] == "last"

@@ -128,6 +128,27 @@ def test_classes_of_a_benchmark_have_their_names(tmp_path: Path) -> None:
     assert read_run(folder).class_names == ("0", "1", "2")
 
 
+def test_features_of_a_benchmark_are_named_by_how_common_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "known.toml").write_text("[planted-node]\nfeatures = { C = 27, N = 20 }\n")
+    monkeypatch.setattr("vepm.report.reading.BENCHMARKS", tmp_path / "known.toml")
+    folder = write_node_run(tmp_path / "run", nodes=30)
+    rewrite_metrics(folder, source="TU collection, data/raw")
+    for counts, names in (((20, 27), ("N", "C")), ((20, 26), ("feature 0", "feature 1"))):
+        features = np.arange(30)[:, None] < np.array(counts)
+        change(folder, features=features.astype(np.float32))
+        assert read_run(folder).feature_names == names
+
+
+def test_baselines_go_by_their_written_names(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    rewrite_metrics(folder, baselines={"gcn": {"test_accuracy": 0.99}, "my-own": 0.5})
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert "below GCN, the best baseline" in text
+    assert "my-own" in text
+
+
 def test_pixels_become_pictures(tmp_path: Path) -> None:
     folder = write_node_run(tmp_path / "run", nodes=40)
     names = [f"pixel_{row}_{column}" for row in range(2) for column in range(5)]

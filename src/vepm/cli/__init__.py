@@ -29,6 +29,9 @@ from vepm.cli import (
 )
 from vepm.errors import InputError, LostProcessError
 
+RENAMED = {"together": "runs-at-once"}
+"""Former names of options, which still work."""
+
 app = typer.Typer(
     name="vepm",
     help="Variational edge partition models: classify nodes or graphs, and see the overlapping "
@@ -36,6 +39,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": lambda word: RENAMED.get(word, word)},
 )
 
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)

@@ -90,7 +90,7 @@ def read_run(folder: str | Path) -> Run:
         class_names=_class_names(metrics, classes),
         node_names=_names(names.get("node_names"), sizes["nodes"], "node"),
         graph_names=_names(names.get("graph_names"), sizes["items"], "graph")[: sizes["items"]],
-        feature_names=_names(names.get("feature_names"), sizes.get("features", 0), "feature"),
+        feature_names=_feature_names(metrics, names.get("feature_names"), arrays.get("features")),
         **arrays,
     )
 
@@ -207,9 +207,25 @@ def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     return tuple("".join(c if c.isprintable() else " " for c in str(n)) for n in given)
 
 
+def _published(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a benchmark whose files have only numbers."""
+    if not str(metrics.get("source")).startswith(SOURCES):
+        return {}
+    known: dict[str, Any] = read_toml(BENCHMARKS).get(str(metrics["dataset"]), {})
+    return known
+
+
 def _class_names(metrics: Mapping[str, Any], count: int) -> tuple[str, ...]:
-    """Names of the classes; those of a benchmark whose files have only numbers are known."""
     names = _names(metrics.get("class_names"), count, "class")
-    known = read_toml(BENCHMARKS).get(str(metrics["dataset"]), ())
-    published = str(metrics.get("source")).startswith(SOURCES) and len(known) == len(names)
-    return tuple(known) if published and all(map(str.isdigit, names)) else names
+    known = _published(metrics).get("classes", ())
+    return tuple(known) if len(known) == len(names) and all(map(str.isdigit, names)) else names
+
+
+def _feature_names(
+    metrics: Mapping[str, Any], given: Any, features: Array | None
+) -> tuple[str, ...]:
+    counts = {count: name for name, count in _published(metrics).get("features", {}).items()}
+    having = [] if features is None else (features > 0).sum(0).tolist()
+    if counts and set(having) == set(counts):
+        return tuple(counts[count] for count in having)
+    return _names(given, 0 if features is None else features.shape[1], "feature")

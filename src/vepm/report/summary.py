@@ -13,6 +13,12 @@ from vepm.report.style import community_colours
 
 UNSURE = 0.6
 """An item whose likeliest class has a lower probability is called uncertain."""
+BASELINES = {
+    "label-propagation": "label propagation",
+    **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "GRAND", "MLP", "ChebNet")},
+    **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
+}
+"""How baselines are written; others go by the name they have on the command line."""
 MOST = 0.6
 """Communities that together have this part of the evidence carry most of it."""
 
@@ -54,7 +60,7 @@ def _baselines(run: Run) -> dict[str, float]:
     for name, scores in run.metrics.get("baselines", {}).items():
         given = scores if isinstance(scores, dict) else {"test_accuracy": scores}
         if (accuracy := number_in(given, "test_accuracy")) is not None:
-            found[name] = accuracy
+            found[BASELINES.get(name, name)] = accuracy
     return found
 
 
