@@ -28,9 +28,7 @@ def test_interactions_sum_over_all_nodes_of_the_graph(joined: GraphBatch) -> Non
 
 @quick
 @given(batches())
-def test_a_node_is_a_member_where_it_links_like_one_and_where_most_of_its_links_run(
-    joined: GraphBatch,
-) -> None:
+def test_a_node_is_a_member_where_it_links_like_one(joined: GraphBatch) -> None:
     z = uniform(1, joined.batch.numel(), 6).float()
     links = interactions(z, torch.ones(6), 6, joined.batch)
     found = members(links, joined.batch)
@@ -45,8 +43,7 @@ def test_a_node_is_a_member_where_it_links_like_one_and_where_most_of_its_links_
             for k, rate in enumerate(links[u].tolist()):
                 least, used = 0.3 * typical[k], typical[k] - 0.01 * max(typical)
                 clear = abs(rate - least) > 1e-5 * typical[k] and abs(used) > 1e-5 * max(typical)
-                expected = (rate > least and used > 0) or k == int(links[u].argmax())
-                assert not clear or found[u, k] == expected
+                assert not clear or found[u, k] == (rate > least and used > 0)
 
 
 def test_one_graph_is_a_batch_of_one() -> None:
@@ -59,10 +56,10 @@ def test_one_graph_is_a_batch_of_one() -> None:
     assert beside.tolist() == [*expected, *expected]
 
 
-def test_a_node_without_links_has_its_main_community_alone() -> None:
-    assert members(torch.zeros(2, 4)).sum(1).tolist() == [1, 1]
+def test_a_node_of_few_links_is_in_no_community() -> None:
+    assert not members(torch.zeros(2, 4)).any()
     found = members(torch.tensor([[5.0, 5.0], [0.2, 0.1]]))
-    assert found.tolist() == [[True, True], [True, False]]
+    assert found.tolist() == [[True, True], [False, False]]
 
 
 def test_an_unused_community_has_no_members() -> None:

@@ -48,6 +48,7 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("grouping", "learned", {}),
     ("grouping", "learned", {"shares": "posterior"}),
     ("background", True, {}),
+    ("sparse", True, {}),
     ("background", True, {"grouping": "learned", "directed": True}),
     ("interactions", "matrix", {}),
     ("directed", True, {}),

@@ -1,6 +1,7 @@
 """What a model measures on the graphs it is trained on: the scale of columns, and coordinates."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
@@ -15,7 +16,7 @@ from vepm.data.edges import canonical_edges
 from vepm.data.features import NUM_POSITIONS, is_sparse, positions
 from vepm.errors import InputError
 
-FEW_COLUMNS = 16
+FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 """With fewer columns that differ between nodes, spectral coordinates stand beside them."""
 LARGEST_RATIO = 1000.0
 """A column that differs more than this in size from the others is not one of a bag of words."""
@@ -158,13 +159,13 @@ def with_coordinates(dataset: Dataset) -> Dataset:
     return _WITH_COORDINATES[dataset]
 
 
-def needs_coordinates(dataset: Dataset) -> bool:
+def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> bool:
     """Whether a graph has so few features that its coordinates should stand beside them."""
     x = dataset.graphs[0].x
     # Graphs without features have them already; in several graphs they differ in meaning.
     if not dataset.single_graph or dataset.num_positions or is_sparse(x):
         return False
-    return int((x != x[:1]).any(0).sum()) < FEW_COLUMNS
+    return int((x != x[:1]).any(0).sum()) < few
 
 
 @dataclass(frozen=True, eq=False)

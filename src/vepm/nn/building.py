@@ -94,6 +94,7 @@ def build_encoder(given: SimpleNamespace) -> CommunityEncoder:
         batch_norm=given.encoder_batch_norm,
         dropout=given.encoder_dropout,
         num_background=_num_background(given),
+        sparse=given.sparse,
     )
 
 

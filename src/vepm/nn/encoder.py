@@ -20,6 +20,8 @@ SMALLEST_SCALE = 1e-6
 # A shape near 2 starts with little noise; a small scale starts with few expected edges.
 SHAPE_OFFSET = 1.5
 SCALE_OFFSET = -2.0
+FLOOR = 0.02
+"""Smallest scale of sparse affiliations: nodes that share no community are linked at a low rate."""
 BACKGROUND_SCALE = 0.1
 BACKGROUND_SHAPE = 50.0
 """Scale and shape of every node's affiliation to the background: nearly the same in every draw."""
@@ -41,6 +43,8 @@ class CommunityEncoder(nn.Module):
         batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
         dropout: Dropout of hidden layers; noise here also invites collapse.
         num_background: Number of communities, the last ones, to which all nodes belong alike.
+        sparse: Let nodes belong to a community not at all, with scales that are cut off at zero
+            instead of smoothed.
     """
 
     def __init__(
@@ -55,11 +59,12 @@ class CommunityEncoder(nn.Module):
         batch_norm: bool = True,
         dropout: float = 0.0,
         num_background: int = 0,
+        sparse: bool = False,
     ) -> None:
         super().__init__()
         if shape not in SHAPES:
             raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
-        self.conv = conv
+        self.conv, self.sparse = conv, sparse
         self.num_background = num_background
         self.num_learned = num_communities - num_background
         out_channels = self.num_learned + (self.num_learned if shape == "entry" else 1)
@@ -88,7 +93,10 @@ class CommunityEncoder(nn.Module):
         widths = [self.num_learned, h.size(2) - self.num_learned]
         # Split in one go, so that the gradients of the two are joined and not added up.
         scale, shape = h.squeeze(1).split(widths, dim=1)
-        scale = nn.functional.softplus(scale + SCALE_OFFSET) + SMALLEST_SCALE
+        if self.sparse:
+            scale = torch.relu(scale) + FLOOR
+        else:
+            scale = nn.functional.softplus(scale + SCALE_OFFSET) + SMALLEST_SCALE
         shape = nn.functional.softplus(shape + SHAPE_OFFSET) + SMALLEST_SHAPE
         shape = shape.expand_as(scale)
         if self.num_background:

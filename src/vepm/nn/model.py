@@ -108,6 +108,7 @@ class VEPM(nn.Module):
         background: Make the last community one to which all nodes belong alike. It stands for
             links that no other community explains; a learned grouping starts with it as a
             metacommunity of its own.
+        sparse: Let nodes belong to a community not at all.
 
     Example:
         >>> model = VEPM(5, 3, num_communities=8, num_metacommunities=4, hidden_channels=16)
@@ -153,6 +154,7 @@ class VEPM(nn.Module):
         readout: str = "jumping",
         encoder_conv: str = "same",
         background: bool = False,
+        sparse: bool = False,
     ) -> None:
         given = SimpleNamespace(**{k: v for k, v in locals().items() if k != "__class__"})
         super().__init__()

@@ -102,14 +102,13 @@ def interactions(
 
 
 def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
-    r"""Which nodes are members of which metacommunities [N, K]; at least one each.
+    r"""Which nodes are members of which metacommunities [N, K]; of none, one or several.
 
-    A node is a member where it has more than 0.3 times the links of a typical member, and always
-    of the metacommunity through which most of its links run. Links are expected ones,
-    :math:`\mu_{uk}`; those of a typical member are
+    A node is a member where it has more than 0.3 times the links of a typical member. Links are
+    expected ones, :math:`\mu_{uk}`; those of a typical member are
     :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}` over the nodes of the graph. This mean
     hardly counts nodes of few links, who are no members. A metacommunity where it is below a
-    hundredth of the largest is unused, and has only members whose links mostly run there.
+    hundredth of the largest is unused, and has no members.
 
     Args:
         interaction: What :func:`interactions` gives [N, K].
@@ -120,7 +119,6 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
         tensor([[ True,  True, False],
                 [ True,  True,  True]])
     """
-    main = nn.functional.one_hot(interaction.argmax(1), interaction.size(1)).bool()
     # Fourth powers of large rates would overflow single precision.
     square = interaction.double().square()
     of_graph = square.new_zeros(square.size(0), dtype=torch.long) if batch is None else batch
@@ -128,7 +126,7 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     total, fourth = (sums.index_add(0, of_graph, values) for values in (square, square.square()))
     typical = fourth / total.clamp_min(torch.finfo(torch.double).tiny)
     used = typical > UNUSED_SHARE**2 * typical.amax(1, keepdim=True)
-    return main | ((square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph])
+    return (square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph]
 
 
 class EdgePartitioner(nn.Module):

@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -136,12 +135,9 @@ def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
 def found_communities(setting: Setting) -> Finding:
     """VEPM's, as many as are known unless the settings ask to find the number.
 
-    The adjacency stands beside the features, which need not tell communities apart. For graphs with
-    labels, also the NMI of each node's main community with its label.
+    For graphs with labels, also the NMI of each node's main community with its label.
     """
-    (truth, number), graph = _known(setting), setting.graph.clone()
-    graph.x = torch.cat([graph.x.to_dense(), _adjacency(graph)], dim=1)
-    dataset = replace(setting.dataset, graphs=[graph], feature_names=None)
+    (truth, number), dataset = _known(setting), setting.dataset
     model = CommunityDetector(
         config=setting.config,
         num_communities=None if setting.config.training.shrinkage else number,

@@ -13,7 +13,7 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.data.columns import with_columns
 from vepm.data.features import NUM_POSITIONS
-from vepm.data.scaling import Anchors, Scaling, needs_coordinates, with_coordinates
+from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.training.config import SCALED, Config
@@ -100,7 +100,7 @@ class ModelCard:
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
         """The card of a model that is to be trained on a dataset."""
         norm, whole = config.model.feature_norm, dataset
-        if norm == "auto" and needs_coordinates(dataset):
+        if norm in FEW_COLUMNS and needs_coordinates(dataset, FEW_COLUMNS[norm]):
             whole = with_coordinates(dataset)
         scaled = norm in SCALED
         return cls(

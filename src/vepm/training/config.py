@@ -24,15 +24,17 @@ DEEPEST = 1000
 # Beyond these bounds real numbers overflow single precision, or vanish in it.
 TINY, HUGE = 1e-30, 1e30
 
-SCALED = ("standard", "auto")
+SCALED = ("standard", "auto", "coordinates")
 """Values of ``feature_norm`` for which columns are brought to one scale before training."""
 ENCODERS: dict[str, dict[str, Any]] = {
     "normalized": {},
     "plain": {"encoder_conv": "gcn", "encoder_batch_norm": False, "shape": "node"},
     "background": {"background": True},
+    "sparse": {"sparse": True},
 }
 INPUTS = ("x", "z", *FUSIONS, "random")
-AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.001}
+SCHEMES = ("alternating", "joint", "predictor", "scratch", "unlabelled")
+AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
 """What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
 
 
@@ -47,8 +49,9 @@ class ModelConfig:
     encoder: str = checked("normalized", choices=ENCODERS)
     """The community encoder: ``normalized`` has the convolution of the others, batch normalisation
     and a Weibull shape for every node and community; ``background`` is the same, but to the last
-    community all nodes belong alike, so that it stands for links that no other explains; ``plain``
-    has GCN layers without normalisation and one shape per node, as in the released code."""
+    community all nodes belong alike, so that it stands for links that no other explains; in
+    ``sparse`` they may belong to a community not at all; ``plain`` has GCN layers without
+    normalisation and one shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=PARTITIONS)
     temperature: float = checked(1.0, low=TINY, high=HUGE)
@@ -63,7 +66,7 @@ class ModelConfig:
     """How features are scaled: rows by their ``l1`` or ``l2`` norm, or ``none``; ``standard``
     standardises dense columns and normalises rows of the others (see
     :class:`vepm.data.scaling.Scaling`); ``auto`` also adds spectral coordinates to a graph with
-    fewer than 16 informative columns."""
+    fewer than 16 informative columns, ``coordinates`` to every single graph."""
     bank_layers: int = checked(1, low=1, high=DEEPEST)
     composer: str = checked("gnn", choices=COMPOSERS)
     composer_layers: int = checked(1, low=1, high=DEEPEST)
@@ -88,8 +91,10 @@ class ModelConfig:
 class TrainingConfig:
     """How the model is trained."""
 
-    scheme: str = checked("alternating", choices=("alternating", "joint", "predictor", "scratch"))
-    """Which parameters step when: alternating, joint, predictor or scratch."""
+    scheme: str = checked("alternating", choices=SCHEMES)
+    """Which parameters step when: alternating, joint, predictor or scratch. Without labels, where
+    pretraining is all there is, unlabelled gives it the encoder's learning rate and the weight
+    decay; with labels it is alternating."""
     encoder_interval: int = checked(1, low=1, high=LARGEST)
     """Steps of the predictor (M in the paper) between two steps of the encoder."""
     pretrain_epochs: int = checked(600, low=0, high=LARGEST)

@@ -75,7 +75,8 @@ def _run_epoch(
     phase, epoch = course.phase, course.epoch
     tally = Tally()
     if phase == "pretrain":
-        rate = PRETRAIN_LEARNING_RATE
+        slow = config.scheme == "unlabelled"
+        rate = config.encoder_learning_rate if slow else PRETRAIN_LEARNING_RATE
         set_rate(state.encoder_optimizer, rate)
         for batch in state.executor.batches("pretrain", epoch)[1]:
             tally.add(_step("pretrain", state, batch, config))

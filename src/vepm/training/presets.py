@@ -35,9 +35,18 @@ _UNLABELLED = {
 }
 
 PRESETS["communities"] = {
-    task: config.replace(pretrain_epochs=200) for task, config in _UNLABELLED.items()
+    task: config.replace(
+        encoder="sparse",
+        encoder_channels=128,
+        kl_weight=0.0,
+        pretrain_epochs=300,
+        scheme="unlabelled",
+        encoder_learning_rate=0.002,
+        weight_decay=0.01,
+    )
+    for task, config in _UNLABELLED.items()
 }
-"""Settings to find communities without labels: longer training fits single edges."""
+"""Settings to find communities without labels: nodes may be no members at all of most of them."""
 
 PRESETS["links"] = {
     task: config.replace(num_communities=64, encoder_channels=256, likelihood="masked")

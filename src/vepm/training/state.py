@@ -100,11 +100,12 @@ class TrainingState:
     def start(cls, executor: OneRun | ManyRuns, config: TrainingConfig) -> "TrainingState":
         """A fresh state of all runs of an executor."""
         predictor = executor.parameters("predictor")
+        decay = config.weight_decay if config.scheme == "unlabelled" else 0.0
         state = cls(
             executor,
             [Course() for _ in executor.seeds],
             capturable_adam(predictor, config.weight_decay, executor.parameters("undecayed")),
-            capturable_adam(executor.parameters("encoder")),
+            capturable_adam(executor.parameters("encoder"), decay),
             predictor[0].new_zeros(()),
         )
         if config.scheme == "scratch" or config.pretrain_epochs == 0:
