@@ -40,7 +40,11 @@ def test_a_node_is_a_member_where_it_links_like_one(joined: GraphBatch) -> None:
             squares = sum(rate**2 for rate in rates)
             typical.append((sum(rate**4 for rate in rates) / squares) ** 0.5 if squares else 0.0)
         for u in nodes:
+            main = int(links[u].argmax())
+            assert found[u, main] or not found[u].any()
             for k, rate in enumerate(links[u].tolist()):
+                if k == main:
+                    continue
                 least, used = 0.3 * typical[k], typical[k] - 0.01 * max(typical)
                 clear = abs(rate - least) > 1e-5 * typical[k] and abs(used) > 1e-5 * max(typical)
                 assert not clear or found[u, k] == (rate > least and used > 0)
@@ -60,6 +64,11 @@ def test_a_node_of_few_links_is_in_no_community() -> None:
     assert not members(torch.zeros(2, 4)).any()
     found = members(torch.tensor([[5.0, 5.0], [0.2, 0.1]]))
     assert found.tolist() == [[True, True], [False, False]]
+
+
+def test_a_member_of_any_community_is_a_member_of_its_main_one() -> None:
+    found = members(torch.tensor([[9.0, 0.0], [9.0, 0.0], [1.0, 0.9]]))
+    assert found.tolist() == [[True, False], [True, False], [True, True]]
 
 
 def test_an_unused_community_has_no_members() -> None:

@@ -149,6 +149,14 @@ def test_baselines_go_by_their_written_names(tmp_path: Path) -> None:
     assert "my-own" in text
 
 
+def test_nodes_in_no_community_are_counted(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    memberships = read_run(folder).memberships.astype(np.float32)
+    memberships[3] = 0
+    change(folder, memberships=memberships)
+    assert "1 node is a member of none" in write_report(folder).read_text(encoding="utf-8")
+
+
 def test_pixels_become_pictures(tmp_path: Path) -> None:
     folder = write_node_run(tmp_path / "run", nodes=40)
     names = [f"pixel_{row}_{column}" for row in range(2) for column in range(5)]

@@ -111,7 +111,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         """Hard, soft and overlapping memberships in the metacommunities.
 
         All go by a node's expected links through each metacommunity. A node is a member where it
-        has more than 0.3 times those of a typical member (:func:`vepm.nn.members`).
+        has more than 0.3 times those of a typical member, and if that is anywhere, then also in
+        its main one (:func:`vepm.nn.members`).
         """
         items = self._items(X)
         return self.communities_behind(self._explain(items.dataset), items.rows)

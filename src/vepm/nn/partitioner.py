@@ -104,8 +104,9 @@ def interactions(
 def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     r"""Which nodes are members of which metacommunities [N, K]; of none, one or several.
 
-    A node is a member where it has more than 0.3 times the links of a typical member. Links are
-    expected ones, :math:`\mu_{uk}`; those of a typical member are
+    A node is a member where it has more than 0.3 times the links of a typical member; if that is
+    anywhere, then also where most of its links run. Links are expected ones, :math:`\mu_{uk}`;
+    those of a typical member are
     :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}` over the nodes of the graph. This mean
     hardly counts nodes of few links, who are no members. A metacommunity where it is below a
     hundredth of the largest is unused, and has no members.
@@ -126,7 +127,9 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     total, fourth = (sums.index_add(0, of_graph, values) for values in (square, square.square()))
     typical = fourth / total.clamp_min(torch.finfo(torch.double).tiny)
     used = typical > UNUSED_SHARE**2 * typical.amax(1, keepdim=True)
-    return (square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph]
+    found = (square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph]
+    main = nn.functional.one_hot(square.argmax(1), square.size(1)).bool()
+    return found | (main & found.any(1, keepdim=True))
 
 
 class EdgePartitioner(nn.Module):

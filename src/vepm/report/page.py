@@ -79,6 +79,7 @@ def _render(run: Run, drawings: dict[str, dict[str, str]]) -> str:
         conclusion=summary.conclusion(run),
         headline=summary.headline(run),
         communities=communities,
+        alone=int((~run.member.any(axis=1)).sum()),
         parts=parts,
         verdict=summary.part_verdict(parts),
         confused=summary.most_confused(run),
