@@ -151,10 +151,14 @@ def test_baselines_go_by_their_written_names(tmp_path: Path) -> None:
 
 def test_nodes_in_no_community_are_counted(tmp_path: Path) -> None:
     folder = write_node_run(tmp_path / "run", nodes=40)
-    memberships = read_run(folder).memberships.astype(np.float32)
-    memberships[3] = 0
-    change(folder, memberships=memberships)
-    assert "1 node is a member of none" in write_report(folder).read_text(encoding="utf-8")
+    communities = read_run(folder).memberships.shape[1]
+    memberships = np.eye(communities, dtype=np.float32)[np.arange(40) % communities]
+    for alone, words in ((), ""), ((7,), "1 node is a member"), ((7, 8), "2 nodes are members"):
+        memberships[list(alone)] = 0
+        change(folder, memberships=memberships)
+        text = write_report(folder).read_text(encoding="utf-8")
+        assert words in text
+        assert ("of none" in text) == bool(alone)
 
 
 def test_pixels_become_pictures(tmp_path: Path) -> None:
