@@ -1,4 +1,4 @@
-"""Text from users' data obeys nobody: not terminals, spreadsheets, LaTeX or Markdown."""
+"""Text from users' data obeys nobody: not terminals, spreadsheets or Markdown."""
 
 import json
 from typing import Any
@@ -11,7 +11,6 @@ from strategies import quick
 from vepm.escaping import (
     LONGEST_LINE,
     for_json,
-    for_latex,
     for_markdown,
     for_spreadsheet,
     for_terminal,
@@ -53,19 +52,6 @@ def test_long_lines_keep_both_ends() -> None:
     assert " ... " in line
     assert on_one_line("x" * 1000) == "x" * 1000
     assert on_one_line("x" * 1001) == f"{'x' * 500} ... {'x' * 500}"
-
-
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        ("\\input{/etc/passwd}", r"\textbackslash{}input\{/etc/passwd\}"),
-        ("a_b & 5 % #1 $x^2$ ~", r"a\_b \& 5 \% \#1 \$x\textasciicircum{}2\$ \textasciitilde{}"),
-        ("80.1 ± 0.2 ▲", r"80.1 $\pm$ 0.2 $\uparrow$"),
-        ("two\nlines", "two lines"),
-    ],
-)
-def test_latex_prints_what_it_is_given(given: str, wanted: str) -> None:
-    assert for_latex(given) == wanted
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def _earlier(counts: dict[str, int]) -> str:
     if "abandoned" not in counts:
         return ""
     return (
-        f", {counts['pruned']} of them stopped early, {counts['abandoned']} more cut short when the "
-        "search was killed and begun anew"
+        f", {counts['pruned']} of them stopped early, {counts['abandoned']} more cut short when "
+        "the search was killed and begun anew"
     )
 
 

@@ -1,23 +1,10 @@
-"""Text from users' data on its way out: harmless in a terminal, a spreadsheet, LaTeX, Markdown."""
+"""Text from users' data on its way out: harmless in a terminal, a spreadsheet, Markdown."""
 
 import html
 import re
 from typing import Any
 
 LONGEST_LINE = 1000
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "±": r"$\pm$",
-        "▲": r"$\uparrow$",
-        "▼": r"$\downarrow$",
-        "≠": r"$\neq$",
-    }
-)
 
 
 def for_terminal(text: str) -> str:
@@ -51,11 +38,6 @@ def for_spreadsheet(cell: Any) -> Any:
         except ValueError:
             return "'" + cell
     return cell
-
-
-def for_latex(text: str) -> str:
-    """Text that LaTeX prints and does not run."""
-    return " ".join(text.split()).translate(_LATEX)
 
 
 def for_markdown(text: str) -> str:

@@ -116,7 +116,7 @@ def test_known_communities_and_baselines_beside_ours(pets: Path) -> None:
     assert member[np.arange(NODES), columns_of_main(Path("txt"))].all()
     shown = succeed("communities", pets, "-o", "shown", *SHORT).out
     # The labels of the data are what there is to compare with otherwise.
-    assert re.search(r"^vepm: modularity -?0\.\d\d, overlapping NMI 0\.\d\d, omega", shown, re.M)
+    assert re.search(r"^vepm: modularity -?0\.\d\d, overlapping NMI 0\.\d\d, F1", shown, re.M)
     assert "louvain" not in shown
 
 

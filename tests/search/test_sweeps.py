@@ -75,7 +75,9 @@ def test_a_stopped_sweep_goes_on_and_ends_the_same(tmp_path: Path) -> None:
 
 def test_seeds_may_train_together(tmp_path: Path) -> None:
     sweep = tiny_sweep(settings=1, base={**TINY, "dropout": 0.0, "sampling": False})
-    rows = [run_search(sweep, tmp_path / f"{n}.jsonl", compute=Compute("cpu", 1, n)) for n in (1, 2)]
+    rows = [
+        run_search(sweep, tmp_path / f"{n}.jsonl", compute=Compute("cpu", 1, n)) for n in (1, 2)
+    ]
     alone, together = ([(row["seed"], row["val_accuracy"]) for row in found] for found in rows)
     assert alone == together
     assert rows[1][0]["seconds"] == rows[1][1]["seconds"]

@@ -33,8 +33,8 @@ print(len(quick) > 9, all(0 < seconds < 30 for seconds in quick.values()))
 print(quick_tests(path, 1e-6))
 for other, limit in ((code, 60), (code.replace("return ", "return not "), 60), ("while 1: 1", 2)):
     print(run_tests("vepm.escaping", other, tests, limit))
-other = code + "def for_latex(text): return 1"
-for name in ("json", "latex"):
+other = code + "def for_markdown(text): return 1"
+for name in ("json", "markdown"):
     chosen = {test: path for test in quick if name in test}
     print(run_tests("vepm.escaping", other, chosen, 60))
 """

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -49,13 +48,13 @@ from vepm.report import payload, summary
 from vepm.report.communities import community_rows
 from vepm.report.excerpt import take_excerpt
 from vepm.report.page import plan_drawings
-from vepm.report.paper_tables import latex, markdown
+from vepm.report.paper_tables import markdown
 from vepm.report.payload import build_payload, embed_json, layout
 from vepm.report.run import read_run
 from vepm.runs.writing import write_run
 from vepm.scale.batches import single_graph
 from vepm.search.log import open_log, standings
-from vepm.search.space import default_space, read_space
+from vepm.search.space import SPACES, read_space
 from vepm.search.sweeps import Sweep
 from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.checkpoint import load_state, save_state
@@ -268,13 +267,7 @@ def _npz() -> bytes:
 
 
 def _space() -> bytes:
-    lines = []
-    for name, entry in default_space("node").to_dict().items():
-        inside = ", ".join(f"{key} = {str(value).lower()}" for key, value in entry.items())
-        lines.append(f"{name} = {{{inside}}}")
-    text = "\n".join(lines).replace("'", '"')
-    tomllib.loads(text)
-    return text.encode()
+    return (SPACES / "node.toml").read_bytes()
 
 
 SWEEP = b"""
@@ -354,7 +347,6 @@ def _tabulate(folder: Path) -> None:
     experiment, plan = _plan()
     results = gather(experiment, plan, folder, Ended(), quick=False)
     markdown(results)
-    latex(results)
     if not results.values[0].seeds:
         raise InputError("the cell is not finished, and is run again")
 

@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
-from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP, SizeOnly
+from vepm.baselines.disengcn import DisenConv, DisenGCN
+from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
-from vepm.baselines.own_layers import GRAND, DisenConv, DisenGCN
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError
 from vepm.schema import check_value
@@ -18,7 +18,6 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
-    "GRAND",
     "MLP",
     "PUBLISHED",
     "Baseline",
@@ -33,7 +32,6 @@ __all__ = [
     "LabelProp",
     "NeuralBaseline",
     "NodeBaseline",
-    "SizeOnly",
     "WLKernel",
     "baseline",
     "wl_features",
@@ -51,8 +49,6 @@ BASELINES: dict[str, Baseline] = {
         GraphSAGE(),
         GAT(),
         DisenGCN(),
-        GRAND(),
-        SizeOnly(),
         GraphMLP(),
         GIN(),
         FactorGCN(),
@@ -66,25 +62,6 @@ _SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "chebnet": {"Cora": {"order": 2}},
     "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
-    "grand": {
-        "CiteSeer": {
-            "order": 2,
-            "passes": 2,
-            "consistency_weight": 0.7,
-            "temperature": 0.3,
-            "input_dropout": 0.0,
-            "dropout": 0.2,
-        },
-        "PubMed": {
-            "order": 5,
-            "temperature": 0.2,
-            "input_dropout": 0.6,
-            "dropout": 0.8,
-            "learning_rate": 0.2,
-            "batch_norm": True,
-            "patience": 100,
-        },
-    },
     "gin": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
     "factorgcn": {name: {"pooling": "mean"} for name in _SOCIAL},
     "graph-mlp": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},

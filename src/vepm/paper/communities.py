@@ -4,7 +4,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -14,14 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import Tensor
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from vepm.baselines.communities import NOCD_EPOCHS, nocd
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Bools, compare, known_communities
 from vepm.nn import interactions, members
-from vepm.paper.blocks import degree_corrected_blocks, mixed_memberships
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.runs.metrics import agreement
 from vepm.training import explain, fit
@@ -86,25 +83,6 @@ def confusion(setting: Setting) -> Finding:
     stacked = torch.from_numpy(np.stack(matrices))
     right = stacked.diagonal(dim1=1, dim2=2).sum() / stacked.sum()
     return Finding({"svm_accuracy": float(right)}, {"confusion": stacked}, found.result)
-
-
-def partition(find: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
-    """Communities that do not overlap, found from the edges alone."""
-    blocks = find(setting.graph, setting.parts, setting.seed)
-    return Finding(characteristics(setting, one_hot(blocks, setting.parts).double()))
-
-
-def sbm(setting: Setting) -> Finding:
-    """Communities by a degree-corrected stochastic blockmodel."""
-    return partition(partial(degree_corrected_blocks, sweeps=1 if setting.quick else 30), setting)
-
-
-def mmsb(setting: Setting) -> Finding:
-    """Overlapping communities by a mixed-membership blockmodel, from the edges alone."""
-    steps = 20 if setting.quick else 500
-    z = mixed_memberships(setting.graph, setting.parts, setting.seed, steps)
-    links = interactions(z, torch.ones(setting.parts), setting.parts)
-    return Finding(characteristics(setting, links))
 
 
 def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:

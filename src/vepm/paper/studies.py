@@ -16,16 +16,12 @@ from vepm.baselines.communities import bigclam, louvain
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
-from vepm.paper.blocks import equal_parts, spectral_parts
 from vepm.paper.communities import (
     communities,
     confusion,
     detected,
     found_communities,
-    mmsb,
     nocd_communities,
-    partition,
-    sbm,
 )
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
@@ -201,10 +197,6 @@ STUDIES: dict[str, Study] = {
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
     "partition_use": partition_use,
-    "bisection": partial(partition, equal_parts),
-    "spectral": partial(partition, spectral_parts),
-    "sbm": sbm,
-    "mmsb": mmsb,
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
     "gae": partial(autoencoder, GAE),

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's: tables for terminals, Markdown, spreadsheets and LaTeX."""
+"""Our numbers beside the paper's: tables for terminals, Markdown and spreadsheets."""
 
 import csv
 from collections import Counter
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vepm.errors import InputError
-from vepm.escaping import for_latex, for_markdown, for_terminal
+from vepm.escaping import for_markdown, for_terminal
 from vepm.evaluation import Summary
 from vepm.files import write_csv, write_text
 from vepm.paper.experiments import Metric, Printed
@@ -62,11 +62,10 @@ def _terminal_table(results: Results, columns: list[str]) -> Table:
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.csv`` and ``table.tex``; gives their paths."""
-    paths = [folder / f"table.{kind}" for kind in ("md", "csv", "tex")]
+    """Write ``table.md`` and ``table.csv``; gives their paths."""
+    paths = [folder / f"table.{kind}" for kind in ("md", "csv")]
     write_text(paths[0], markdown(results))
     write_csv(paths[1], CSV_HEADER, _records(results))
-    write_text(paths[2], latex(results))
     return paths
 
 
@@ -121,23 +120,6 @@ def markdown(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def latex(results: Results) -> str:
-    """A booktabs table: a line of ours and a line of the paper's for every row."""
-    # A line end would end the comment.
-    lines = [f"% {' '.join(line.split())}" for line in footnotes(results)]
-    lines += [rf"\begin{{tabular}}{{l{'c' * len(results.columns)}}}", r"\toprule"]
-    lines += [_latex_row("", results.columns), r"\midrule"]
-    for row in results.rows:
-        values = [results.at(row, column) for column in results.columns]
-        papers = [theirs(v.printed, v.metric.exact) if v else "" for v in values]
-        if all(value is None or value.quoted for value in values):
-            lines.append(_latex_row(f"{row} (quoted)", papers))
-            continue
-        lines.append(_latex_row(row, (ours(v) if v else "" for v in values)))
-        lines.append(_latex_row("", (f"paper: {said}" if said else "" for said in papers)))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
 def _lines(value: Value | None) -> list[str]:
     """What stands in a square, line by line."""
     if value is None:
@@ -170,10 +152,6 @@ def _records(results: Results) -> Iterator[list[Any]]:
         if not value.summaries:
             source = "quoted" if value.quoted else "missing"
             yield [*known, source, *[""] * 7, value.metric.unit, *paper, "", "", *end]
-
-
-def _latex_row(first: str, cells: Iterable[str]) -> str:
-    return " & ".join(for_latex(cell) for cell in (first, *cells)) + r" \\"
 
 
 def heading(results: Results) -> str:
