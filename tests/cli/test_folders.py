@@ -85,10 +85,6 @@ def test_experiments_leave_folders_of_others_alone(tmp_path: Path) -> None:
     words = ("reproduce", "table-1", "--experiments", toys, "--data-dir", tmp_path, "-o", "out")
     assert "out/table-1: holds table.md" in refused(*words, "--jobs", "1")
     assert contents(Path("out")) == {"table-1/table.md": b"mine"}
-    Path("docs").mkdir()
-    Path("docs/index.md").write_text("# My project")
-    assert "docs/index.md: not an index" in refused(*words[:-1], "docs", "--jobs", "1")
-    assert contents(Path("docs")) == {"index.md": b"# My project"}
 
 
 def test_a_name_that_is_not_utf8_is_refused_before_any_work(pets: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from vepm import console
-from vepm.cli.folders import Kind, how_to_continue, only_writer, own_folder
+from vepm.cli.folders import Kind, how_to_continue, own_folder
 from vepm.cli.options import MACHINE, Machine, RunsAtOnce, listed, option, with_groups
 from vepm.errors import InputError
 from vepm.escaping import on_one_line
@@ -81,7 +81,6 @@ def reproduce(
     from vepm.paper.experiments import FOLDER, catalogue
     from vepm.paper.plan import PRESET, Selection, check_selection, select, squares
     from vepm.paper.runner import run
-    from vepm.report.paper_tables import check_index, write_index
 
     known = catalogue(experiments or FOLDER)
     if list_them:
@@ -99,7 +98,6 @@ def reproduce(
     every = {name: squares(e, quick, seeds, selection.presets) for name, e in known.items()}
     planned = [s for e in chosen for s in select(every[e.name], selection)]
     elsewhere = [square for found in every.values() for square in found]
-    check_index(folder)
     with contextlib.ExitStack() as held, how_to_continue(lambda: AGAIN):
         for experiment in chosen if compute.leads else ():
             held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
@@ -107,10 +105,7 @@ def reproduce(
             ended = run(planned, folder, machine.data_dir, compute, elsewhere, progress)
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
-            pages = [(n, e.title) for n, e in known.items() if (folder / n / "table.md").exists()]
-            with only_writer(folder, wait=True):
-                write_index(folder, pages)
-            _conclude(ended, folder, any(s.cells for s in planned))
+            _conclude(ended, any(s.cells for s in planned))
 
 
 def _choose(
@@ -158,7 +153,7 @@ def _show(
         console.print_line("files: " + " ".join(str(path) for path in paths) + "\n")
 
 
-def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
+def _conclude(ended: "Ended", expected: bool) -> None:
     from vepm.runs.metrics import commit
 
     for reason in ended.missing.values():
@@ -172,8 +167,7 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
             f"of the cells found, {sum(others.values())} ran on other commits: {counts}"
         )
     console.print_line(
-        f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed; "
-        f"see: {folder / 'index.md'}"
+        f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed"
     )
     if expected and ended.missing and not ended.ran + ended.found:
         raise InputError(

@@ -15,7 +15,6 @@ from sklearn.svm import SVC
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.baselines.communities import NOCD_EPOCHS, nocd
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Bools, compare, known_communities
 from vepm.nn import interactions, members
@@ -135,14 +134,6 @@ def found_communities(setting: Setting) -> Finding:
     return Finding(numbers)
 
 
-def nocd_communities(setting: Setting) -> Finding:
-    """NOCD's, with the adjacency as features."""
-    (truth, number), graph = _known(setting), setting.graph
-    epochs = 2 if setting.quick else NOCD_EPOCHS
-    found = nocd(_adjacency(graph), graph.edge_index, number, setting.seed, epochs)
-    return Finding(compare(found, truth))
-
-
 def detected(detect: Callable[..., Bools], setting: Setting) -> Finding:
     """Those of a method that looks at the edges alone, told how many are known."""
     (truth, number), graph = _known(setting), setting.graph
@@ -158,7 +149,7 @@ def _known(setting: Setting) -> tuple[Bools, int]:
 
 
 def _adjacency(graph: Data) -> Tensor:
-    """Ones where there is an edge [N, N]; the paper of NOCD has such features."""
+    """Ones where there is an edge [N, N]."""
     nodes = int(graph.num_nodes or 0)
     adjacency = torch.zeros(nodes, nodes)
     adjacency[tuple(graph.edge_index)] = 1

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GAE, VGAE
 
 from vepm.baselines import GCN
-from vepm.baselines.communities import bigclam, louvain
+from vepm.baselines.communities import louvain, nocd
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
@@ -21,7 +21,6 @@ from vepm.paper.communities import (
     confusion,
     detected,
     found_communities,
-    nocd_communities,
 )
 from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
@@ -202,8 +201,7 @@ STUDIES: dict[str, Study] = {
     "gae": partial(autoencoder, GAE),
     "vgae": partial(autoencoder, VGAE),
     "found_communities": found_communities,
-    "nocd": nocd_communities,
-    "bigclam": partial(detected, bigclam),
+    "nocd": partial(detected, nocd),
     "louvain": partial(detected, louvain),
 }
 """Studies by name."""

@@ -1,15 +1,13 @@
 """Our numbers beside the paper's: tables for terminals, Markdown and spreadsheets."""
 
-import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from vepm.errors import InputError
 from vepm.escaping import for_markdown, for_terminal
 from vepm.evaluation import Summary
 from vepm.files import write_csv, write_text
@@ -22,7 +20,6 @@ QUICK = (
 )
 MARKS = "▲ ▼: above or below the paper's by more than our standard error."
 SPREAD = "±: standard error of the mean (paper: as printed); sd: standard deviation; n: runs."
-INDEX_HEADING = "# Results"
 FRAME = 3
 """Characters that the frame of a table takes for every column."""
 CSV_HEADER = (
@@ -67,35 +64,6 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     write_text(paths[0], markdown(results))
     write_csv(paths[1], CSV_HEADER, _records(results))
     return paths
-
-
-def check_index(folder: Path) -> None:
-    """Refuse a folder whose ``index.md`` is somebody else's."""
-    path = folder / "index.md"
-    if path.exists() and not path.read_bytes().startswith(INDEX_HEADING.encode()):
-        raise InputError(f"{path}: not an index of results; choose another folder with --output")
-
-
-def write_index(folder: Path, pages: Iterable[tuple[str, str]]) -> Path:
-    """Write ``index.md``: every experiment's page, and how many of its squares are measured."""
-    rows = []
-    for name, title in pages:
-        found = _squares(folder / name / "table.csv")
-        counts = [str(found[source]) for source in ("ours", "quoted", "missing")]
-        rows.append([f"[{for_markdown(title)}]({name}/table.md)", *counts])
-    table = _markdown_table(["experiment", "measured", "quoted", "not run"], rows)
-    write_text(folder / "index.md", f"{INDEX_HEADING}\n\n{table}\n")
-    return folder / "index.md"
-
-
-def _squares(path: Path) -> Counter[str]:
-    """Squares of a table by where their numbers come from."""
-    if not path.is_file():
-        return Counter()
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        lines = list(csv.DictReader(file))
-    sources = {(line.get("row"), line.get("column")): str(line.get("source")) for line in lines}
-    return Counter(sources.values())
 
 
 def markdown(results: Results) -> str:
