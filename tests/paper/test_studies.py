@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
+from vepm.paper.cells import Setting
 from vepm.paper.communities import density_ratio, size_imbalance
-from vepm.paper.findings import Setting
 from vepm.paper.studies import STUDIES, entropy
 from vepm.training import preset
 

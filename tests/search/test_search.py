@@ -22,7 +22,7 @@ from .small import SPACE, search, small_tuning, with_shuffled_test_labels, witho
 def test_first_trial_is_the_default_and_best_is_no_worse(task: str, tmp_path: Path) -> None:
     small = small_tuning(task)
     trials = search(small, tmp_path)
-    parts = {"train_on": small.train, "validate_on": small.val}
+    parts: dict[str, Any] = {"train_on": small.train, "validate_on": small.val}
     default = fit(small.dataset, small.config, **parts, device="cpu").best
     first = trials[0]
     assert (first.val_accuracy, first.val_loss) == (default["val_accuracy"], default["val_loss"])
@@ -51,7 +51,7 @@ def test_other_labels_are_gone(task: str) -> None:
 
 def test_score_is_the_mean_over_seeds(tmp_path: Path) -> None:
     small = small_tuning(seeds=[0, 1, 2], settings=1)
-    parts = {"train_on": small.train, "validate_on": small.val}
+    parts: dict[str, Any] = {"train_on": small.train, "validate_on": small.val}
     rows = [
         fit(small.dataset, small.config, **parts, seed=seed, device="cpu").best for seed in range(3)
     ]

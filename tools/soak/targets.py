@@ -38,9 +38,8 @@ from vepm.data import read
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.files import refuse_special, write_bytes
-from vepm.paper.cells import _checksum, write_cell
+from vepm.paper.cells import Finding, _checksum, write_cell
 from vepm.paper.experiments import Experiment, read_experiment
-from vepm.paper.findings import Finding
 from vepm.paper.plan import Square, squares
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Bools, compare, known_communities
 from vepm.nn import interactions, members
-from vepm.paper.findings import Finding, Setting, finetune
+from vepm.paper.cells import Finding, Setting, finetune
 from vepm.runs.metrics import agreement
 from vepm.training import explain, fit
 

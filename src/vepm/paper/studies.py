@@ -16,13 +16,13 @@ from vepm.baselines.communities import louvain, nocd
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
+from vepm.paper.cells import Finding, Setting, finetune
 from vepm.paper.communities import (
     communities,
     confusion,
     detected,
     found_communities,
 )
-from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
