@@ -98,13 +98,13 @@ def test_a_run_names_its_parts(capsys: Captured) -> None:
 
 
 def test_communities_are_shown_by_every_measure_there_is(capsys: Captured) -> None:
-    measures = {"modularity": 0.416, "overlapping_nmi": 0.5, "f1": 0.75}
+    measures = {"modularity": 0.416, "overlapping_nmi": 0.5, "omega": 0.25, "f1": 0.75}
     found = {"vepm": measures, "louvain": {"modularity": 0.25}}
     console.print_communities({**RUN, "communities": found}, Path("out"))
     assert capsys.readouterr().out.splitlines() == [
         "memberships.csv and edges.csv in out",
         f"cost: {COST}",
-        "vepm: modularity 0.42, overlapping NMI 0.50, F1 0.75",
+        "vepm: modularity 0.42, overlapping NMI 0.50, omega 0.25, F1 0.75",
         "louvain: modularity 0.25",
         "see: out/report.html",
     ]

@@ -26,7 +26,7 @@ err = Console(stderr=True, markup=False)
 PAGE = "report.html"
 MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
 COMMUNITY_MEASURES = {
-    "modularity": "modularity", "overlapping_nmi": "overlapping NMI", "f1": "F1"
+    "modularity": "modularity", "overlapping_nmi": "overlapping NMI", "omega": "omega", "f1": "F1"
 }  # fmt: skip
 
 

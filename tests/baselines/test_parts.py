@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 from torch_geometric.data import Data
 
-from baselines.toys import cycle, graph_toy
+from baselines.toys import cycle, graph_toy, star
 from vepm.baselines import (
     GAT,
     DisenConv,
@@ -15,6 +16,7 @@ from vepm.baselines import (
     wl_kernels,
 )
 from vepm.baselines.fitting import Labelled
+from vepm.baselines.grand import GRAND, disagreement, mean_of_powers
 from vepm.baselines.graphs import FactorDiscriminator
 from vepm.baselines.nodes import FeatureDropout
 from vepm.data import Dataset
@@ -111,6 +113,38 @@ def test_discriminator_counts_in_training_only() -> None:
     labelled = Labelled(batch, slice(None), batch.y)
     assert weighed.losses(labelled)[1].item() > 0
     assert free.losses(labelled)[1].item() == 0
+
+
+def test_mean_of_powers_on_a_dense_graph() -> None:
+    x = torch.randn(5, 3)
+    graph = one_graph(x, star(5))
+    matrix = torch.eye(5)
+    matrix[graph.edges.source, graph.edges.target] = 1.0
+    degree = matrix.sum(1).rsqrt()
+    matrix = degree[:, None] * matrix * degree
+    expected = (x + matrix @ x + matrix @ matrix @ x) / 3
+    found = mean_of_powers(x, graph.edges.edge_index, 2)
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_passes_should_agree_on_a_sharpened_mean() -> None:
+    passes = torch.tensor([[[0.9, 0.1]], [[0.7, 0.3]]])
+    # The mean is (0.8, 0.2); squared and scaled, (0.64, 0.04) / 0.68.
+    target = torch.tensor([0.64, 0.04]) / 0.68
+    expected = (passes - target).square().sum(2).mean()
+    assert disagreement(passes, 0.5).item() == pytest.approx(expected.item())
+    assert disagreement(torch.eye(2)[None].expand(3, 2, 2), 0.5).item() == 0
+
+
+def test_whole_nodes_are_dropped_in_training() -> None:
+    torch.manual_seed(0)
+    graph = one_graph(torch.ones(200, 1), torch.empty(2, 0, dtype=torch.long))
+    model = GRAND(order=0, dropout=0.0, input_dropout=0.0).build(1, 2)
+    nn.init.ones_(model.get_parameter("perceptron.2.weight"))
+    rows = model(graph).unique(dim=0)
+    # Without edges a node is read as it is or not at all; later, always at its mean.
+    assert len(rows) == 2
+    assert len(model.eval()(graph).unique(dim=0)) == 1
 
 
 def test_label_propagation_on_a_path() -> None:

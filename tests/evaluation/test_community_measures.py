@@ -1,5 +1,6 @@
 """Measures of covers, against loops and the libraries that have them for partitions."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +9,15 @@ import networkx as nx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
+from vepm.evaluation import communities
 from vepm.evaluation.communities import (
     as_table,
     average_f1,
     compare,
     modularity,
+    omega_index,
     overlapping_nmi,
 )
 
@@ -62,7 +66,7 @@ def test_overlapping_nmi_equals_the_loops(seed: int) -> None:
 def test_equal_covers_agree_whatever_the_order_and_unrelated_ones_do_not() -> None:
     x = cover(1)
     empty = np.zeros((30, 1), dtype=bool)
-    for measure in (overlapping_nmi, average_f1):
+    for measure in (overlapping_nmi, omega_index, average_f1):
         assert measure(np.hstack([x, empty]), x[:, ::-1]) == pytest.approx(1)
         assert measure(partition(0, 400), partition(1, 400)) < (
             0.4 if measure is average_f1 else 0.02
@@ -72,7 +76,28 @@ def test_equal_covers_agree_whatever_the_order_and_unrelated_ones_do_not() -> No
     assert overlapping_nmi(empty, x) == average_f1(empty, x) == 0
 
 
-@pytest.mark.parametrize("measure", [overlapping_nmi, average_f1])
+@pytest.mark.parametrize("seed", range(3))
+def test_omega_of_partitions_is_the_adjusted_rand_index(seed: int) -> None:
+    x, y = partition(seed), partition(seed + 5, groups=4)
+    y[:20, :3] = x[:20]
+    y[:20, 3] = False
+    expected = adjusted_rand_score(x.argmax(1), y.argmax(1))
+    assert omega_index(x, y) == pytest.approx(expected)
+
+
+def test_omega_of_covers_equals_the_loop() -> None:
+    x, y = cover(3, 12), cover(4, 12)
+    pairs = list(itertools.combinations(range(12), 2))
+    counts = [[int((t[i] & t[j]).sum()) for i, j in pairs] for t in (x, y)]
+    observed = np.mean([a == b for a, b in zip(*counts, strict=True)])
+    expected = sum(
+        np.mean([a == k for a in counts[0]]) * np.mean([b == k for b in counts[1]])
+        for k in range(5)
+    )
+    assert omega_index(x, y) == pytest.approx((observed - expected) / (1 - expected))
+
+
+@pytest.mark.parametrize("measure", [overlapping_nmi, omega_index, average_f1])
 def test_covers_of_other_shapes_are_refused(measure: Callable[[Any, Any], float]) -> None:
     table = np.ones((4, 2))
     for other in (np.ones((5, 2)), np.ones(4)):
@@ -80,6 +105,16 @@ def test_covers_of_other_shapes_are_refused(measure: Callable[[Any, Any], float]
             measure(table, other)
         with pytest.raises(ValueError, match=r"covers must be \[N, K\] and \[N, L\]"):
             measure(other, table)
+
+
+def test_omega_of_many_nodes_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = cover(5, 300), cover(6, 300)
+    y[:200] = x[:200]
+    exact = omega_index(x, y)
+    monkeypatch.setattr(communities, "MOST_EXACT", 299)
+    monkeypatch.setattr(communities, "PAIRS", 2**18)
+    assert omega_index(x, y) == pytest.approx(exact, abs=0.01)
+    assert omega_index(x, y, seed=1) != omega_index(x, y, seed=2)
 
 
 def test_average_f1_by_hand() -> None:
@@ -105,4 +140,4 @@ def test_modularity_of_a_partition_is_newman_s() -> None:
 def test_covers_of_different_graphs_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(30, 4\) and \(12, 4\)"):
         compare(cover(0), cover(0, 12))
-    assert compare(cover(0), cover(0)) == {"overlapping_nmi": 1, "f1": 1}
+    assert compare(cover(0), cover(0)) == {"overlapping_nmi": 1, "omega": 1, "f1": 1}

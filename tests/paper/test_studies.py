@@ -169,13 +169,15 @@ def test_links_are_ranked_better_than_by_chance(name: str) -> None:
         assert found["rate_auc"] != found["surroundings_auc"]
 
 
-@pytest.mark.parametrize("name", ["found_communities", "nocd", "louvain"])
+@pytest.mark.parametrize("name", ["found_communities", "nocd", "bigclam", "louvain"])
 def test_known_communities_are_found(name: str) -> None:
     data = planted_graph(150, 3, overlap=0.02, average_degree=20, num_features=8, seed=1)
     config = preset("communities", "node").replace(pretrain_epochs=150)
     setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu")
+    # BigCLAM leaves nodes of few links in no community.
+    least = 0.3 if name == "bigclam" else 0.5
     found = STUDIES[name](setting).numbers
-    assert found["overlapping_nmi"] > 0.5
+    assert found["overlapping_nmi"] > least
     assert ("nmi" in found) == (name == "found_communities")
 
 

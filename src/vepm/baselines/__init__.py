@@ -6,6 +6,7 @@ from typing import Any
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
 from vepm.baselines.disengcn import DisenConv, DisenGCN
+from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
@@ -18,6 +19,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GIN",
+    "GRAND",
     "MLP",
     "PUBLISHED",
     "Baseline",
@@ -49,6 +51,7 @@ BASELINES: dict[str, Baseline] = {
         GraphSAGE(),
         GAT(),
         DisenGCN(),
+        GRAND(),
         GraphMLP(),
         GIN(),
         FactorGCN(),
@@ -62,6 +65,25 @@ _SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "chebnet": {"Cora": {"order": 2}},
     "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
+    "grand": {
+        "CiteSeer": {
+            "order": 2,
+            "passes": 2,
+            "consistency_weight": 0.7,
+            "temperature": 0.3,
+            "input_dropout": 0.0,
+            "dropout": 0.2,
+        },
+        "PubMed": {
+            "order": 5,
+            "temperature": 0.2,
+            "input_dropout": 0.6,
+            "dropout": 0.8,
+            "learning_rate": 0.2,
+            "batch_norm": True,
+            "patience": 100,
+        },
+    },
     "gin": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
     "factorgcn": {name: {"pooling": "mean"} for name in _SOCIAL},
     "graph-mlp": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},

@@ -1,10 +1,11 @@
-"""Community detection to compare with: Louvain, Leiden, label propagation and NOCD."""
+"""Community detection to compare with: Louvain, Leiden, label propagation, BigCLAM and NOCD."""
 
 from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -13,11 +14,14 @@ from torch_geometric.nn import GCNConv
 
 from vepm.errors import InputError
 from vepm.evaluation.communities import as_table
+from vepm.nn import Adjacency
 from vepm.objective import edge_log_likelihood
 
 Bools = NDArray[np.bool_]
 Edges = NDArray[np.int64]
 
+STEPS, STEP_SIZES, MOST_AFFILIATION, LEAST_RATE = 200, 0.3 ** np.arange(8), 1000, 1e-8
+"""BigCLAM's: steps at most, the sizes tried in each, and bounds."""
 HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 128, 0.5, 1e-3, 1e-2
 EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
 """NOCD's, as in its paper: look at the loss every 25 epochs, stop after ten without a better."""
@@ -55,6 +59,50 @@ def require_leiden() -> tuple[Any, Any]:
     return igraph, leidenalg
 
 
+def bigclam(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
+    r"""Overlapping communities by BigCLAM (Yang and Leskovec, 2013).
+
+    Maximises the likelihood of :math:`P(A_{ij} = 1) = 1 - \exp(-f_i^\top f_j)` over non-negative
+    affiliations, by projected gradient steps of the best of several sizes. They start from the
+    neighbourhoods of lowest conductance. A node belongs where its affiliation is at least
+    :math:`\sqrt{-\log(1 - \varepsilon)}`, with :math:`\varepsilon` the density of the graph.
+    """
+    graph = Adjacency(torch.from_numpy(edges), num_nodes)
+    f = torch.from_numpy(_neighbourhoods(edges, num_nodes, num_communities, seed))
+    for _ in range(STEPS):
+        value = _log_likelihood(f.requires_grad_(), graph, LEAST_RATE)
+        step = torch.autograd.grad(value, f)[0] / num_nodes
+        with torch.no_grad():
+            tried = [(f + size * step).clamp(0, MOST_AFFILIATION) for size in STEP_SIZES]
+            values = [float(_log_likelihood(one, graph, LEAST_RATE)) for one in tried]
+        if max(values) <= value.item():
+            break
+        f = tried[int(np.argmax(values))]
+    density = min(_density(edges.shape[1], num_nodes), 1 - LEAST_RATE)
+    return np.asarray(f.detach().numpy() >= np.sqrt(-np.log1p(-density)))
+
+
+def _neighbourhoods(
+    edges: Edges, num_nodes: int, num_communities: int, seed: int
+) -> NDArray[np.float64]:
+    """One for the members of the neighbourhoods of locally lowest conductance, noise elsewhere."""
+    matrix = sp.csr_array((np.ones(edges.shape[1]), tuple(edges)), shape=(num_nodes, num_nodes))
+    near = (matrix + sp.eye_array(num_nodes)).tocsr()
+    links = matrix.sum(1)
+    volume = near @ links
+    outside = volume - (near @ matrix).multiply(near).sum(1)
+    smaller = np.maximum(np.minimum(volume, links.sum() - volume), 1)
+    conductance = np.where(links > 0, outside / smaller, np.inf)
+    f = 0.1 * np.random.default_rng(seed).random((num_nodes, num_communities))
+    covered, k = np.zeros(num_nodes, dtype=bool), 0
+    for node in np.argsort(conductance, kind="stable"):
+        if k < num_communities and not covered[node]:
+            group = near.indices[near.indptr[node] : near.indptr[node + 1]]
+            covered[group], f[group, k] = True, 1
+            k += 1
+    return f
+
+
 class _NOCD(nn.Module):
     def __init__(self, in_channels: int, num_communities: int) -> None:
         super().__init__()
@@ -78,6 +126,8 @@ def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> B
     features, as its paper does where there are none, and needs more than a few dozen nodes.
     """
     edge_index = torch.from_numpy(edges)
+    # The smallest rate of an edge is that of the graph's density, as in the paper's code.
+    density = _density(edges.shape[1], num_nodes)
     x = torch.zeros(num_nodes, num_nodes)
     x[tuple(edge_index)] = 1
     with torch.random.fork_rng():
@@ -91,7 +141,7 @@ def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> B
                 model.eval()
                 with torch.no_grad():
                     z = model(x, edge_index)
-                    loss = float(_nocd_loss(z, edge_index))
+                    loss = -float(_log_likelihood(z, edge_index, density, balanced=True))
                 waited += 1
                 if loss < best:
                     best, found, waited = loss, z, 0
@@ -99,16 +149,22 @@ def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> B
                     break
             model.train()
             optimizer.zero_grad()
-            _nocd_loss(model(x, edge_index), edge_index).backward()
+            z = model(x, edge_index)
+            (-_log_likelihood(z, edge_index, density, balanced=True)).backward()
             optimizer.step()
     return np.asarray(found.numpy() > THRESHOLD)
 
 
-def _nocd_loss(z: Tensor, edge_index: Tensor) -> Tensor:
-    # The smallest rate of an edge is that of the graph's density, as in the paper's code.
-    eps = edge_index.size(1) / max(z.size(0) * (z.size(0) - 1), 1)
-    padded = torch.cat([z, z.new_full((z.size(0), 1), eps**0.5)], dim=1)
-    return -edge_log_likelihood(padded, z.new_ones(z.size(1) + 1), edge_index, balanced=True).sum()
+def _log_likelihood(
+    z: Tensor, edges: Tensor | Adjacency, least_rate: float, *, balanced: bool = False
+) -> Tensor:
+    """That of a Bernoulli-Poisson model in which every pair has at least some rate."""
+    padded = torch.cat([z, z.new_full((z.size(0), 1), least_rate**0.5)], dim=1)
+    return edge_log_likelihood(padded, z.new_ones(padded.size(1)), edges, balanced=balanced).sum()
+
+
+def _density(num_edges: int, num_nodes: int) -> float:
+    return num_edges / max(num_nodes * (num_nodes - 1), 1)
 
 
 def _networkx(edges: Edges, num_nodes: int) -> "nx.Graph[int]":
@@ -126,6 +182,7 @@ DETECTORS: dict[str, Callable[[Edges, int, int, int], Bools]] = {
     "louvain": louvain,
     "leiden": leiden,
     "label-propagation": label_propagation,
+    "bigclam": bigclam,
     "nocd": nocd,
 }
 """By name, from edges [2, E] in both directions, the numbers of nodes and communities, a seed."""

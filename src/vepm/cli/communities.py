@@ -36,7 +36,7 @@ def communities(
     baselines: Annotated[
         str,
         options.result(
-            "Methods to compare with: louvain, leiden, label-propagation, nocd.",
+            "Methods to compare with: louvain, leiden, label-propagation, bigclam, nocd.",
             metavar="NAME,NAME",
         ),
     ] = "",
@@ -67,7 +67,7 @@ def communities(
 
         vepm communities KarateClub -c 4
 
-        vepm communities my-graph/ --truth circles.txt --baselines louvain,nocd
+        vepm communities my-graph/ --truth circles.txt --baselines louvain,bigclam
     """
     from vepm.baselines.communities import DETECTORS
     from vepm.cli.inputs import say_unweighted

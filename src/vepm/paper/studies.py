@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GAE, VGAE
 
 from vepm.baselines import GCN
-from vepm.baselines.communities import louvain, nocd
+from vepm.baselines.communities import bigclam, louvain, nocd
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
@@ -201,6 +201,7 @@ STUDIES: dict[str, Study] = {
     "gae": partial(autoencoder, GAE),
     "vgae": partial(autoencoder, VGAE),
     "found_communities": found_communities,
+    "bigclam": partial(detected, bigclam),
     "nocd": partial(detected, nocd),
     "louvain": partial(detected, louvain),
 }

@@ -15,7 +15,7 @@ UNSURE = 0.6
 """An item whose likeliest class has a lower probability is called uncertain."""
 BASELINES = {
     "label-propagation": "label propagation",
-    **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "MLP", "ChebNet")},
+    **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "GRAND", "MLP", "ChebNet")},
     **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
 }
 """How baselines are written; others go by the name they have on the command line."""
