@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from benchmarks.bandwidth import copy_bandwidth
+from benchmarks.growth import conclude
 from benchmarks.literal import LITERAL
 from vepm.bench import Plan, run
 from vepm.bench.steps import METHODS
@@ -33,7 +34,7 @@ def main() -> None:
     )
     limit = {"copy_bandwidth": copy_bandwidth("cpu")}
     for report in run(plan, {**METHODS, "literal": LITERAL}):
-        write_text(given.output, json.dumps(report | limit, indent=1))
+        write_text(given.output, json.dumps(conclude(report) | limit, indent=1))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from torch_geometric.data import Data
 
 from benchmarks import gpu_capture, gpu_ddp, gpu_equality, gpu_kernels
 from benchmarks.bandwidth import copy_bandwidth
-from vepm.bench import CLASSES, DEGREE, FEATURES, Plan, Row, compare, conclude, machine
+from benchmarks.growth import conclude
+from vepm.bench import CLASSES, DEGREE, FEATURES, Plan, Row, compare, machine
 from vepm.bench.steps import METHODS
 from vepm.data import datasets, load, sample_graph
 from vepm.files import write_text

@@ -16,8 +16,7 @@ def summary(folder: str) -> str:
     lines = [
         table,
         "",
-        f"`{found['command']}`: {counts['finished']} trials, {counts['pruned']} of them stopped "
-        f"early{_abandoned(counts)}; "
+        f"`{found['command']}`: {counts['finished']} trials{_earlier(counts)}; "
         f"{found['seconds']:.0f} s on {versions['threads']} thread of {versions['machine']}, "
         f"torch {versions['torch']}, commit `{versions['commit'][:7]}`. Training seed "
         f"{found['seeds'][0]}, search seed {found['sampler_seed']}, {found['num_val']} validation "
@@ -26,11 +25,14 @@ def summary(folder: str) -> str:
     return "\n".join(lines)
 
 
-def _abandoned(counts: dict[str, int]) -> str:
-    """What searches counted until their log was one of lines."""
+def _earlier(counts: dict[str, int]) -> str:
+    """What searches of earlier versions counted too."""
     if "abandoned" not in counts:
         return ""
-    return f", {counts['abandoned']} more cut short when the search was killed and begun anew"
+    return (
+        f", {counts['pruned']} of them stopped early, {counts['abandoned']} more cut short when "
+        "the search was killed and begun anew"
+    )
 
 
 def _row(name: str, trial: dict[str, Any]) -> list[str]:

@@ -163,7 +163,7 @@ def baselines_table() -> str:
 
 def rules_table() -> str:
     """The selection rules."""
-    rows = [[f"`{rule.name}`", rule.description] for rule in RULES.values()]
+    rows = [[f"`{name}`", rule.description] for name, rule in RULES.items()]
     return grid(["rule", "how the epoch was chosen"], rows)
 
 

@@ -118,7 +118,7 @@ def test_settings_are_checked_and_applied() -> None:
 
 
 def test_what_does_not_train_ignores_epochs_and_device() -> None:
-    for name in ("label-propagation", "size", "wl"):
+    for name in ("label-propagation", "wl"):
         assert baseline(name, epochs=3, device="cpu") == BASELINES[name]
 
 

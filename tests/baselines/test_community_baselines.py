@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from vepm.baselines.communities import DETECTORS, bigclam, leiden
+from vepm.baselines.communities import DETECTORS, bigclam, leiden, nocd
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation.communities import average_f1, overlapping_nmi
@@ -15,7 +15,7 @@ EDGES = GRAPH.edge_index.numpy()
 TRUTH = np.eye(3, dtype=bool)[GRAPH.y.numpy()]
 
 
-@pytest.mark.parametrize("name", ["louvain", "label-propagation", "bigclam", "leiden"])
+@pytest.mark.parametrize("name", ["louvain", "label-propagation", "bigclam", "nocd", "leiden"])
 def test_planted_communities_are_found(name: str) -> None:
     if name == "leiden":
         pytest.importorskip("leidenalg")
@@ -33,6 +33,17 @@ def test_bigclam_finds_nodes_in_two_communities() -> None:
     truth = np.array([[i < 6, i >= 4] for i in range(10)])
     assert average_f1(found, truth) > 0.9
     assert found[4:6].all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nocd_finds_nodes_in_two_communities(seed: int) -> None:
+    """Two cliques of 30 that share ten nodes; on cliques of six it finds one of them twice."""
+    pairs = [(i, j) for group in (range(30), range(20, 50)) for i in group for j in group if i != j]
+    edges = np.unique(np.array(pairs).T, axis=1)
+    found = nocd(edges, 50, 2, seed)
+    truth = np.array([[i < 30, i >= 20] for i in range(50)])
+    assert average_f1(found, truth) > 0.9
+    assert found[20:30].all()
 
 
 def test_leiden_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

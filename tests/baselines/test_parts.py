@@ -16,9 +16,9 @@ from vepm.baselines import (
     wl_kernels,
 )
 from vepm.baselines.fitting import Labelled
+from vepm.baselines.grand import GRAND, disagreement, mean_of_powers
 from vepm.baselines.graphs import FactorDiscriminator
 from vepm.baselines.nodes import FeatureDropout
-from vepm.baselines.own_layers import GRAND, disagreement, mean_of_powers, normalised_adjacency
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.nn import Adjacency
@@ -123,7 +123,7 @@ def test_mean_of_powers_on_a_dense_graph() -> None:
     degree = matrix.sum(1).rsqrt()
     matrix = degree[:, None] * matrix * degree
     expected = (x + matrix @ x + matrix @ matrix @ x) / 3
-    found = mean_of_powers(x, normalised_adjacency(graph), 2)
+    found = mean_of_powers(x, graph.edges.edge_index, 2)
     assert torch.allclose(found, expected, atol=1e-6)
 
 
@@ -140,7 +140,7 @@ def test_whole_nodes_are_dropped_in_training() -> None:
     torch.manual_seed(0)
     graph = one_graph(torch.ones(200, 1), torch.empty(2, 0, dtype=torch.long))
     model = GRAND(order=0, dropout=0.0, input_dropout=0.0).build(1, 2)
-    nn.init.ones_(model.get_parameter("first.weight"))
+    nn.init.ones_(model.get_parameter("perceptron.2.weight"))
     rows = model(graph).unique(dim=0)
     # Without edges a node is read as it is or not at all; later, always at its mean.
     assert len(rows) == 2

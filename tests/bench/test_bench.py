@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from benchmarks.growth import slopes
 from cli.running import refused, succeed
 from vepm.bench import (
     PeakMemory,
@@ -18,7 +19,6 @@ from vepm.bench import (
     compare,
     ratios,
     run,
-    slopes,
     time_call,
 )
 from vepm.bench.steps import METHODS, STEPS, Method
@@ -122,7 +122,7 @@ def test_ratios_are_taken_round_by_round_and_slopes_over_sizes() -> None:
     rows[1] = {key: rows[1][key] for key in ("graph", "edges", "step", "method")}
     rows[1]["error"] = "out of memory"
     assert ratios(rows) == []
-    report = {"machine": {"device": "one"}, "rows": rows, "ratios": [], "slopes": slopes(rows)}
+    report = {"machine": {"device": "one"}, "rows": rows, "ratios": []}
     assert as_table(report).row_count == 3
 
 
@@ -142,7 +142,6 @@ def test_the_command_writes_what_it_prints(tmp_path: Path) -> None:
     assert {r["method"] for r in printed["rows"]} == {"ours", "gcn", "gat"}
     assert {r["graph"] for r in printed["rows"]} == {"generated-4000", "generated-16000"}
     assert printed["settings"]["repeats"] == printed["settings"]["threads"] == 1
-    assert set(printed["slopes"]) == set(STEPS)
     assert len(printed["load"]) == 2
 
 
@@ -169,7 +168,7 @@ def test_options_reach_the_plan(
     def note(plan: Plan) -> list[dict[str, Any]]:
         plans.append(plan)
         done = row(10, "ours", 1.0)
-        return [{"machine": {"device": "one"}, "rows": [done], "ratios": [], "slopes": {}}]
+        return [{"machine": {"device": "one"}, "rows": [done], "ratios": []}]
 
     monkeypatch.setattr("vepm.bench.run", note)
     # PubMed is not at hand.

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import page
 from benchmarks.bars import bars
+from benchmarks.growth import conclude
 from benchmarks.page import NONE, as_page
-from vepm.bench import conclude
 from vepm.errors import InputError
 
 ROOT = Path(__file__).parents[2]

@@ -101,13 +101,13 @@ def test_known_communities_and_baselines_beside_ours(pets: Path) -> None:
     write_table(
         Path("circles.csv"), "community,id", [(k, n) for k, half in enumerate(halves) for n in half]
     )
-    peers = ("--baselines", "louvain,label-propagation,bigclam", "-c", "2", *SHORT)
+    peers = ("--baselines", "louvain,label-propagation,bigclam,nocd", "-c", "2", *SHORT)
     found = {}
     for name in ("circles.txt", "circles.csv"):
         words = ("communities", pets, "--truth", name, "-o", name[-3:], "--json", *peers)
         found[name] = json.loads(succeed(*words).out)["communities"]
     assert found["circles.txt"] == found["circles.csv"]
-    assert list(found["circles.txt"]) == ["vepm", "louvain", "label-propagation", "bigclam"]
+    assert list(found["circles.txt"]) == ["vepm", "louvain", "label-propagation", "bigclam", "nocd"]
     ours = found["circles.txt"]["vepm"]
     member = columns(read_rows(Path("txt/memberships.csv")), "member_")
     truth = np.array([[i % 2 == k for k in range(2)] for i in range(NODES)])

@@ -107,7 +107,7 @@ def test_validated_folds(shapes: Path) -> None:
 def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
     result = evaluated(pets, "--method", "label-propagation", "--seeds", "2", "--jobs", "1")
     assert (result["method"], len(result["runs"])) == ("label-propagation", 2)
-    words = (shapes, "--method", "size", "--folds", "3", "--jobs", "1")
+    words = (shapes, "--method", "wl", "--folds", "3", "--jobs", "1")
     assert list(evaluated(*words)["rules"]) == ["gin", "fold-max", "last"]
 
 

@@ -11,8 +11,9 @@ import torch
 from paper.toys import NODES, write_toys
 from vepm.baselines import BASELINES, NeuralBaseline, baseline
 from vepm.errors import InputError
+from vepm.paper.cells import Task
 from vepm.paper.experiments import catalogue, read_experiment
-from vepm.paper.plan import Task, squares, task_of
+from vepm.paper.plan import squares, task_of
 from vepm.paper.studies import STUDIES
 from vepm.training import ModelCard
 from vepm.training.legacy import SUBSAMPLE

@@ -12,9 +12,9 @@ from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.evaluation import Cell as RunOf
 from vepm.evaluation import Compute, RunResult, VEPMMethod
-from vepm.paper.cells import _checksum, read_cell
+from vepm.paper.cells import Task, _checksum, read_cell
 from vepm.paper.experiments import Choice, catalogue
-from vepm.paper.plan import Selection, Square, Task, check_selection, resolve, select, squares
+from vepm.paper.plan import Selection, Square, check_selection, resolve, select, squares
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended, Ending, perform_batch, run
 

@@ -11,9 +11,8 @@ from rich.console import Console
 
 from paper.toys import MAPS, write_toys
 from vepm.evaluation import Summary
-from vepm.paper.cells import write_cell
+from vepm.paper.cells import Finding, write_cell
 from vepm.paper.experiments import METRICS, Printed, catalogue, slug
-from vepm.paper.findings import Finding
 from vepm.paper.plan import squares
 from vepm.paper.results import Results, Value, gather
 from vepm.paper.runner import Ended

@@ -1,5 +1,6 @@
 """Searches that take a second."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,31 +9,30 @@ import torch
 
 from training.toys import SMALL, roles, toy
 from vepm.data import Dataset
-from vepm.search.log import Trial
-from vepm.search.space import Space
-from vepm.search.tuning import Findings, Problem, tune
+from vepm.search.log import Trial, trials_of
+from vepm.search.tuning import Tuning, tune
 
-SPACE = Space.from_dict(
-    {
-        "dropout": {"low": 0.1, "high": 0.6},
-        "learning_rate": {"low": 1e-3, "high": 1e-1, "log": True},
-        "num_metacommunities": {"choices": [1, 2, 4]},
-        "bank_layers": {"low": 1, "high": 2},
-    }
-)
+SPACE = {
+    "dropout": {"low": 0.1, "high": 0.6},
+    "learning_rate": {"low": 1e-3, "high": 1e-1, "log": True},
+    "num_metacommunities": [1, 2, 4],
+    "bank_layers": {"low": 1, "high": 2},
+}
 
 
-def small_problem(task: str = "node", **changes: Any) -> Problem:
+def small_tuning(task: str = "node", **changes: Any) -> Tuning:
     """A toy task, its small settings and a small space; changes go to it."""
     train, val, _ = roles(task)
-    given: dict[str, Any] = {"dataset": toy(task), "train": train, "val": val}
-    given |= {"base": SMALL[task], "space": SPACE}
-    return Problem(**(given | changes))
+    given: dict[str, Any] = {"dataset": toy(task), "train": train, "val": val, "seeds": [0]}
+    given |= {"config": SMALL[task], "space": SPACE, "datasets": ["toy"], "settings": 4}
+    return Tuning(**(given | changes))
 
 
-def search(problem: Problem, folder: Path, trials: int = 4, **options: Any) -> Findings:
-    """A search on the CPU."""
-    return tune(problem, folder, trials=trials, device="cpu", **options)
+def search(tuning: Tuning, folder: Path, **options: Any) -> list[Trial]:
+    """The trials of a search on the CPU."""
+    tune(tuning, folder, device="cpu", **options)
+    lines = (folder / "trials.jsonl").read_text().splitlines()
+    return trials_of([json.loads(line) for line in lines[1:]])
 
 
 def without_times(trials: list[Trial]) -> list[Trial]:

@@ -1,6 +1,5 @@
 """``vepm tune`` as a user meets it, also when it is killed."""
 
-import csv
 import io
 import json
 import os
@@ -10,6 +9,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -28,7 +28,7 @@ epochs = 6
 """
 SPACE = """
 learning_rate = {low = 1e-3, high = 1e-1, log = true}
-num_metacommunities = {choices = [2, 4, 8]}
+num_metacommunities = [2, 4, 8]
 """
 SLOW = """
 import signal, sys, time
@@ -53,13 +53,10 @@ def files(tmp_path: Path) -> list[str]:
     return ["--config", str(tmp_path / "quick.toml"), "--space", str(tmp_path / "space.toml")]
 
 
-def trials_in(folder: Path) -> list[dict[str, str]]:
-    path = folder / "trials.csv"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [
-        {name: cell for name, cell in row.items() if name != "seconds"}
-        for row in csv.DictReader(lines)
-    ]
+def trials_in(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "trials.jsonl"
+    lines = path.read_text().splitlines()[1:] if path.exists() else []
+    return [json.loads(line) | {"seconds": 0} for line in lines]
 
 
 def start(folder: Path, files: list[str], finished: int) -> "subprocess.Popen[str]":

@@ -1,6 +1,5 @@
 """A search: never worse than where it starts, blind to test labels, the same after a stop."""
 
-import csv
 import json
 import sys
 from pathlib import Path
@@ -11,65 +10,52 @@ import torch
 
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
+from vepm.search import tuning
 from vepm.search.log import Trial, standings
-from vepm.search.space import EPOCHS_BETWEEN_REPORTS, STEPS_PER_RUN, Space, _reports
-from vepm.search.tuning import Problem, _digest, _Listener, tune
+from vepm.search.tuning import _digest, tune
 from vepm.training import Config, fit
 
-from .small import SPACE, search, small_problem, with_shuffled_test_labels, without_times
+from .small import SPACE, search, small_tuning, with_shuffled_test_labels, without_times
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_first_trial_is_the_default_and_best_is_no_worse(task: str, tmp_path: Path) -> None:
-    problem = small_problem(task)
-    found = search(problem, tmp_path)
-    default = fit(
-        problem.dataset,
-        problem.base,
-        train_on=problem.train,
-        validate_on=problem.val,
-        device="cpu",
-    ).best
-    first = found.trials[0]
+    small = small_tuning(task)
+    trials = search(small, tmp_path)
+    parts: dict[str, Any] = {"train_on": small.train, "validate_on": small.val}
+    default = fit(small.dataset, small.config, **parts, device="cpu").best
+    first = trials[0]
     assert (first.val_accuracy, first.val_loss) == (default["val_accuracy"], default["val_loss"])
-    assert found.improvement >= 0
-    assert [trial.number for trial in found.trials] == [0, 1, 2, 3]
-    assert len({tuple(trial.changes.items()) for trial in found.trials}) == 4
+    assert json.loads((tmp_path / "summary.json").read_text())["improvement"] >= 0
+    assert [trial.number for trial in trials] == [0, 1, 2, 3]
+    assert len({tuple(trial.changes.items()) for trial in trials}) == 4
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_test_labels_change_nothing(task: str, tmp_path: Path) -> None:
     _, _, test = roles(task)
     shuffled = with_shuffled_test_labels(toy(task), test)
-    before = search(small_problem(task), tmp_path / "before")
-    after = search(small_problem(task, dataset=shuffled), tmp_path / "after")
-    assert without_times(before.trials) == without_times(after.trials)
+    before = search(small_tuning(task), tmp_path / "before")
+    after = search(small_tuning(task, dataset=shuffled), tmp_path / "after")
+    assert without_times(before) == without_times(after)
     assert (tmp_path / "before/best.toml").read_text() == (tmp_path / "after/best.toml").read_text()
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_other_labels_are_gone(task: str) -> None:
     train, val, _ = roles(task)
-    problem = small_problem(task)
-    kept = torch.cat([graph.y for graph in problem.dataset.graphs]) >= 0
+    kept = torch.cat([graph.y for graph in small_tuning(task).dataset.graphs]) >= 0
     assert sorted(kept.nonzero().flatten().tolist()) == sorted([*train.tolist(), *val.tolist()])
     assert all((graph.y >= 0).any() for graph in toy(task).graphs)
 
 
 def test_score_is_the_mean_over_seeds(tmp_path: Path) -> None:
-    problem = small_problem(seeds=3)
+    small = small_tuning(seeds=[0, 1, 2], settings=1)
+    parts: dict[str, Any] = {"train_on": small.train, "validate_on": small.val}
     rows = [
-        fit(
-            problem.dataset,
-            problem.base,
-            train_on=problem.train,
-            validate_on=problem.val,
-            seed=seed,
-            device="cpu",
-        ).best
-        for seed in range(3)
+        fit(small.dataset, small.config, **parts, seed=seed, device="cpu").best for seed in range(3)
     ]
-    first = search(problem, tmp_path, trials=1).best
+    first = search(small, tmp_path)[0]
     for name in ("val_accuracy", "val_loss"):
         assert getattr(first, name) == pytest.approx(sum(row[name] for row in rows) / 3)
 
@@ -78,56 +64,57 @@ def test_ties_go_to_the_lower_loss_then_to_the_first() -> None:
     run = {"dataset": "toy", "split": 0, "seed": 0, "changes": {}}
     losses = (0.7, 0.5, 0.5)
     tied = [run | {"number": i, "val_accuracy": 0.8, "val_loss": x} for i, x in enumerate(losses)]
+    # Earlier versions ended hopeless trials before they were complete.
     pruned = run | {"number": 3, "val_accuracy": 0.9, "val_loss": None, "pruned": True}
     refused = run | {"number": 4, "val_accuracy": 0.0, "val_loss": None, "refused": "too deep"}
-    found = standings([*tied, pruned, refused])
-    assert [trial.number for trial in found] == [1, 2, 0, 4]
+    found = standings([*tied, refused, pruned])
+    assert [trial.number for trial in found] == [1, 2, 0, 3, 4]
     assert standings([]) == []
 
 
-def stop_in(epoch: int, patch: pytest.MonkeyPatch) -> None:
-    """Interrupt a search in the given epoch of all its epochs."""
-    follow, left = _Listener.__call__, iter(range(epoch - 1))
+def stop_in(training: int, patch: pytest.MonkeyPatch) -> None:
+    """Interrupt a search in the given one of its trainings."""
+    left = iter(range(training - 1))
 
-    def listen(*given: Any) -> None:
+    def train(*given: Any, **options: Any) -> Any:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        follow(*given)
+        return fit(*given, **options)
 
-    patch.setattr(_Listener, "__call__", listen)
+    patch.setattr(tuning, "fit", train)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
     """A search that was not stopped, long enough for the sampler to learn from its trials."""
-    return search(small_problem(), tmp_path_factory.mktemp("whole"), trials=8).trials
+    return search(small_tuning(settings=8), tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.parametrize("epoch", [1, 13, 61])
+@pytest.mark.parametrize("training", [1, 2, 7])
 def test_stopped_search_goes_on_as_if_it_had_not_been(
-    epoch: int, whole: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    training: int, whole: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        stop_in(epoch, patch)
+        stop_in(training, patch)
         with pytest.raises(KeyboardInterrupt):
-            search(small_problem(), tmp_path, trials=8)
-    resumed = search(small_problem(), tmp_path, trials=8)
-    assert without_times(resumed.trials) == without_times(whole)
+            search(small_tuning(settings=8), tmp_path)
+    resumed = search(small_tuning(settings=8), tmp_path)
+    assert without_times(resumed) == without_times(whole)
 
 
 def test_more_trials_can_be_asked_for(whole: list[Trial], tmp_path: Path) -> None:
-    search(small_problem(), tmp_path, trials=2)
+    search(small_tuning(settings=2), tmp_path)
     seen: list[int] = []
-    more = search(small_problem(), tmp_path, trials=4, told=lambda done, *_: seen.append(done))
-    assert without_times(more.trials) == without_times(whole[:4])
+    more = search(small_tuning(), tmp_path, told=lambda done, *_: seen.append(done))
+    assert without_times(more) == without_times(whole[:4])
     assert seen == [2, 3, 4]
 
 
 def test_seed_of_the_search_decides_its_trials(tmp_path: Path) -> None:
-    first = search(small_problem(), tmp_path / "0", trials=3)
-    other = search(small_problem(sampler_seed=1), tmp_path / "1", trials=3)
-    assert without_times(first.trials)[0] == without_times(other.trials)[0]
-    assert first.trials[1].changes != other.trials[1].changes
+    first = search(small_tuning(settings=3), tmp_path / "0")
+    other = search(small_tuning(settings=3, sampler_seed=1), tmp_path / "1")
+    assert without_times(first)[0] == without_times(other)[0]
+    assert first[1].changes != other[1].changes
 
 
 def test_searches_of_earlier_versions_know_their_data() -> None:
@@ -139,105 +126,79 @@ def test_searches_of_earlier_versions_know_their_data() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"seeds": 2}, "seeds"),
-        ({"base": SMALL["node"].replace(epochs=6)}, "settings"),
-        ({"space": Space(SPACE.dimensions[:2])}, "space"),
+        ({"seeds": [0, 1]}, "seeds"),
+        ({"config": SMALL["node"].replace(epochs=6)}, "settings"),
+        ({"space": {"dropout": SPACE["dropout"]}}, "space"),
         ({"train": roles("node")[0][1:]}, "data"),
     ],
 )
 def test_other_search_in_the_folder_is_refused(
     changes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    search(small_problem(), tmp_path, trials=1)
+    search(small_tuning(settings=1), tmp_path)
     with pytest.raises(InputError, match=f"other {said}"):
-        search(small_problem(**changes), tmp_path, trials=2)
+        search(small_tuning(**changes), tmp_path)
 
 
 def test_damaged_record_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trials.jsonl").write_bytes(b"no log\n" * 100)
     with pytest.raises(InputError, match="line 1: not a run of a search"):
-        search(small_problem(), tmp_path)
+        search(small_tuning(), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a b", "a?b=c", "a%20b", "ü#1"])
 def test_odd_folder_names(name: str, tmp_path: Path) -> None:
-    search(small_problem(), tmp_path / name, trials=1)
+    search(small_tuning(settings=1), tmp_path / name)
     assert (tmp_path / name / "trials.jsonl").exists()
 
 
 def test_timeout_stops_between_trials(tmp_path: Path) -> None:
-    found = search(small_problem(), tmp_path, timeout=0.0)
-    assert len(found.trials) == 1
+    assert len(search(small_tuning(), tmp_path, timeout=0.0)) == 1
 
 
 def test_impossible_settings_are_noted_and_passed_over(tmp_path: Path) -> None:
-    space = Space.from_dict({"num_metacommunities": {"choices": [2, 64]}})
-    found = search(small_problem(space=space), tmp_path, trials=8)
-    refused = [trial for trial in found.trials if trial.state == "refused"]
-    assert refused
-    assert all(trial.note and trial.changes["num_metacommunities"] == 64 for trial in refused)
-    assert found.config.model.num_metacommunities == 2
+    space = {"num_metacommunities": [2, 64]}
+    trials = search(small_tuning(space=space, settings=8, seeds=[0, 1]), tmp_path)
+    refused = [trial for trial in trials if trial.refused]
+    assert 0 < len(refused) < 8
+    assert all(trial.changes["num_metacommunities"] == 64 for trial in refused)
+    found = Config.from_toml((tmp_path / "best.toml").read_text())
+    assert found.model.num_metacommunities == 2
 
 
 def test_impossible_default_is_an_error(tmp_path: Path) -> None:
-    base = SMALL["node"].replace(num_metacommunities=64)
+    config = SMALL["node"].replace(num_metacommunities=64)
     with pytest.raises(InputError, match="num_metacommunities must be"):
-        search(small_problem(base=base), tmp_path)
+        search(small_tuning(config=config), tmp_path)
 
 
 def test_default_outside_the_space_is_still_tried(tmp_path: Path) -> None:
-    space = Space.from_dict({"dropout": {"low": 0.1, "high": 0.2}})
-    found = search(small_problem(space=space), tmp_path, trials=2)
-    assert found.trials[0].changes == {}
-    table = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
-    assert float(table[0]["dropout"]) == SMALL["node"].model.dropout
-
-
-def test_the_pruner_hears_of_the_runs_of_a_trial_one_after_the_other() -> None:
-    rows = [{"val_accuracy": 0.5, "reached": [0.25, 0.5]}, {"val_accuracy": 0.0, "reached": [1.0]}]
-    gap, apart = EPOCHS_BETWEEN_REPORTS, STEPS_PER_RUN
-    # A run counts together with those that were finished before it.
-    assert list(_reports(rows)) == [(gap, 0.25), (2 * gap, 0.5), (apart + gap, 0.75)]
-
-
-def test_hopeless_trials_end_early(tmp_path: Path) -> None:
-    space = Space.from_dict({"learning_rate": {"choices": [0.02, 1e-9]}})
-    base = SMALL["node"].replace(epochs=40, learning_rate=0.02)
-    found = search(small_problem(base=base, space=space), tmp_path, trials=9)
-    pruned = [trial for trial in found.trials if trial.state == "pruned"]
-    assert pruned
-    assert all(trial.changes["learning_rate"] == 1e-9 for trial in pruned)
-    assert all(trial.rows[0]["epochs"] == 33 for trial in pruned)
-    assert found.config.training.learning_rate == 0.02
+    trials = search(small_tuning(space={"dropout": {"low": 0.1, "high": 0.2}}), tmp_path)
+    assert trials[0].changes == {}
+    assert all(0.1 <= trial.changes["dropout"] <= 0.2 for trial in trials[1:])
 
 
 def test_files_tell_the_whole_story(tmp_path: Path) -> None:
-    found = search(small_problem(), tmp_path, command="vepm tune toy")
-    assert Config.from_toml((tmp_path / "best.toml").read_text()) == found.config
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["improvement"] == found.improvement
-    assert summary["trials"] == {
-        "asked": 4,
-        "finished": 4,
-        "complete": 4,
-        "pruned": 0,
-        "refused": 0,
-    }
+    small = small_tuning()
+    summary = tune(small, tmp_path, device="cpu", command="vepm tune toy")
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    config = small.config.replace(**summary["best"]["changes"])
+    assert Config.from_toml((tmp_path / "best.toml").read_text()) == config
+    gain = summary["best"]["val_accuracy"] - summary["default"]["val_accuracy"]
+    assert summary["improvement"] == gain
+    assert summary["trials"] == {"asked": 4, "finished": 4, "refused": 0}
     assert summary["seeds"] == [0]
+    assert summary["command"] == "vepm tune toy"
     assert "test labels were removed" in summary["rule"]
     assert {"optuna", "vepm", "torch"} <= set(summary["versions"])
-    table = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
-    assert [row["trial"] for row in table] == ["0", "1", "2", "3"]
-    assert float(table[found.best.number]["val_accuracy"]) == found.best.val_accuracy
 
 
 def test_nothing_to_validate_on_is_refused() -> None:
     with pytest.raises(InputError, match="to validate on"):
-        small_problem(val=torch.empty(0, dtype=torch.long))
+        small_tuning(val=torch.empty(0, dtype=torch.long))
 
 
 def test_missing_optuna_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    problem: Problem = small_problem()
     with pytest.raises(InputError, match=r"pip install 'vepm\[tune\]'"):
-        tune(problem, tmp_path)
+        tune(small_tuning(), tmp_path)

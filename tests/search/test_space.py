@@ -1,39 +1,45 @@
 """Search spaces: data that is checked."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from training.toys import TASKS
 from vepm.errors import InputError
-from vepm.search.space import Space, default_space, read_space
-from vepm.training import preset
+from vepm.search.space import Space, default_space, flat, parse_space, read_space
+from vepm.training import Config, preset
+
+
+def parsed(entries: dict[str, Any]) -> Space:
+    return parse_space(entries, lambda changes: flat(Config().replace(**changes)))
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_own_space_holds_the_preset_it_starts_from(task: str) -> None:
     config = preset("tuned", task)
     values = {**vars(config.model), **vars(config.training)}
-    for dimension in default_space(task).dimensions:
+    for dimension in parsed(default_space(task)):
         assert dimension.find(values) == values[dimension.name]
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_mixture_of_the_own_space_can_be_built(task: str) -> None:
-    choices = {d.name: d.choices for d in default_space(task).dimensions}
+    choices = {d.name: d.choices for d in parsed(default_space(task))}
     for heads in choices["num_metacommunities"]:
         assert all(count % heads == 0 for count in choices["num_communities"])
         assert all(width % heads == 0 for width in choices["hidden_channels"])
 
 
-def test_there_and_back() -> None:
-    entries = {"dropout": {"low": 0.1, "high": 0.5, "log": True}, "conv": {"choices": ["gcn"]}}
-    assert Space.from_dict(entries).to_dict() == entries
+def test_logs_name_what_is_searched() -> None:
+    entries = {"dropout": {"low": 0.1, "high": 0.5, "log": True}, "conv": ["gcn"]}
+    named = {dimension.name: dimension.to_dict() for dimension in parsed(entries)}
+    assert named == entries | {"conv": {"choices": ["gcn"]}}
 
 
 def test_draws_cover_what_the_space_holds() -> None:
-    space = Space.from_dict(
+    space = parsed(
         {
             "conv": ["gcn", "gin"],
             "epochs": {"low": 3, "high": 5},
@@ -43,7 +49,7 @@ def test_draws_cover_what_the_space_holds() -> None:
         }
     )
     rng = np.random.default_rng(0)
-    drawn = {d.name: [d.draw(rng) for _ in range(400)] for d in space.dimensions}
+    drawn = {d.name: [d.draw(rng) for _ in range(400)] for d in space}
     assert set(drawn["conv"]) == {"gcn", "gin"}
     assert set(drawn["epochs"]) == {3, 4, 5}
     assert {type(value) for value in drawn["epochs"] + drawn["patience"]} == {int}
@@ -59,9 +65,8 @@ def test_draws_cover_what_the_space_holds() -> None:
 
 def test_a_choice_may_set_several_settings() -> None:
     sizes = [{"num_communities": 4, "hidden_channels": 8}, {"num_communities": 8}]
-    space = Space.from_dict({"size": sizes, "dropout": {"low": 0.1, "high": 0.5}})
-    assert space.names == ["num_communities", "hidden_channels", "dropout"]
-    size, dropout = space.dimensions
+    space = parsed({"size": sizes, "dropout": {"low": 0.1, "high": 0.5}})
+    size, dropout = space
     assert size.find({"num_communities": 4, "hidden_channels": 8}) == sizes[0]
     assert size.find({"num_communities": 4, "hidden_channels": 9}) is None
     assert [dropout.find({"dropout": value}) for value in (0.05, 0.1, 0.5, 0.6)] == [
@@ -83,13 +88,13 @@ def test_a_choice_may_set_several_settings() -> None:
         ("dropout = {low = 0.1, high = 1.5}", "below 1"),
         ("dropout = {low = 0.0, high = 0.5, log = true}", "low above 0"),
         ("dropout = {low = 0.1, high = 0.5, log = 1}", "true or false"),
-        ("dropout = {choices = []}", "list of values"),
-        ("dropout = {choices = 0.5}", "list of values"),
-        ('epochs = {choices = ["many"]}', "type int"),
+        ("dropout = []", "list of values"),
+        ("dropout = {choices = [0.5]}", "has choices; give a list"),
+        ('epochs = ["many"]', "type int"),
         ("epochs = {low = 1.5, high = 3}", "type int"),
         ("scheme = {low = 1, high = 3}", "type str"),
         ("sampling = {low = false, high = true}", "no number"),
-        ('scheme = {choices = ["joint", "disjoint"]}', "must be one of"),
+        ('scheme = ["joint", "disjoint"]', "must be one of"),
         ("dropout = [", "TOML"),
     ],
 )

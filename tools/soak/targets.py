@@ -5,7 +5,6 @@ import io
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -39,9 +38,8 @@ from vepm.data import read
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.files import refuse_special, write_bytes
-from vepm.paper.cells import _checksum, write_cell
+from vepm.paper.cells import Finding, _checksum, write_cell
 from vepm.paper.experiments import Experiment, read_experiment
-from vepm.paper.findings import Finding
 from vepm.paper.plan import Square, squares
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended
@@ -55,7 +53,7 @@ from vepm.report.reading import read_run
 from vepm.runs import write_run
 from vepm.scale.batches import single_graph
 from vepm.search.log import open_log, standings
-from vepm.search.space import default_space, read_space
+from vepm.search.space import SPACES, read_space
 from vepm.search.sweeps import Sweep
 from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.checkpoint import load_state, save_state
@@ -268,13 +266,7 @@ def _npz() -> bytes:
 
 
 def _space() -> bytes:
-    lines = []
-    for name, entry in default_space("node").to_dict().items():
-        inside = ", ".join(f"{key} = {str(value).lower()}" for key, value in entry.items())
-        lines.append(f"{name} = {{{inside}}}")
-    text = "\n".join(lines).replace("'", '"')
-    tomllib.loads(text)
-    return text.encode()
+    return (SPACES / "node.toml").read_bytes()
 
 
 SWEEP = b"""

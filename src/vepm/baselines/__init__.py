@@ -5,9 +5,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
-from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP, SizeOnly
+from vepm.baselines.disengcn import DisenConv, DisenGCN
+from vepm.baselines.grand import GRAND
+from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
-from vepm.baselines.own_layers import GRAND, DisenConv, DisenGCN
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError
 from vepm.schema import check_value
@@ -33,7 +34,6 @@ __all__ = [
     "LabelProp",
     "NeuralBaseline",
     "NodeBaseline",
-    "SizeOnly",
     "WLKernel",
     "baseline",
     "wl_features",
@@ -52,7 +52,6 @@ BASELINES: dict[str, Baseline] = {
         GAT(),
         DisenGCN(),
         GRAND(),
-        SizeOnly(),
         GraphMLP(),
         GIN(),
         FactorGCN(),

@@ -1,7 +1,8 @@
 """What every baseline is: settings that can be called to make a run."""
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -9,12 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from vepm.baselines.fitting import Classifier, Outcome, Problem, fit, graph_problem, node_problem
+from vepm.baselines.fitting import Classifier, Labelled, Outcome, Problem, fit, unit_rows
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
 from vepm.schema import checked
 from vepm.tasks import TASKS, TaskName
+from vepm.training import GraphStore, single_graph
+
+EVALUATION_BATCH = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +140,18 @@ class NodeBaseline(NeuralBaseline):
 
     def problem(self, dataset: Dataset, split: Split) -> Problem:
         """Nodes of one graph, in full batches."""
-        found = node_problem(dataset, split, self.row_normalize, self.device)
-        return found._replace(patience=self.patience)
+        x, labels, device = dataset.graphs[0].x, dataset.labels, self.device
+        # The features stay one tensor: PyG's layers take no other kind.
+        x = (unit_rows(x) if self.row_normalize else x).to(device)
+        graph = replace(single_graph(dataset.graphs[0], device), x=x)
+        parts = {"train": split.train, "val": split.val, "test": split.test}
+        known = {
+            name: (rows.to(device), labels[rows].to(device))
+            for name, rows in parts.items()
+            if rows.numel()
+        }
+        train = Labelled(graph, *known.pop("train"))
+        return Problem(lambda _: [train], [graph], known, patience=self.patience)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +174,24 @@ class GraphBaseline(NeuralBaseline):
     pooling: str = checked("sum", choices=("sum", "mean"))
 
     def problem(self, dataset: Dataset, split: Split) -> Problem:
-        """Graphs, in mini-batches."""
-        found = graph_problem(dataset, split, self.batch_size, self.device)
-        return found._replace(halve_every=self.halve_every)
+        """Graphs, in random mini-batches of about equal size."""
+        graphs, count = GraphStore(dataset.graphs, self.device), split.train.numel()
+
+        def labelled(ids: Tensor) -> Labelled:
+            labels = dataset.labels[ids].to(self.device, non_blocking=True)
+            return Labelled(graphs.select(ids), slice(None), labels)
+
+        def training(generator: torch.Generator) -> Iterable[Labelled]:
+            order = torch.randperm(count, generator=generator)
+            return map(labelled, split.train[order].tensor_split(-(-count // self.batch_size)))
+
+        parts = (
+            {"val": split.val, "test": split.test} if split.val.numel() else {"test": split.test}
+        )
+        batches, held_out, read = [], {}, 0
+        for name, part in parts.items():
+            batches += [graphs.select(ids) for ids in part.split(EVALUATION_BATCH)]
+            rows = torch.arange(read, read + part.numel(), device=self.device)
+            held_out[name] = rows, dataset.labels[part].to(self.device)
+            read += part.numel()
+        return Problem(training, batches, held_out, halve_every=self.halve_every)

@@ -14,17 +14,16 @@ from torch_geometric.nn import GCNConv
 
 from vepm.errors import InputError
 from vepm.evaluation.communities import as_table
+from vepm.nn import Adjacency
 from vepm.objective import edge_log_likelihood
 
 Bools = NDArray[np.bool_]
 Edges = NDArray[np.int64]
 
-STEPS = 200
-STEP_SIZES = 0.3 ** np.arange(8)
-MOST_AFFILIATION = 1000.0
-TINY = 1e-8
+STEPS, STEP_SIZES, MOST_AFFILIATION, LEAST_RATE = 200, 0.3 ** np.arange(8), 1000, 1e-8
+"""BigCLAM's: steps at most, the sizes tried in each, and bounds."""
 HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 128, 0.5, 1e-3, 1e-2
-NOCD_EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
+EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
 """NOCD's, as in its paper: look at the loss every 25 epochs, stop after ten without a better."""
 
 
@@ -68,50 +67,38 @@ def bigclam(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -
     neighbourhoods of lowest conductance. A node belongs where its affiliation is at least
     :math:`\sqrt{-\log(1 - \varepsilon)}`, with :math:`\varepsilon` the density of the graph.
     """
-    matrix = sp.csr_array((np.ones(edges.shape[1]), tuple(edges)), shape=(num_nodes, num_nodes))
-    f = _seeded_affiliations(matrix, num_communities, seed)
+    graph = Adjacency(torch.from_numpy(edges), num_nodes)
+    f = torch.from_numpy(_neighbourhoods(edges, num_nodes, num_communities, seed))
     for _ in range(STEPS):
-        rate = np.clip((f[edges[0]] * f[edges[1]]).sum(1), TINY, None)
-        # Edges pull by 1 / (1 - exp(-r)), all other pairs push by one.
-        pull = sp.csr_array((-1 / np.expm1(-rate), tuple(edges)), shape=matrix.shape)
-        gradient = pull @ f - (f.sum(0) - f)
-        steps = [np.clip(f + s * gradient / num_nodes, 0, MOST_AFFILIATION) for s in STEP_SIZES]
-        values = [_log_likelihood(step, edges) for step in steps]
-        best = int(np.argmax(values))
-        if values[best] <= _log_likelihood(f, edges):
+        value = _log_likelihood(f.requires_grad_(), graph, LEAST_RATE)
+        step = torch.autograd.grad(value, f)[0] / num_nodes
+        with torch.no_grad():
+            tried = [(f + size * step).clamp(0, MOST_AFFILIATION) for size in STEP_SIZES]
+            values = [float(_log_likelihood(one, graph, LEAST_RATE)) for one in tried]
+        if max(values) <= value.item():
             break
-        f = steps[best]
-    density = edges.shape[1] / max(num_nodes * (num_nodes - 1), 1)
-    return np.asarray(f >= np.sqrt(-np.log1p(-min(density, 1 - TINY))), dtype=bool)
+        f = tried[int(np.argmax(values))]
+    density = min(_density(edges.shape[1], num_nodes), 1 - LEAST_RATE)
+    return np.asarray(f.detach().numpy() >= np.sqrt(-np.log1p(-density)))
 
 
-def _log_likelihood(f: NDArray[np.float64], edges: Edges) -> float:
-    rate = np.clip((f[edges[0]] * f[edges[1]]).sum(1), TINY, None)
-    pairs = (np.square(f.sum(0)).sum() - np.square(f).sum()) / 2
-    return float(((np.log(-np.expm1(-rate)) + rate).sum() / 2) - pairs)
-
-
-def _seeded_affiliations(
-    matrix: sp.csr_array, num_communities: int, seed: int
+def _neighbourhoods(
+    edges: Edges, num_nodes: int, num_communities: int, seed: int
 ) -> NDArray[np.float64]:
     """One for the members of the neighbourhoods of locally lowest conductance, noise elsewhere."""
-    num_nodes = matrix.shape[0]
-    random = np.random.default_rng(seed)
-    near = (matrix + sp.eye_array(num_nodes, format="csr")).tocsr()
-    near.data[:] = 1
-    degree = np.asarray(matrix.sum(1)).ravel()
-    volume = near @ degree
-    inside = np.asarray((near @ matrix).multiply(near).sum(1)).ravel()
-    smaller = np.maximum(np.minimum(volume, degree.sum() - volume), 1)
-    conductance = np.where(degree > 0, (volume - inside) / smaller, np.inf)
-    f = 0.1 * random.random((num_nodes, num_communities))
-    covered = np.zeros(num_nodes, dtype=bool)
-    k = 0
+    matrix = sp.csr_array((np.ones(edges.shape[1]), tuple(edges)), shape=(num_nodes, num_nodes))
+    near = (matrix + sp.eye_array(num_nodes)).tocsr()
+    links = matrix.sum(1)
+    volume = near @ links
+    outside = volume - (near @ matrix).multiply(near).sum(1)
+    smaller = np.maximum(np.minimum(volume, links.sum() - volume), 1)
+    conductance = np.where(links > 0, outside / smaller, np.inf)
+    f = 0.1 * np.random.default_rng(seed).random((num_nodes, num_communities))
+    covered, k = np.zeros(num_nodes, dtype=bool), 0
     for node in np.argsort(conductance, kind="stable"):
         if k < num_communities and not covered[node]:
             group = near.indices[near.indptr[node] : near.indptr[node + 1]]
-            covered[group] = True
-            f[group, k] = 1
+            covered[group], f[group, k] = True, 1
             k += 1
     return f
 
@@ -131,27 +118,30 @@ class _NOCD(nn.Module):
         return torch.relu(self.second(h, edges))
 
 
-def nocd(
-    x: Tensor, edge_index: Tensor, num_communities: int, seed: int = 0, epochs: int = NOCD_EPOCHS
-) -> Bools:
+def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
     """Overlapping communities by NOCD (Shchur and Günnemann, 2019), a GCN of the affiliations.
 
     A node belongs where its affiliation is above 0.5. The network is trained on the balanced
-    Bernoulli-Poisson likelihood of the edges, without a posterior. Features are best sparse; the
-    paper takes the adjacency where there are none.
+    Bernoulli-Poisson likelihood of the edges, without a posterior. It reads the adjacency as
+    features, as its paper does where there are none, and needs more than a few dozen nodes.
     """
+    edge_index = torch.from_numpy(edges)
+    # The smallest rate of an edge is that of the graph's density, as in the paper's code.
+    density = _density(edges.shape[1], num_nodes)
+    x = torch.zeros(num_nodes, num_nodes)
+    x[tuple(edge_index)] = 1
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = _NOCD(x.size(1), num_communities)
-        x = normalize(x.to_dense(), dim=1).to_sparse()
+        model = _NOCD(num_nodes, num_communities)
+        x = normalize(x, dim=1).to_sparse()
         optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        best, found, waited = float("inf"), torch.zeros(x.size(0), num_communities), 0
-        for epoch in range(epochs):
+        best, found, waited = float("inf"), torch.zeros(num_nodes, num_communities), 0
+        for epoch in range(EPOCHS):
             if epoch % EVERY == 0:
                 model.eval()
                 with torch.no_grad():
                     z = model(x, edge_index)
-                    loss = float(_nocd_loss(z, edge_index))
+                    loss = -float(_log_likelihood(z, edge_index, density, balanced=True))
                 waited += 1
                 if loss < best:
                     best, found, waited = loss, z, 0
@@ -159,16 +149,22 @@ def nocd(
                     break
             model.train()
             optimizer.zero_grad()
-            _nocd_loss(model(x, edge_index), edge_index).backward()
+            z = model(x, edge_index)
+            (-_log_likelihood(z, edge_index, density, balanced=True)).backward()
             optimizer.step()
     return np.asarray(found.numpy() > THRESHOLD)
 
 
-def _nocd_loss(z: Tensor, edge_index: Tensor) -> Tensor:
-    # The smallest rate of an edge is that of the graph's density, as in the paper's code.
-    eps = edge_index.size(1) / max(z.size(0) * (z.size(0) - 1), 1)
-    padded = torch.cat([z, z.new_full((z.size(0), 1), eps**0.5)], dim=1)
-    return -edge_log_likelihood(padded, z.new_ones(z.size(1) + 1), edge_index, balanced=True).sum()
+def _log_likelihood(
+    z: Tensor, edges: Tensor | Adjacency, least_rate: float, *, balanced: bool = False
+) -> Tensor:
+    """That of a Bernoulli-Poisson model in which every pair has at least some rate."""
+    padded = torch.cat([z, z.new_full((z.size(0), 1), least_rate**0.5)], dim=1)
+    return edge_log_likelihood(padded, z.new_ones(padded.size(1)), edges, balanced=balanced).sum()
+
+
+def _density(num_edges: int, num_nodes: int) -> float:
+    return num_edges / max(num_nodes * (num_nodes - 1), 1)
 
 
 def _networkx(edges: Edges, num_nodes: int) -> "nx.Graph[int]":
@@ -187,5 +183,6 @@ DETECTORS: dict[str, Callable[[Edges, int, int, int], Bools]] = {
     "leiden": leiden,
     "label-propagation": label_propagation,
     "bigclam": bigclam,
+    "nocd": nocd,
 }
 """By name, from edges [2, E] in both directions, the numbers of nodes and communities, a seed."""

@@ -1,7 +1,6 @@
 """The one training loop of all neural baselines, for nodes and graphs alike."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -9,12 +8,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import StepLR
 
-from vepm.data import Dataset
 from vepm.data.features import is_sparse
-from vepm.evaluation import Curve, Split, choose_epoch
-from vepm.training import GraphBatch, GraphStore, single_graph
-
-EVALUATION_BATCH = 512
+from vepm.evaluation import Curve, choose_epoch
+from vepm.training import GraphBatch
 
 
 class Labelled(NamedTuple):
@@ -60,21 +56,7 @@ class Problem(NamedTuple):
     """Epochs after which the learning rate is halved, again and again; None never halves it."""
 
 
-def node_problem(dataset: Dataset, split: Split, row_normalize: bool, device: str) -> Problem:
-    """Nodes of one graph, in one full batch."""
-    x = dataset.graphs[0].x
-    x = _unit_rows(x) if row_normalize else x
-    # The features stay one tensor: PyG's layers take no other kind.
-    graph = replace(single_graph(dataset.graphs[0], device), x=x.to(device))
-    train, val, test = (
-        (rows.to(device), dataset.labels[rows].to(device))
-        for rows in (split.train, split.val, split.test)
-    )
-    held_out = {"val": val, "test": test} if split.val.numel() else {"test": test}
-    return Problem(lambda _: [Labelled(graph, *train)], [graph], held_out)
-
-
-def _unit_rows(x: Tensor) -> Tensor:
+def unit_rows(x: Tensor) -> Tensor:
     """Rows scaled to unit sum, of a table or of sparse features."""
     if not is_sparse(x):
         return nn.functional.normalize(x, p=1.0)
@@ -87,28 +69,6 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     return torch.sparse_coo_tensor(
         x.indices(), values, x.shape, check_invariants=False, is_coalesced=True
     )
-
-
-def graph_problem(dataset: Dataset, split: Split, batch_size: int, device: str) -> Problem:
-    """Graphs, in random mini-batches of about equal size."""
-    graphs, count = GraphStore(dataset.graphs, device), split.train.numel()
-
-    def labelled(ids: Tensor) -> Labelled:
-        labels = dataset.labels[ids].to(device, non_blocking=True)
-        return Labelled(graphs.select(ids), slice(None), labels)
-
-    def training(generator: torch.Generator) -> Iterable[Labelled]:
-        order = torch.randperm(count, generator=generator)
-        return map(labelled, split.train[order].tensor_split(-(-count // batch_size)))
-
-    batches, held_out, read = [], {}, 0
-    for name, part in (("val", split.val), ("test", split.test)):
-        if size := part.numel():
-            batches += [graphs.select(ids) for ids in part.split(EVALUATION_BATCH)]
-            rows = torch.arange(read, read + size, device=device)
-            held_out[name] = rows, dataset.labels[part].to(device)
-            read += size
-    return Problem(training, batches, held_out)
 
 
 def fit(

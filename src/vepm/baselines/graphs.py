@@ -3,20 +3,13 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, relu
 from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
 
-from vepm.baselines.base import Baseline, GraphBaseline
+from vepm.baselines.base import GraphBaseline
 from vepm.baselines.fitting import Classifier, Labelled
-from vepm.baselines.nodes import single_epoch_curve
-from vepm.data.dataset import Dataset
-from vepm.evaluation import Curve, Split
 from vepm.kernels.features import dense
 from vepm.nn import aggregate
 from vepm.training import GraphBatch
@@ -95,30 +88,6 @@ class GraphMLP(GraphBaseline):
 
     network = _PooledMLP
     name: str = "graph-mlp"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizeOnly(Baseline):
-    """Logistic regression on the numbers of nodes and edges of a graph, and on nothing else.
-
-    Args:
-        C: inverse strength of the regularisation.
-    """
-
-    task = "graph"
-    name: str = "size"
-    C: float = 1.0
-
-    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
-        """Fit, then score once."""
-        sizes = np.array([[g.x.size(0), g.edge_index.size(1) / 2] for g in dataset.graphs])
-        sizes = np.concatenate([sizes, np.log1p(sizes)], axis=1)
-        labels = dataset.labels
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=self.C, max_iter=1000))
-        model.fit(sizes[split.train], labels[split.train])
-        found = torch.zeros(len(labels), dataset.num_classes, dtype=torch.double)
-        found[:, model.classes_] = torch.from_numpy(model.predict_proba(sizes))
-        return single_epoch_curve(found.argmax(dim=1), labels, split), found[split.test]
 
 
 class FactorConv(nn.Module):

@@ -13,6 +13,7 @@ from sklearn.svm import SVC
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Batch, Data
+from torch_geometric.nn import WLConv
 
 from vepm.baselines.base import Baseline
 from vepm.baselines.nodes import single_epoch_curve
@@ -47,31 +48,17 @@ def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_
     """
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in graphs]
     joined = Batch.from_data_list(bare)
-    owner, (source, target) = joined.batch.numpy(), joined.edge_index.numpy()
-    colour = torch.unique(joined.x, dim=0, return_inverse=True)[1].numpy()
-    features = [_count(owner, colour, len(graphs))]
+    refine = WLConv()
+    colours = [torch.unique(joined.x, dim=0, return_inverse=True)[1]]
     for _ in range(num_iterations):
-        colour = _refine(colour, source, target)
-        features.append(_count(owner, colour, len(graphs)))
-    return features
-
-
-def _refine(colour: Ints, source: Ints, target: Ints) -> Ints:
-    order = np.lexsort((colour[source], target))
-    around = colour[source[order]]
-    ends = np.bincount(target, minlength=colour.size).cumsum()
-    starts = np.concatenate([[0], ends[:-1]])
-    known: dict[tuple[int, bytes], int] = {}
-    refined = [
-        known.setdefault((own, around[start:end].tobytes()), len(known))
-        for own, start, end in zip(colour.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    ]
-    return np.array(refined, dtype=np.int64)
-
-
-def _count(owner: Ints, colour: Ints, num_graphs: int) -> sparse.csr_array:
-    shape = (num_graphs, int(colour.max()) + 1)
-    return sparse.csr_array((np.ones(colour.size, dtype=np.int64), (owner, colour)), shape=shape)
+        colours.append(refine(colours[-1], joined.edge_index))
+    owner, ones = joined.batch.numpy(), np.ones(joined.num_nodes, dtype=np.int64)
+    counts = []
+    for colour in colours:
+        names, place = np.unique(colour.numpy(), return_inverse=True)
+        shape = (len(graphs), len(names))
+        counts.append(sparse.csr_array((ones, (owner, place)), shape=shape))
+    return counts
 
 
 def wl_kernels(graphs: Sequence[Data], num_iterations: int) -> list[Kernel]:

@@ -191,9 +191,9 @@ def run(plan: Plan, methods: Mapping[str, Method] = METHODS) -> Iterator[Row]:
     for name, graph in _graphs(plan):
         for row in compare(name, graph, plan, methods):
             report["rows"].append(row)
-            yield conclude(report)
+            yield report | {"ratios": ratios(report["rows"])}
     report["load"].append(os.getloadavg()[0])
-    yield conclude(report)
+    yield report | {"ratios": ratios(report["rows"])}
 
 
 def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
@@ -218,11 +218,6 @@ def machine(device: str) -> Row:
     return {"device": name, "cores": os.cpu_count(), **found}
 
 
-def conclude(report: Row) -> Row:
-    """A report with what follows from its rows."""
-    return report | {"ratios": ratios(report["rows"]), "slopes": slopes(report["rows"])}
-
-
 def ratios(rows: Sequence[Row]) -> list[Row]:
     """Time and memory of ours over each peer's, step by step and graph by graph."""
     ended = {(row["graph"], row["step"], row["method"]): row for row in rows if "median" in row}
@@ -236,20 +231,4 @@ def ratios(rows: Sequence[Row]) -> list[Row]:
         memory = row["peak_bytes"] and ours["peak_bytes"] / row["peak_bytes"]
         place = {"graph": graph, "step": step, "against": method}
         found.append({**place, "time": statistics.median(times), "memory": memory})
-    return found
-
-
-def slopes(rows: Sequence[Row]) -> dict[str, float]:
-    """Exponent of our time in the number of edges, over the generated graphs of each step."""
-    found = {}
-    for step in STEPS:
-        points = {
-            math.log(row["edges"]): math.log(row["median"])
-            for row in rows
-            if (row["step"], row["method"]) == (step, "ours")
-            and "median" in row
-            and row["graph"].startswith("generated")
-        }
-        if len(points) > 1:
-            found[step] = statistics.linear_regression([*points], [*points.values()]).slope
     return found

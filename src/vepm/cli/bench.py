@@ -94,9 +94,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def as_table(report: dict[str, Any]) -> Table:
     """Every method with its ratio to ours; above one, ours is faster or smaller."""
-    slopes = ", ".join(f"{step} {slope:.2f}" for step, slope in report["slopes"].items())
-    caption = f"our time grows with the edges to the power of: {slopes}" if slopes else None
-    table = Table(title=report["machine"]["device"], caption=caption)
+    table = Table(title=report["machine"]["device"])
     for name in ("graph", "edges", "step", "method", "ms", "over ours", "peak MiB", "over ours"):
         table.add_column(name, justify="left" if name in ("graph", "step", "method") else "right")
     against = {(r["graph"], r["step"], r["against"]): r for r in report["ratios"]}

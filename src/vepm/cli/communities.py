@@ -36,7 +36,7 @@ def communities(
     baselines: Annotated[
         str,
         options.result(
-            "Methods to compare with: louvain, leiden, label-propagation, bigclam.",
+            "Methods to compare with: louvain, leiden, label-propagation, bigclam, nocd.",
             metavar="NAME,NAME",
         ),
     ] = "",

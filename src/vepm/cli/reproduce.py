@@ -105,7 +105,7 @@ def reproduce(
             ended = run(planned, folder, machine.data_dir, compute, elsewhere, progress)
         if compute.leads:
             _show(chosen, selection, folder, ended, quick)
-            _conclude(ended, folder, any(s.cells for s in planned))
+            _conclude(ended, any(s.cells for s in planned))
 
 
 def _choose(
@@ -153,7 +153,7 @@ def _show(
         console.print_line("files: " + " ".join(str(path) for path in paths) + "\n")
 
 
-def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
+def _conclude(ended: "Ended", expected: bool) -> None:
     from vepm.runs.metrics import commit
 
     for reason in ended.missing.values():
@@ -167,8 +167,7 @@ def _conclude(ended: "Ended", folder: Path, expected: bool) -> None:
             f"of the cells found, {sum(others.values())} ran on other commits: {counts}"
         )
     console.print_line(
-        f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed; "
-        f"see: {folder}"
+        f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed"
     )
     if expected and ended.missing and not ended.ran + ended.found:
         raise InputError(

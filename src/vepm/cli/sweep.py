@@ -12,7 +12,7 @@ from vepm.cli import options
 from vepm.escaping import on_one_line
 
 if TYPE_CHECKING:
-    from vepm.search.log import Trial
+    from vepm.search.log import Row, Trial
 
 SHOWN = 10
 
@@ -43,19 +43,19 @@ def sweep(
     """
     from vepm.evaluation import Compute
     from vepm.search.log import standings
-    from vepm.search.sweeps import Sweep, run_sweep
+    from vepm.search.sweeps import Sweep, run_search
 
     chosen = Sweep.read(file)
     path = output or file.with_suffix(".jsonl")
+    compute = Compute(machine.device, jobs, runs_at_once)
     with console.run_bar("runs") as progress:
-        rows = run_sweep(
-            chosen,
-            path,
-            root=machine.data_dir,
-            compute=Compute(machine.device, jobs, runs_at_once),
-            minutes=minutes,
-            progress=progress,
-        )
+
+        def tell(rows: "list[Row]") -> None:
+            if progress is not None and rows:
+                progress(len(rows), chosen.count, rows[-1]["dataset"])
+
+        root = machine.data_dir
+        rows = run_search(chosen, path, root=root, compute=compute, minutes=minutes, told=tell)
     _show(standings(rows)[:SHOWN], chosen.datasets)
     console.print_line(f"Rule: {chosen.rule}.")
     console.print_line(f"{len(rows)} of {chosen.count} runs are in {path}")

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,10 +12,7 @@ from vepm.cli import options
 from vepm.cli.folders import Kind, clear, command_line, how_to_continue, own_folder
 from vepm.files import refuse_special
 
-if TYPE_CHECKING:
-    from vepm.search.tuning import Findings
-
-SEARCH = Kind("search", ("trials.jsonl", "best.toml", "trials.csv", "summary.json"))
+SEARCH = Kind("search", ("trials.jsonl", "best.toml", "summary.json"))
 WARNING = (
     "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
     "the folds of `vepm evaluate` test on graphs that it has"
@@ -49,9 +46,9 @@ def tune(
 ) -> None:
     """Search for better settings by validation accuracy; test labels are never looked at.
 
-    Trial 0 is the settings as given, so the best found are never worse on validation. Hopeless
-    trials are stopped early. A search that was stopped, even killed, continues when the same
-    command is given again. `--seed` is that of the search; trainings use seeds 0, 1, ...
+    Trial 0 is the settings as given, so the best found are never worse on validation. A search
+    that was stopped, even killed, continues when the same command is given again. `--seed` is that
+    of the search; trainings use seeds 0, 1, ...
 
     Examples:
 
@@ -61,14 +58,22 @@ def tune(
     """
     from vepm.cli.jobs import prepare
     from vepm.search.space import default_space, read_space, require_optuna
-    from vepm.search.tuning import Problem
+    from vepm.search.tuning import Tuning
     from vepm.search.tuning import tune as search
 
     require_optuna()
     job = prepare(None, dataset, choice, reading, machine)
-    varied = default_space(job.data.task) if space is None else read_space(space)
-    parts, base = job.parts, job.estimator.settings()
-    problem = Problem(job.data, parts["train"], parts["val"], base, varied, seeds, choice.seed)
+    tuning = Tuning(
+        datasets=[job.data.name],
+        space=default_space(job.data.task) if space is None else read_space(space),
+        settings=trials,
+        seeds=list(range(seeds)),
+        sampler_seed=choice.seed,
+        dataset=job.data,
+        train=job.parts["train"],
+        val=job.parts["val"],
+        config=job.estimator.settings(),
+    )
     folder = output or Path("runs") / f"tune-{job.data.name}"
     inputs = job.inputs if space is None else (*job.inputs, space)
     advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
@@ -79,25 +84,23 @@ def tune(
             refuse_special(folder / name)
         with console.run_bar(f"trials on {job.data.name}") as progress:
             found = search(
-                problem,
+                tuning,
                 folder,
-                trials=trials,
                 timeout=timeout,
                 device=machine.device,
                 told=progress,
                 command=command_line(),
             )
     if as_json:
-        console.print_json(found.summary())
+        console.print_json(found)
     else:
-        _print_findings(found, folder, dataset)
+        _print_summary(found, folder, dataset)
 
 
-def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
+def _print_summary(summary: dict[str, Any], folder: Path, dataset: str) -> None:
     from vepm.runs.metrics import peak_memory
     from vepm.tasks import TASKS
 
-    summary = found.summary()
     table = Table("settings", "trial", "validation accuracy", "validation loss")
     for name in ("default", "best"):
         row = summary[name]
@@ -111,9 +114,8 @@ def _print_findings(found: "Findings", folder: Path, dataset: str) -> None:
         f"{summary['seeds'][-1]} and {summary['num_val']} {summary['task']}s; the best of many on "
         "the same labels looks better than it is",
         f"rule: {summary['rule']}",
-        f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['pruned']} "
-        f"stopped early, {counts['refused']} impossible; at most "
-        f"{peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
+        f"cost: {summary['seconds']:.1f} s in {counts['finished']} trials, {counts['refused']} "
+        f"impossible; at most {peak_memory()['peak_memory_mib']:,.0f} MiB of memory",
         *([] if TASKS[summary["task"]].single_graph else [WARNING]),
         f"next: {following}",
     ):

@@ -18,11 +18,11 @@ from vepm.errors import InputError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.integer]
 
 MOST_EXACT = 5_000
 """Nodes up to which the omega index counts every pair; beyond, it draws pairs."""
 PAIRS = 5_000_000
-ROWS = 256
 _BETWEEN = re.compile(r"[\s,;]+")
 
 
@@ -61,18 +61,16 @@ def omega_index(found: ArrayLike, truth: ArrayLike, seed: int = 0) -> float:
         >>> omega_index([[1, 0], [1, 1], [0, 1]], [[0, 1], [1, 1], [1, 0]])
         1.0
     """
-    x, y = _tables(found, truth)
+    x, y = (table.astype(np.int32) for table in _tables(found, truth))
     # Two nodes share at most as many as a node has.
-    shape = int(x.sum(1).max(initial=0)) + 1, int(y.sum(1).max(initial=0)) + 1
-    joint = np.zeros(shape, dtype=np.int64)
-    for shared in _shared_counts(x.astype(np.float32), y.astype(np.float32), seed):
-        places = np.ravel_multi_index(tuple(shared.astype(np.int64)), shape)
-        joint += np.bincount(places, minlength=joint.size).reshape(shape)
-    pairs, most = int(joint.sum()), min(shape)
-    if not pairs:
+    size = 1 + max(int(table.sum(1).max(initial=0)) for table in (x, y))
+    joint = np.zeros((size, size), dtype=np.int64)
+    for in_x, in_y in _shared_counts(x, y, seed):
+        joint += np.bincount(in_x * size + in_y, minlength=joint.size).reshape(joint.shape)
+    if not (pairs := int(joint.sum())):
         return 1.0
     observed = int(joint.trace()) / pairs
-    expected = int(joint.sum(1)[:most] @ joint.sum(0)[:most]) / pairs**2
+    expected = int(joint.sum(1) @ joint.sum(0)) / pairs**2
     return 1.0 if expected == 1 else (observed - expected) / (1 - expected)
 
 
@@ -211,17 +209,14 @@ def _conditional(x: Bools, y: Bools, h_x: Floats) -> Floats:
     return np.minimum(found, h_x)
 
 
-def _shared_counts(x: Floats, y: Floats, seed: int) -> Iterator[NDArray[np.float32]]:
-    """Number of communities that pairs of nodes share in each cover [2, pairs], in chunks."""
+def _shared_counts(x: Ints, y: Ints, seed: int) -> Iterator[tuple[Ints, Ints]]:
+    """Number of communities that pairs of nodes share in each cover, in chunks."""
     nodes = len(x)
     if nodes <= MOST_EXACT:
-        for start in range(0, nodes, ROWS):
-            rows = np.arange(start, min(start + ROWS, nodes))
-            later = rows[:, None] < np.arange(nodes)[None, :]
-            yield np.stack([(x[rows] @ x.T)[later], (y[rows] @ y.T)[later]])
+        yield from ((x[i + 1 :] @ x[i], y[i + 1 :] @ y[i]) for i in range(nodes))
         return
     random = np.random.default_rng(seed)
     for _ in range(PAIRS // 2**18):
         i = random.integers(nodes, size=2**18)
         j = (i + random.integers(1, nodes, size=2**18)) % nodes
-        yield np.stack([(x[i] * x[j]).sum(1), (y[i] * y[j]).sum(1)])
+        yield (x[i] * x[j]).sum(1), (y[i] * y[j]).sum(1)

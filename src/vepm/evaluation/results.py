@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -159,27 +160,13 @@ def _clustered_error(values: Sequence[float], splits: Sequence[str]) -> float:
     return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(values))
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A way to select the epoch of each run; called with curves, it summarises them.
+class Rule(NamedTuple):
+    """A way to select the epoch of each run."""
 
-    Args:
-        name: what to ask for.
-        description: the rule in words, saying whether test data chose anything.
-        epochs: from the curves of all runs to the selected epoch of each.
-    """
-
-    name: str
     description: str
+    """The rule in words, saying whether test data chose anything."""
     epochs: Callable[[Sequence[Curve]], list[int]]
-
-    def __call__(self, curves: Sequence[Curve]) -> Summary:
-        """The test accuracies at the selected epochs."""
-        if not curves or not all(curve["test_accuracy"] for curve in curves):
-            raise InputError("no runs, or runs without epochs, to summarise")
-        epochs = self.epochs(curves)
-        values = [c["test_accuracy"][epoch] for c, epoch in zip(curves, epochs, strict=True)]
-        return Summary.of(self.name, self.description, values, epochs)
+    """From the curves of the runs of one seed to the selected epoch of each."""
 
 
 def _best_of_mean(curves: Sequence[Curve]) -> list[int]:
@@ -204,26 +191,20 @@ def _validated(curves: Sequence[Curve]) -> list[int]:
 NOTHING = "nothing was chosen on test data"
 
 RULES: dict[str, Rule] = {
-    name: Rule(name, description, epochs)
-    for name, description, epochs in (
-        (
-            "gin",
-            "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
-            _best_of_mean,
-        ),
-        (
-            "fold-max",
-            "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
-            lambda curves: [choose_epoch(curve["test_accuracy"]) for curve in curves],
-        ),
-        (
-            "last",
-            f"the last epoch; {NOTHING}",
-            lambda curves: [len(curve["test_accuracy"]) - 1 for curve in curves],
-        ),
-        ("capsgnn", f"each fold's epoch chosen on its validation fold; {NOTHING}", _validated),
-        ("validation", f"each run's epoch chosen on validation; {NOTHING}", _validated),
-    )
+    "gin": Rule(
+        "one epoch for all folds of a seed, the best of their mean; the scored folds chose it",
+        _best_of_mean,
+    ),
+    "fold-max": Rule(
+        "the best epoch of each fold; each scored fold chose its own epoch (optimistic)",
+        lambda curves: [choose_epoch(curve["test_accuracy"]) for curve in curves],
+    ),
+    "last": Rule(
+        f"the last epoch; {NOTHING}",
+        lambda curves: [len(curve["test_accuracy"]) - 1 for curve in curves],
+    ),
+    "capsgnn": Rule(f"each fold's epoch chosen on its validation fold; {NOTHING}", _validated),
+    "validation": Rule(f"each run's epoch chosen on validation; {NOTHING}", _validated),
 }
 """Selection rules by name."""
 
@@ -243,14 +224,17 @@ def summarise(results: Sequence[RunResult], rule: str) -> Summary:
     """
     if rule not in RULES:
         raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
-    if not results:
-        raise InputError("no runs to summarise")
-    seeds = list(dict.fromkeys(result.seed for result in results))
-    by_seed = [[result for result in results if result.seed == seed] for seed in seeds]
-    parts = [RULES[rule]([run.curve for run in runs]) for runs in by_seed]
-    values = [value for part in parts for value in part.values]
-    epochs = [epoch for part in parts for epoch in part.epochs]
-    splits = [run.split for runs in by_seed for run in runs]
+    if not results or not all(result.curve["test_accuracy"] for result in results):
+        raise InputError("no runs, or runs without epochs, to summarise")
+    places = {seed: place for place, seed in enumerate(dict.fromkeys(r.seed for r in results))}
+    runs = sorted(results, key=lambda result: places[result.seed])
+    epochs = [
+        epoch
+        for _, group in groupby(runs, key=lambda result: result.seed)
+        for epoch in RULES[rule].epochs([run.curve for run in group])
+    ]
+    values = [r.curve["test_accuracy"][epoch] for r, epoch in zip(runs, epochs, strict=True)]
+    splits = [run.split for run in runs]
     return Summary.of(rule, RULES[rule].description, values, epochs, splits)
 
 

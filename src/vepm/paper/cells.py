@@ -1,20 +1,114 @@
-"""Cells on disk: complete or absent, and never mistaken for another's."""
+"""Cells: one run each, what a study is given and finds, and results on disk, complete or absent."""
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load, save
 from torch import Tensor
+from torch_geometric.data import Data
 
-from vepm.evaluation import RunResult
+from vepm.data import Dataset
+from vepm.evaluation import RunResult, Split, result_of
 from vepm.files import parse_json, write_bytes, write_text
-from vepm.paper.findings import Finding
-from vepm.paper.plan import Cell, Task
+from vepm.paper.experiments import slug
 from vepm.runs.metrics import commit, describe_machine
 from vepm.schema import is_of_type
+from vepm.training import Config, Fitted, fit
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that decides the outcome of a run; squares that need the same run share it."""
+
+    method: str
+    dataset: str
+    protocol: str
+    split: int
+    seed: int
+    keep: float
+    quick: bool
+    settings: Mapping[str, Any] = field(hash=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short name that no other task has."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    @property
+    def config(self) -> Config:
+        """The settings of VEPM."""
+        return Config.from_dict(dict(self.settings))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of one square; the preset is VEPM's, None of other methods."""
+
+    experiment: str
+    row: str
+    column: str
+    task: Task
+    preset: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the result lies, relative to all results."""
+        run = f"{self.task.protocol}-{self.task.split}-seed-{self.task.seed}.json"
+        return Path(self.experiment) / "cells" / slug(self.row) / slug(self.column) / run
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a study is given."""
+
+    dataset: Dataset
+    split: Split
+    config: Config
+    seed: int
+    device: str = "auto"
+    quick: bool = False
+
+    @property
+    def graph(self) -> Data:
+        """The one graph of a node task."""
+        return self.dataset.graphs[0]
+
+    @property
+    def parts(self) -> int:
+        """Number of communities to find."""
+        return self.config.model.num_metacommunities
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What a run or a study finds."""
+
+    numbers: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, Tensor] = field(default_factory=dict)
+    result: RunResult | None = None
+
+
+def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
+    """Train VEPM on the split; gives the model and the result."""
+    started = time.perf_counter()
+    dataset, split = setting.dataset, setting.split
+    fitted = fit(
+        dataset,
+        setting.config,
+        train_on=split.train,
+        validate_on=split.val,
+        watch=split.test,
+        seed=setting.seed,
+        device=setting.device,
+    )
+    return fitted, result_of(fitted, dataset, split, time.perf_counter() - started)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -13,15 +12,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import Tensor
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
-from vepm.baselines.communities import NOCD_EPOCHS, nocd
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Bools, compare, known_communities
 from vepm.nn import interactions, members
-from vepm.paper.blocks import degree_corrected_blocks, mixed_memberships
-from vepm.paper.findings import Finding, Setting, finetune
+from vepm.paper.cells import Finding, Setting, finetune
 from vepm.runs.metrics import agreement
 from vepm.training import explain, fit
 
@@ -87,25 +83,6 @@ def confusion(setting: Setting) -> Finding:
     return Finding({"svm_accuracy": float(right)}, {"confusion": stacked}, found.result)
 
 
-def partition(find: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
-    """Communities that do not overlap, found from the edges alone."""
-    blocks = find(setting.graph, setting.parts, setting.seed)
-    return Finding(characteristics(setting, one_hot(blocks, setting.parts).double()))
-
-
-def sbm(setting: Setting) -> Finding:
-    """Communities by a degree-corrected stochastic blockmodel."""
-    return partition(partial(degree_corrected_blocks, sweeps=1 if setting.quick else 30), setting)
-
-
-def mmsb(setting: Setting) -> Finding:
-    """Overlapping communities by a mixed-membership blockmodel, from the edges alone."""
-    steps = 20 if setting.quick else 500
-    z = mixed_memberships(setting.graph, setting.parts, setting.seed, steps)
-    links = interactions(z, torch.ones(setting.parts), setting.parts)
-    return Finding(characteristics(setting, links))
-
-
 def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
     """Size balance, density and overlap of communities, given each node's links in each [N, K]."""
     blocks = links.argmax(1)
@@ -153,14 +130,6 @@ def found_communities(setting: Setting) -> Finding:
     return Finding(numbers)
 
 
-def nocd_communities(setting: Setting) -> Finding:
-    """NOCD's, with the adjacency as features."""
-    (truth, number), graph = _known(setting), setting.graph
-    epochs = 2 if setting.quick else NOCD_EPOCHS
-    found = nocd(_adjacency(graph), graph.edge_index, number, setting.seed, epochs)
-    return Finding(compare(found, truth))
-
-
 def detected(detect: Callable[..., Bools], setting: Setting) -> Finding:
     """Those of a method that looks at the edges alone, told how many are known."""
     (truth, number), graph = _known(setting), setting.graph
@@ -176,7 +145,7 @@ def _known(setting: Setting) -> tuple[Bools, int]:
 
 
 def _adjacency(graph: Data) -> Tensor:
-    """Ones where there is an edge [N, N]; the paper of NOCD has such features."""
+    """Ones where there is an edge [N, N]."""
     nodes = int(graph.num_nodes or 0)
     adjacency = torch.zeros(nodes, nodes)
     adjacency[tuple(graph.edge_index)] = 1

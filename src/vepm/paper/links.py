@@ -17,7 +17,7 @@ from torch_geometric.nn import GAE, VGAE, GCNConv
 
 from vepm.estimators import LinkPredictor
 from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges
-from vepm.paper.findings import Finding, Setting
+from vepm.paper.cells import Finding, Setting
 
 VALIDATED, TESTED = 0.05, 0.10
 HIDDEN, LATENT, EPOCHS, LEARNING_RATE = 32, 16, 200, 0.01

@@ -1,23 +1,21 @@
 """From an experiment to its cells: what is to be run, and where each result lies."""
 
-import hashlib
-import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from vepm.baselines import BASELINES, baseline
 from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.evaluation import Protocol, protocol_named
-from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, slug
+from vepm.paper.cells import Cell, Task
+from vepm.paper.experiments import QUOTED, Choice, Experiment, Line
 from vepm.paper.studies import STUDIES, TRAINED
 from vepm.tasks import TASKS, TaskName
-from vepm.training import Config, preset
+from vepm.training import preset
 from vepm.training.legacy import recorded
 
 PRESET = "tuned"
@@ -31,48 +29,6 @@ PRESET_ROWS = {
 EVERY_PRESET = (*PRESET_ROWS, PRESET)
 QUICK_SPLITS, QUICK_SEEDS, QUICK_EPOCHS = 2, 1, 2
 QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 1, "passes": 1}
-
-
-@dataclass(frozen=True)
-class Task:
-    """Everything that decides the outcome of a run; squares that need the same run share it."""
-
-    method: str
-    dataset: str
-    protocol: str
-    split: int
-    seed: int
-    keep: float
-    quick: bool
-    settings: Mapping[str, Any] = field(hash=False)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A short name that no other task has."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-    @property
-    def config(self) -> Config:
-        """The settings of VEPM."""
-        return Config.from_dict(dict(self.settings))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of one square; the preset is VEPM's, None of other methods."""
-
-    experiment: str
-    row: str
-    column: str
-    task: Task
-    preset: str | None = None
-
-    @property
-    def path(self) -> Path:
-        """Where the result lies, relative to all results."""
-        run = f"{self.task.protocol}-{self.task.split}-seed-{self.task.seed}.json"
-        return Path(self.experiment) / "cells" / slug(self.row) / slug(self.column) / run
 
 
 @dataclass(frozen=True)
@@ -123,14 +79,13 @@ def check_selection(experiments: Iterable[Experiment], selection: Selection) -> 
     if unknown:
         raise InputError(f"no preset '{unknown[0]}'; there are {', '.join(EVERY_PRESET)}")
     everything = [s for e in experiments for s in squares(e, True, presets=selection.presets)]
-    for name in selection.datasets:
-        if not select(everything, Selection(datasets=(name,))):
-            known = dict.fromkeys(square.choice.dataset or "" for square in everything)
-            raise InputError(f"no dataset '{name}' here; there are {', '.join(known)}")
-    for name in selection.rows:
-        if not select(everything, Selection(rows=(name,))):
-            known = dict.fromkeys(square.row.name for square in everything)
-            raise InputError(f"no row '{name}' here; there are {', '.join(known)}")
+    parts = [("dataset", name, Selection(datasets=(name,))) for name in selection.datasets]
+    parts += [("row", name, Selection(rows=(name,))) for name in selection.rows]
+    for kind, name, part in parts:
+        if not select(everything, part):
+            names = (s.row.name if kind == "row" else s.choice.dataset or "" for s in everything)
+            known = ", ".join(dict.fromkeys(names))
+            raise InputError(f"no {kind} '{name}' here; there are {known}")
 
 
 def squares(

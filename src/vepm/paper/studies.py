@@ -12,22 +12,17 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GAE, VGAE
 
 from vepm.baselines import GCN
-from vepm.baselines.communities import bigclam, louvain
+from vepm.baselines.communities import bigclam, louvain, nocd
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
-from vepm.paper.blocks import equal_parts, spectral_parts
+from vepm.paper.cells import Finding, Setting, finetune
 from vepm.paper.communities import (
     communities,
     confusion,
     detected,
     found_communities,
-    mmsb,
-    nocd_communities,
-    partition,
-    sbm,
 )
-from vepm.paper.findings import Finding, Setting, finetune
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
@@ -201,17 +196,13 @@ STUDIES: dict[str, Study] = {
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
     "partition_use": partition_use,
-    "bisection": partial(partition, equal_parts),
-    "spectral": partial(partition, spectral_parts),
-    "sbm": sbm,
-    "mmsb": mmsb,
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
     "gae": partial(autoencoder, GAE),
     "vgae": partial(autoencoder, VGAE),
     "found_communities": found_communities,
-    "nocd": nocd_communities,
     "bigclam": partial(detected, bigclam),
+    "nocd": partial(detected, nocd),
     "louvain": partial(detected, louvain),
 }
 """Studies by name."""

@@ -129,21 +129,14 @@ class Trial:
     """0 is the setting to improve on."""
     changes: dict[str, Any]
     val_accuracy: float
-    """Mean over its runs; of a pruned one, what it had reached."""
+    """Mean over its runs."""
     val_loss: float
     spread: float
     """Standard error of the mean over seeds and splits, within datasets."""
     by_dataset: dict[str, float]
     rows: tuple[Row, ...]
-    state: str = "complete"
-    """Or ``pruned``, stopped early as hopeless, or ``refused``, could not be trained."""
-    note: str = ""
-    """Why it was refused."""
-
-    @property
-    def seconds(self) -> float:
-        """Time of all its runs."""
-        return sum(row["seconds"] for row in self.rows)
+    refused: str = ""
+    """Why it could not be trained."""
 
 
 def trials_of(rows: Sequence[Row]) -> list[Trial]:
@@ -155,7 +148,7 @@ def trials_of(rows: Sequence[Row]) -> list[Trial]:
 
 
 def standings(rows: Sequence[Row]) -> list[Trial]:
-    """Settings from best to worst: of those not pruned, that ran wherever any did.
+    """Settings from best to worst, of those that ran wherever any did.
 
     Example:
         >>> run = {"dataset": "Cora", "split": 0, "seed": 0, "changes": {}, "seconds": 1.0}
@@ -163,10 +156,10 @@ def standings(rows: Sequence[Row]) -> list[Trial]:
         >>> [trial.number for trial in standings(rows)]
         [1, 0]
     """
-    found = [trial for trial in trials_of(rows) if trial.state != "pruned"]
+    found = trials_of(rows)
     most = max((len(trial.rows) for trial in found), default=0)
     whole = [trial for trial in found if len(trial.rows) == most]
-    return sorted(whole, key=lambda t: (t.state == "refused", -t.val_accuracy, t.val_loss))
+    return sorted(whole, key=lambda t: (bool(t.refused), -t.val_accuracy, t.val_loss))
 
 
 def _trial(group: list[Row]) -> Trial:
@@ -174,9 +167,8 @@ def _trial(group: list[Row]) -> Trial:
     for row in group:
         scores.setdefault(row["dataset"], []).append(row["val_accuracy"])
     errors = [stdev(s) / math.sqrt(len(s)) if len(s) > 1 else math.nan for s in scores.values()]
-    notes = (row.get("diverged") or row.get("refused") for row in group)
-    note = next(filter(None, notes), "")
-    pruned = any(row.get("pruned") for row in group)
+    # Searches of earlier versions called it by other names.
+    notes = (row.get(name) for row in group for name in ("refused", "diverged", "pruned"))
     return Trial(
         number=group[0]["number"],
         changes=group[0]["changes"],
@@ -185,6 +177,5 @@ def _trial(group: list[Row]) -> Trial:
         spread=math.hypot(*errors) / len(errors),
         by_dataset={name: fmean(values) for name, values in scores.items()},
         rows=tuple(group),
-        state="refused" if note else "pruned" if pruned else "complete",
-        note=note,
+        refused=str(next(filter(None, notes), "")),
     )

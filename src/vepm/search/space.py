@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from vepm.errors import InputError
 from vepm.files import read_toml
-from vepm.search.log import Row, Trial
+from vepm.search.log import Trial
 from vepm.training import Config
 
 if TYPE_CHECKING:
@@ -23,19 +23,10 @@ HOW = "give a list of values, or low and high and perhaps log = true"
 DRAWS_PER_SETTING = 100
 STARTUP_TRIALS = 6
 """Trials at random, the default included, before the sampler learns from them."""
-TRIALS_BEFORE_PRUNING = 4
-EPOCHS_BEFORE_PRUNING = 30
-EPOCHS_BETWEEN_REPORTS = 5
-STEPS_PER_RUN = 2**20
-"""Steps of the pruner set apart for each run of a trial: more than there can be epochs."""
 SAMPLERS = {
     "random": "drawn at random",
     "tpe": f"Optuna's TPE after {STARTUP_TRIALS} trials at random",
 }
-PRUNER = (
-    f"below the median at the same epoch, after {TRIALS_BEFORE_PRUNING} complete trials and "
-    f"{EPOCHS_BEFORE_PRUNING} epochs"
-)
 
 Values = Mapping[str, Any]
 Check = Callable[[Values], Values]
@@ -82,7 +73,7 @@ class Dimension:
         return found if found is not None and self.low <= found <= self.high else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of a space from which it is read."""
+        """As the log of a search names it."""
         if self.choices:
             return {"choices": list(self.choices)}
         return {"low": self.low, "high": self.high, "log": self.log}
@@ -98,36 +89,16 @@ class Dimension:
         return distributions.FloatDistribution(self.low, self.high, log=self.log)
 
 
-@dataclass(frozen=True)
-class Space:
-    """The settings that a search varies.
+Space = tuple[Dimension, ...]
+"""The settings that a search varies."""
 
-    Example:
-        >>> space = Space.from_dict({"dropout": {"low": 0.2, "high": 0.8}, "bank_layers": [1, 2]})
-        >>> [dimension.find({"dropout": 0.5, "bank_layers": 3}) for dimension in space.dimensions]
-        [0.5, None]
+
+def parse_space(entries: Mapping[str, Any], check: Check) -> Space:
+    """Read for each setting a list of values, or {"low", "high", "log"}.
+
+    ``check`` applies changes to the method whose settings they are.
     """
-
-    dimensions: tuple[Dimension, ...]
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any], check: Check | None = None) -> "Space":
-        """Read for each setting a list of values, {"choices": [...]}, or {"low", "high", "log"}.
-
-        ``check`` applies changes to the method whose settings they are, VEPM by default.
-        """
-        check = check or (lambda changes: flat(Config().replace(**changes)))
-        return cls(tuple(_dimension(name, entry, check) for name, entry in entries.items()))
-
-    @property
-    def names(self) -> list[str]:
-        """Every setting that is varied."""
-        sets = [d.sets(value) for d in self.dimensions for value in d.choices or (None,)]
-        return list(dict.fromkeys(name for settings in sets for name in settings))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Entries by the name of the setting."""
-        return {dimension.name: dimension.to_dict() for dimension in self.dimensions}
+    return tuple(_dimension(name, entry, check) for name, entry in entries.items())
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -135,36 +106,34 @@ def flat(config: Config) -> dict[str, Any]:
     return {name: v for section in config.to_dict().values() for name, v in section.items()}
 
 
-def default_space(task: str) -> Space:
+def default_space(task: str) -> dict[str, Any]:
     """The space that comes with the package for a ``"node"`` or ``"graph"`` task."""
     return read_space(SPACES / f"{task}.toml")
 
 
-def read_space(path: Path) -> Space:
-    """A space from a TOML file with one entry per setting."""
+def read_space(path: Path) -> dict[str, Any]:
+    """The entries of a space for VEPM, one per setting, from a TOML file, all of them checked."""
     entries = read_toml(path)
     try:
         if not entries:
             raise InputError("search space: no setting to vary; name at least one")
-        return Space.from_dict(entries)
+        parse_space(entries, lambda changes: flat(Config().replace(**changes)))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    return entries
 
 
 def _dimension(name: str, entry: Any, check: Check) -> Dimension:
     where = f"search space: {name}"
     if isinstance(entry, list):
-        entry = {"choices": entry}
-    if not isinstance(entry, Mapping):
-        raise InputError(f"{where} is {entry!r}; {HOW}")
-    if set(entry) == {"choices"}:
-        values = entry["choices"]
-        if not isinstance(values, list) or not values:
+        if not entry:
             raise InputError(f"{where} needs a list of values")
-        dimension = Dimension(name, choices=tuple(values))
-        for value in values:
+        dimension = Dimension(name, choices=tuple(entry))
+        for value in entry:
             check(dimension.sets(value))
         return dimension
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{where} is {entry!r}; {HOW}")
     if not {"low", "high"} <= set(entry) <= {"low", "high", "log"}:
         raise InputError(f"{where} has {', '.join(entry) or 'nothing'}; {HOW}")
     low, high, log = entry["low"], entry["high"], entry.get("log", False)
@@ -191,7 +160,7 @@ def random_changes(space: Space, count: int, seed: int) -> list[dict[str, Any]]:
         if len(drawn) >= count:
             break
         changes: dict[str, Any] = {}
-        for dimension in space.dimensions:
+        for dimension in space:
             changes |= dimension.sets(dimension.draw(rng))
         drawn.setdefault(json.dumps(changes, sort_keys=True), changes)
     return list(drawn.values())
@@ -205,69 +174,44 @@ def require_optuna() -> None:
         raise InputError("tuning needs Optuna; install it with: pip install 'vepm[tune]'") from None
 
 
-class TPE:
-    """Optuna's sampler and pruner, asked anew for every trial.
+def suggest(space: Space, base: Values, seed: int, trials: Sequence[Trial]) -> dict[str, Any]:
+    """The changes that Optuna's TPE would try after these trials; none at first.
 
     Everything it knows comes from the trials in the log, and its seed from how many there are: a
     search that was killed suggests what it would have suggested otherwise.
     """
+    require_optuna()
+    if not trials:
+        return {}
+    import optuna
 
-    def __init__(self, space: Space, base: Values, seed: int) -> None:
-        require_optuna()
-        self.space, self.base, self.seed = space, base, seed
-        self._trial: optuna.Trial | None = None
-
-    def suggest(self, trials: Sequence[Trial]) -> dict[str, Any]:
-        """The changes to try after these trials; none at first."""
-        import optuna
-
-        digest = hashlib.blake2b(f"{self.seed}/{len(trials)}".encode(), digest_size=4).digest()
-        sampler = optuna.samplers.TPESampler(
-            n_startup_trials=STARTUP_TRIALS, seed=int.from_bytes(digest, "little")
-        )
-        pruner = optuna.pruners.MedianPruner(TRIALS_BEFORE_PRUNING, EPOCHS_BEFORE_PRUNING)
-        logger = logging.getLogger("optuna")
-        level = logger.level
-        # It would log that a study was made.
-        logger.setLevel(logging.WARNING)
-        study = optuna.create_study(sampler=sampler, pruner=pruner, direction="maximize")
-        logger.setLevel(level)
-        study.add_trials([self._known(trial) for trial in trials])
-        dimensions = self.space.dimensions if trials else ()
-        self._trial = study.ask({d.name: d.distribution() for d in dimensions})
-        changes: dict[str, Any] = {}
-        for d in dimensions:
-            value = self._trial.params[d.name]
-            changes |= d.sets(d.choices[value] if d.choices else value)
-        return changes
-
-    def is_hopeless(self, reached: float, run: int, epoch: int) -> bool:
-        """Whether the trial asked for last should end, given its mean accuracy at an epoch."""
-        assert self._trial is not None
-        self._trial.report(reached, run * STEPS_PER_RUN + epoch)
-        return self._trial.should_prune()
-
-    def _known(self, trial: Trial) -> "optuna.trial.FrozenTrial":
-        import optuna
-
-        values = {**self.base, **trial.changes}
-        found = [(d, d.find(values)) for d in self.space.dimensions]
-        held = [(d, value) for d, value in found if value is not None]
-        complete = trial.state == "complete"
-        states = optuna.trial.TrialState
-        return optuna.create_trial(
-            state=states.COMPLETE if complete else states.PRUNED,
-            value=trial.val_accuracy if complete else None,
-            params={d.name: d.choices.index(v) if d.choices else v for d, v in held},
-            distributions={d.name: d.distribution() for d, _ in held},
-            intermediate_values=dict(_reports(trial.rows)),
-        )
+    digest = hashlib.blake2b(f"{seed}/{len(trials)}".encode(), digest_size=4).digest()
+    sampler = optuna.samplers.TPESampler(
+        n_startup_trials=STARTUP_TRIALS, seed=int.from_bytes(digest, "little")
+    )
+    logger = logging.getLogger("optuna")
+    level = logger.level
+    # It would log that a study was made.
+    logger.setLevel(logging.WARNING)
+    study = optuna.create_study(sampler=sampler, direction="maximize")
+    logger.setLevel(level)
+    study.add_trials([_known(space, base, trial) for trial in trials])
+    drawn = study.ask({d.name: d.distribution() for d in space}).params
+    changes: dict[str, Any] = {}
+    for d in space:
+        changes |= d.sets(d.choices[drawn[d.name]] if d.choices else drawn[d.name])
+    return changes
 
 
-def _reports(rows: Sequence[Row]) -> Iterator[tuple[int, float]]:
-    """What was reported to the pruner while the runs of a trial went on."""
-    for run, row in enumerate(rows):
-        finished = [before["val_accuracy"] for before in rows[:run]]
-        for place, best in enumerate(row.get("reached", ())):
-            step = run * STEPS_PER_RUN + EPOCHS_BETWEEN_REPORTS * (place + 1)
-            yield step, float(np.mean([*finished, best]))
+def _known(space: Space, base: Values, trial: Trial) -> "optuna.trial.FrozenTrial":
+    import optuna
+
+    values = {**base, **trial.changes}
+    held = [(d, value) for d in space if (value := d.find(values)) is not None]
+    states = optuna.trial.TrialState
+    return optuna.create_trial(
+        state=states.PRUNED if trial.refused else states.COMPLETE,
+        value=None if trial.refused else trial.val_accuracy,
+        params={d.name: d.choices.index(v) if d.choices else v for d, v in held},
+        distributions={d.name: d.distribution() for d, _ in held},
+    )

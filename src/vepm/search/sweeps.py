@@ -1,4 +1,4 @@
-"""Search over settings of any method, on any number of datasets, judged on validation alone."""
+"""The one searcher: settings compared by validation alone, on any number of datasets."""
 
 import functools
 import math
@@ -18,7 +18,6 @@ from vepm.evaluation import (
     HERE,
     PROTOCOLS,
     Compute,
-    Method,
     RunResult,
     Split,
     VEPMMethod,
@@ -32,9 +31,9 @@ from vepm.paper.plan import PRESET, task_of
 from vepm.paper.runner import open_dataset
 from vepm.schema import LARGEST_SEED, checked, read
 from vepm.search.log import Row, key_of, open_log, trials_of
-from vepm.search.space import SAMPLERS, TPE, Space, flat, random_changes
+from vepm.search.space import SAMPLERS, Space, flat, parse_space, random_changes, suggest
 from vepm.tasks import TASKS
-from vepm.training import preset
+from vepm.training import Config, preset
 
 SEARCH_FOLDS = 1000
 """Seed of the random folds that searches choose on; results are measured on those of seed 0."""
@@ -45,6 +44,7 @@ EPOCHS = {
 }
 """Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
 so the more a setting's accuracy fluctuates; the mean over splits has less of that."""
+LOST = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Sweep:
 
     def parsed_space(self, dataset: str) -> Space:
         """The space of settings, all of them checked."""
-        return Space.from_dict(self.space, lambda changes: self.values(dataset, changes))
+        return parse_space(self.space, lambda changes: self.values(dataset, changes))
 
     def values(self, dataset: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """All settings of the method after some changes."""
@@ -145,106 +145,135 @@ class Sweep:
             return baseline(self.method, dataset, device=device, settings=settings)
         if self.method != "vepm":
             raise InputError(f"no method '{self.method}'; there are vepm, {', '.join(BASELINES)}")
-        return VEPMMethod(preset(PRESET, task_of(dataset)).replace(**settings), device)
+        return VEPMMethod(self.start(dataset).replace(**settings), device)
+
+    def start(self, dataset: str) -> Config:
+        """The settings of VEPM that the base changes."""
+        return preset(PRESET, task_of(dataset))
 
     @property
     def count(self) -> int:
         """How many runs there are to be."""
         settings = len(self._drawn) if self.sampler == "random" else self.settings
-        return settings * len(self._places())
+        return settings * len(self.places())
 
     def left(self, rows: Sequence[Row]) -> list[Row]:
         """The runs that can begin after some are over: all others, or those of the next setting."""
         done = {key_of(row) for row in rows}
-        random = self.sampler == "random"
-        numbered = list(enumerate(self._drawn)) if random else self._suggested(rows)
+        numbered = self._drawn if self.sampler == "random" else self._suggested(rows)
         runs = [
-            {"number": n, "changes": c, **place} for n, c in numbered for place in self._places()
+            {"number": n, "changes": c, **place}
+            for n, c in numbered.items()
+            for place in self.places()
         ]
         return [run for run in runs if key_of(run) not in done]
 
-    def _places(self) -> list[Row]:
+    @functools.cached_property
+    def _drawn(self) -> dict[int, Row]:
+        space = self.parsed_space(self.datasets[0])
+        return dict(enumerate(random_changes(space, self.settings, self.sampler_seed)))
+
+    def _suggested(self, rows: Sequence[Row]) -> dict[int, Row]:
+        trials, first = trials_of(rows), self.datasets[0]
+        if trials and len(trials[-1].rows) < len(self.places()) and not trials[-1].refused:
+            return {trials[-1].number: trials[-1].changes}
+        if len(trials) >= self.settings:
+            return {}
+        space, base = self.parsed_space(first), self.values(first, {})
+        return {len(trials): suggest(space, base, self.sampler_seed, trials)}
+
+    def places(self) -> list[Row]:
+        """Every dataset, with every part of the labels, on every split with every seed."""
         where = product(self.datasets, self.keep, range(self.splits), self.seeds)
         names = ("dataset", "split", "seed", "keep")
         return [dict(zip(names, (d, split, s, k), strict=True)) for d, k, split, s in where]
 
-    @functools.cached_property
-    def _drawn(self) -> list[Row]:
-        space = self.parsed_space(self.datasets[0])
-        return random_changes(space, self.settings, self.sampler_seed)
+    def measure(self, runs: Sequence[Row], root: Path | None, compute: Compute) -> list[Row]:
+        """Train one setting on splits of one dataset.
 
-    def _suggested(self, rows: Sequence[Row]) -> list[tuple[int, Row]]:
-        trials = trials_of(rows)
-        if trials and len(trials[-1].rows) < len(self._places()):
-            return [(trials[-1].number, trials[-1].changes)]
-        if len(trials) >= self.settings:
-            return []
-        first = self.datasets[0]
-        sampler = TPE(self.parsed_space(first), self.values(first, {}), self.sampler_seed)
-        return [(len(trials), sampler.suggest(trials))]
+        Methods score the test part of a split as well; nothing of that is kept.
+        """
+        name = runs[0]["dataset"]
+        dataset = open_dataset(name, root)
+        splits = search_splits(dataset)
+        if not splits[runs[0]["split"]].val.numel():
+            raise InputError(f"{name} has no validation part to choose settings by")
+        cells = [
+            (keep_labels(splits[r["split"]], dataset.labels, r["keep"], r["seed"]), r["seed"])
+            for r in runs
+        ]
+        method = self.method_for(name, runs[0]["changes"], compute.device)
+        here = Compute(compute.device, 1, compute.runs_at_once)
+        results = evaluate_cells(method, dataset, cells, compute=here)
+        return list(map(_outcome, results, self._epochs(results)))
+
+    def _epochs(self, results: Sequence[RunResult]) -> list[int]:
+        """Epoch that each run is judged at."""
+        if self.epoch == "own":
+            return [result.best_epoch for result in results]
+        accuracies, losses = (
+            [fmean(values) for values in zip(*(r.curve[name] for r in results), strict=False)]
+            for name in ("val_accuracy", "val_loss")
+        )
+        return [choose_epoch(accuracies, losses)] * len(results)
 
 
-def run_sweep(
-    sweep: Sweep,
+def run_search(
+    search: Sweep,
     path: Path,
     *,
     root: Path | None = None,
     compute: Compute = HERE,
     minutes: float = math.inf,
-    progress: Callable[[int, int, str], None] | None = None,
+    least: int = 0,
+    told: Callable[[list[Row]], None] | None = None,
 ) -> list[Row]:
-    """Run what is left of a sweep; gives every run in its log."""
+    """Run what is left of a search; gives every run in its log.
+
+    After so many minutes no run begins, unless there are not even the least that must be. ``told``
+    is called with all runs at the beginning and whenever there are more.
+    """
+    told = told or (lambda rows: None)
     end = time.time() + 60 * minutes
-    work = functools.partial(_measure, end, sweep, root, compute)
-    with open_log(path, sweep.about, sweep.rule) as log:
+    with open_log(path, search.about, search.rule) as log:
 
         def keep(_: int, rows: list[Row]) -> None:
             log.add(rows)
-            if progress is not None:
-                last = rows[0]["dataset"] if rows else ""
-                progress(len(log.rows), sweep.count, last)
+            told(log.rows)
 
-        while time.time() < end and (left := sweep.left(log.rows)):
+        told(log.rows)
+        while left := search.left(log.rows):
+            until = math.inf if len(log.rows) < least else end
+            if time.time() >= until:
+                break
             parts = groupby(left, key=itemgetter("number", "dataset", "keep"))
+            work = functools.partial(_run, until, search, root, compute)
             run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
         return log.rows
+
+
+def _run(
+    until: float, search: Sweep, root: Path | None, compute: Compute, runs: list[Row]
+) -> list[Row]:
+    """Runs with their outcomes, or nothing if time is up.
+
+    A setting that cannot be trained is an outcome too: wrong on every label. The one to improve on
+    may diverge, but must be possible.
+    """
+    if time.time() >= until:
+        return []
+    try:
+        found = search.measure(runs, root, compute)
+        return [run | outcome for run, outcome in zip(runs, found, strict=True)]
+    except InputError as error:
+        if runs[0]["number"] == 0 and not isinstance(error, DivergedError):
+            raise
+        return [run | LOST | {"refused": str(error)} for run in runs]
 
 
 def search_splits(dataset: Dataset) -> list[Split]:
     """The splits whose validation parts compare settings; random folds are no result's."""
     return PROTOCOLS[TASKS[dataset.task].search_protocol](dataset, seed=SEARCH_FOLDS)
-
-
-def _measure(
-    end: float, sweep: Sweep, root: Path | None, compute: Compute, runs: Sequence[Row]
-) -> list[Row]:
-    """Train one setting on splits of one dataset; gives how validation went, or nothing at the end.
-
-    Methods score the test part of a split as well; nothing of that is kept. If a run diverges, or
-    its loss is no number, all of its setting count as wrong on every label.
-    """
-    if time.time() >= end:
-        return []
-    name, changes = runs[0]["dataset"], runs[0]["changes"]
-    dataset = open_dataset(name, root)
-    splits = search_splits(dataset)
-    if not splits[runs[0]["split"]].val.numel():
-        raise InputError(f"{name} has no validation part to choose settings by")
-    method: Method = sweep.method_for(name, changes, compute.device)
-    labels = dataset.labels
-    cells = [
-        (keep_labels(splits[run["split"]], labels, run["keep"], run["seed"]), run["seed"])
-        for run in runs
-    ]
-    here = Compute(compute.device, 1, compute.runs_at_once)
-    try:
-        results = evaluate_cells(method, dataset, cells, compute=here)
-        judged = zip(runs, results, _epochs(sweep, results), strict=True)
-        return [run | _outcome(result, epoch) for run, result, epoch in judged]
-    except DivergedError as error:
-        # A setting that cannot be trained is an outcome too: the worst.
-        lost = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
-        return [{**run, **lost, "refused": str(error)} for run in runs]
 
 
 def _outcome(result: RunResult, epoch: int) -> Row:
@@ -258,14 +287,3 @@ def _outcome(result: RunResult, epoch: int) -> Row:
         "best_epoch": epoch,
         "seconds": round(result.seconds, 2),
     }
-
-
-def _epochs(sweep: Sweep, results: Sequence[RunResult]) -> list[int]:
-    """Epoch that each run is judged at."""
-    if sweep.epoch == "own":
-        return [result.best_epoch for result in results]
-    accuracies, losses = (
-        [fmean(values) for values in zip(*(r.curve[name] for r in results), strict=False)]
-        for name in ("val_accuracy", "val_loss")
-    )
-    return [choose_epoch(accuracies, losses)] * len(results)
