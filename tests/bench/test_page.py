@@ -39,7 +39,7 @@ def cpu_report(*rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def gpu_report(*rows: dict[str, Any], share: float = 0.6) -> dict[str, Any]:
-    kernel = {"what": "fused forward", "seconds": 1.0, "bytes": 10**9, "of_copy": share}
+    kernel = {"what": "sum by given shares", "seconds": 1.0, "bytes": 10**9, "of_copy": share}
     more = {"kernels": [kernel], "checks": [{"ok": True}, {"ok": False}], "settings": {"rounds": 5}}
     return cpu_report(*rows) | more
 

@@ -194,11 +194,10 @@ def test_the_number_of_communities_may_be_found() -> None:
     assert found != STUDIES["found_communities"](given).numbers
 
 
-def test_vepm_reads_the_adjacency_beside_the_features() -> None:
-    """Features that are all alike tell nodes apart by their degrees at most."""
+def test_vepm_reads_coordinates_beside_features_that_are_all_alike() -> None:
     data = planted_graph(150, 3, overlap=0.02, average_degree=20, seed=1)
     data.graphs[0].x = torch.ones(150, 1)
-    config = preset("communities", "node").replace(feature_norm="none")
+    config = preset("communities", "node").replace(feature_norm="coordinates")
     setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu", quick=True)
     assert STUDIES["found_communities"](setting).numbers["nmi"] > 0.8
     assert data.graphs[0].x.shape == (150, 1)

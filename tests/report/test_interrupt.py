@@ -13,13 +13,13 @@ SLOW = """
 import signal, sys, time
 # Whoever runs the tests in the background has interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from vepm.report import figures
-render = figures.render
+from vepm.report import style
+draw_svg = style.draw_svg
 def announced(*args):
     print("drawing", flush=True)
     time.sleep(0.5)
-    return render(*args)
-figures.render = announced
+    return draw_svg(*args)
+style.draw_svg = announced
 from vepm.cli import main
 main()
 """
