@@ -125,8 +125,11 @@ def _train(plan: Plan) -> tuple[float, float, int]:
 
 def alternate(methods: Mapping[str, Method], step: str, graph: Path, plan: Plan) -> dict[str, Row]:
     """Rounds in which every method trains for a while, each in a process of its own."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    # A server that has looked for GPUs while importing leaves its forks none to use.
+    on_cpu = plan.device == "cpu"
+    context = multiprocessing.get_context("forkserver" if on_cpu else "spawn")
+    if on_cpu:
+        context.set_forkserver_preload([__name__])
     turns: dict[str, list[Any]] = {name: [] for name in methods}
     errors: dict[str, str] = {}
     with contextlib.ExitStack() as ended:
