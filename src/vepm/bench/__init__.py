@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -135,22 +135,20 @@ def alternate(methods: Mapping[str, Method], step: str, graph: Path, plan: Plan)
     with contextlib.ExitStack() as ended:
         pools = {n: ended.enter_context(ProcessPoolExecutor(1, context)) for n in methods}
 
-        def call(name: str, function: Callable[..., Any], *given: Any) -> None:
-            """In the process of a method, unless it failed before."""
-            if name in errors:
-                return
+        def wait(name: str, future: Future[Any]) -> None:
             try:
-                turns[name].append(pools[name].submit(function, *given).result())
+                turns[name].append(future.result())
             except RuntimeError as error:
                 errors[name] = (str(error).splitlines() or [type(error).__name__])[0]
 
-        for name, method in methods.items():
-            call(name, _build, method.build, step, graph, plan)
+        built = {n: pools[n].submit(_build, m.build, step, graph, plan) for n, m in methods.items()}
+        for name, future in built.items():
+            wait(name, future)
         started = time.perf_counter()
         for i in range(plan.repeats):
             if i == 0 or time.perf_counter() - started < plan.budget:
-                for name in methods:
-                    call(name, _train, plan)
+                for name in [name for name in methods if name not in errors]:
+                    wait(name, pools[name].submit(_train, plan))
     return {
         name: {"error": errors[name]} if name in errors else _medians(turns[name][1:])
         for name in methods
