@@ -116,6 +116,13 @@ def confusion(setting: Setting) -> Finding:
     return Finding({"svm_accuracy": float(right)}, {"confusion": stacked}, found.result)
 
 
+def divided(divide: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
+    """Those of a method that divides the graph by its edges alone."""
+    found = divide(setting.graph, setting.parts, setting.seed)
+    links = interactions(found, torch.ones(setting.parts), setting.parts)
+    return Finding(characteristics(setting, links))
+
+
 def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
     """Size balance, density and overlap of communities, given each node's links in each [N, K]."""
     blocks = links.argmax(1)
