@@ -16,7 +16,15 @@ from vepm.evaluation import Cell as RunOf
 from vepm.evaluation import Compute, RunResult, VEPMMethod
 from vepm.paper.cells import Finding, Task, _checksum, copy_cell, read_cell, write_cell
 from vepm.paper.experiments import Choice, catalogue
-from vepm.paper.plan import EVERY_PRESET, Selection, Square, check_selection, resolve, select, squares
+from vepm.paper.plan import (
+    EVERY_PRESET,
+    Selection,
+    Square,
+    check_selection,
+    resolve,
+    select,
+    squares,
+)
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended, Ending, perform_batch, run
 
