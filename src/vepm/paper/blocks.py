@@ -17,7 +17,7 @@ STEPS, LEARNING_RATE, TINY = 500, 0.05, 1e-6
 
 
 def metis(graph: Data, parts: int, seed: int) -> Tensor:
-    """Parts [N, K], one for each node, of equal size with few edges between, by METIS (Karypis and Kumar, 1998)."""
+    """Parts [N, K] of equal size with few edges between, by METIS (Karypis and Kumar, 1998)."""
     import pymetis
 
     edges = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes).tocsr()
@@ -27,7 +27,7 @@ def metis(graph: Data, parts: int, seed: int) -> Tensor:
 
 
 def spectral(graph: Data, parts: int, seed: int) -> Tensor:
-    """Parts [N, K], one for each node, by spectral clustering of the normalised Laplacian."""
+    """Parts [N, K] by spectral clustering of the normalised Laplacian."""
     edges = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes).tocsr()
     model = SpectralClustering(
         parts, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
@@ -38,7 +38,7 @@ def spectral(graph: Data, parts: int, seed: int) -> Tensor:
 
 
 def sbm(graph: Data, parts: int, seed: int, steps: int = STEPS) -> Tensor:
-    """Blocks [N, K], one for each node, of the stochastic blockmodel, by mean-field variational inference.
+    """Blocks [N, K] of the stochastic blockmodel, by mean-field variational inference.
 
     Nodes have a distribution over blocks each, which starts from spectral clustering; pairs of
     nodes are linked with a probability of their blocks alone (Holland et al., 1983).

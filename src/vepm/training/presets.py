@@ -58,7 +58,7 @@ PRESETS["links"] = {
 RECORD_FOLDS = frozenset(
     {"MUTAG", "PTC", "IMDB-BINARY", "IMDB-MULTI", "PROTEINS", "NCI1", "REDDIT-BINARY"}
 )
-"""Datasets whose settings in ``tuned.toml`` were chosen on the folds that results are measured on."""
+"""Datasets whose settings in ``tuned.toml`` were chosen on folds that results are measured on."""
 
 
 def preset(
