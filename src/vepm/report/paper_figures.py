@@ -26,6 +26,7 @@ logger = logging.getLogger("vepm")
 
 SUBGRAPH_NODES = 200
 QUICK_POINTS = 200
+DPI = 100
 
 Arrays = dict[str, Array]
 Drawn = dict[str, Figure]
@@ -64,7 +65,7 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         if results.quick:
             figure.text(0.99, 0.01, "QUICK", ha="right", color=WARNING, fontsize=8)
         paths.append(folder / name / f"{title}.svg")
-        write_svg(paths[-1], draw_svg(figure, title))
+        write_svg(paths[-1], draw_svg(figure, title, DPI))
     return paths
 
 
