@@ -18,6 +18,7 @@ EXTRAS = {
     "tensorboard": "tensorboard",
     "leidenalg": "leiden",
     "igraph": "leiden",
+    "pymetis": "metis",
 }
 
 
@@ -62,6 +63,6 @@ def test_every_package_that_is_imported_is_required() -> None:
 def test_extras_are_pinned_too() -> None:
     lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
     pinned = {line.split("==")[0] for line in lines}
-    for name in ("gpu", "tune", "tensorboard", "leiden", "docs", "dev"):
+    for name in ("gpu", "tune", "tensorboard", "leiden", "metis", "docs", "dev"):
         wanted = names(PROJECT["optional-dependencies"][name]) - {"vepm"}
         assert {each.lower() for each in wanted} - pinned == set()

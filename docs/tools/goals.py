@@ -8,23 +8,22 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from headlines import MISSING, table
+from headlines import MISSING
 from results import ROOT, grid
 from vepm.evaluation import Summary
 from vepm.files import read_toml
-from vepm.paper.experiments import catalogue
-from vepm.paper.plan import squares, task_of
+from vepm.paper.experiments import METRICS, catalogue
+from vepm.paper.plan import squares
 from vepm.paper.results import Results, gather
 from vepm.paper.runner import Ended
+from vepm.report.paper_tables import number
 from vepm.search.log import standings
-from vepm.training import preset
 from vepm.training.presets import tuned_for
 
 VEPM = "VEPM (this work)"
 NODE_BARS = {"Cora": 84.3, "Citeseer": 72.5, "Pubmed": 82.4}
 RIVALS = ("GCN", "GCN-64", "GAT", "DisenGCN")
 GRAPH_SETS = ("IMDB-B", "IMDB-M", "MUTAG", "PTC", "NCI1", "PROTEINS", "RDT-B")
-LENGTHS = ("epochs", "pretrain_epochs", "patience")
 
 
 class Goal(NamedTuple):
@@ -57,32 +56,6 @@ def _searches(folder: str) -> list[tuple[Path, Path]]:
 
 def _read_log(log: Path) -> list[Any]:
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-
-
-def tried(folder: str) -> str:
-    """How many different settings of ours were tried on each dataset; longer is not different."""
-    settings: dict[str, set[str]] = {}
-    for log in sorted((ROOT / folder).glob("*.jsonl")):
-        head, *rows = _read_log(log)
-        sweep = head.get("sweep")
-        if sweep is None:
-            # The first search of all wrote every run's settings in full, and no head.
-            rows = [head, *rows]
-        elif sweep["method"] != "vepm":
-            continue
-        for row in rows:
-            values = row["settings"] if sweep is None else {**sweep["base"], **row["changes"]}
-            # A setting named with its usual value is the one that does not name it.
-            values = _usual(row["dataset"]) | values
-            own = {name: value for name, value in values.items() if name not in LENGTHS}
-            settings.setdefault(row["dataset"], set()).add(json.dumps(own, sort_keys=True))
-    return grid(["dataset", "settings"], [[n, str(len(settings[n]))] for n in sorted(settings)])
-
-
-@cache
-def _usual(dataset: str) -> dict[str, Any]:
-    sections = preset("tuned", task_of(dataset)).to_dict()
-    return sections["model"] | sections["training"]
 
 
 def partitions(folder: str) -> str:
@@ -239,15 +212,6 @@ def _few_labels() -> Iterator[Goal]:
         yield Goal(aim, _leads([first, last]), wider)
 
 
-def _nmi(row: str) -> tuple[float | None, str]:
-    """From the table: the arrays that belong to its cells are too large to be kept with them."""
-    line = next((found for (name, _), found in table("nmi").items() if name == row), None)
-    if line is None:
-        return None, MISSING
-    mean, error = float(line["mean"]), float(line["standard_error"])
-    return mean, f"{mean:.3f} ± {error:.3f} (n {line['n']})"
-
-
 def _lead(ours: Any, theirs: Any) -> float:
     return float(100 * (ours.mean - theirs.mean))
 
@@ -257,11 +221,14 @@ def _leads(row: list[float | None]) -> str:
 
 
 def _honesty() -> Iterator[Goal]:
-    before, after = (_nmi(f"after {when}") for when in ("pretraining", "finetuning"))
+    before, after = (_summary("nmi", f"after {w}", "Cora") for w in ("pretraining", "finetuning"))
+    words = [
+        MISSING if s is None else number(s, METRICS["nmi_pretrained"]) for s in (before, after)
+    ]
     aim = "NMI on Cora after pretraining above 0.32"
-    yield Goal(aim, before[1], None if before[0] is None else before[0] > 0.32)
-    higher = None if before[0] is None or after[0] is None else after[0] > before[0]
-    yield Goal("NMI on Cora higher after finetuning", f"{before[1]}, then {after[1]}", higher)
+    yield Goal(aim, words[0], None if before is None else before.mean > 0.32)
+    higher = None if before is None or after is None else after.mean > before.mean
+    yield Goal("NMI on Cora higher after finetuning", f"{words[0]}, then {words[1]}", higher)
     for column in ("Cora", "CiteSeer", "PubMed"):
         drawn, mean, gcn, fitted = (
             _summary("calibration", row, column)

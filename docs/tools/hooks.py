@@ -23,12 +23,13 @@ import headlines  # noqa: E402
 import notebook  # noqa: E402
 import results  # noqa: E402
 import searches  # noqa: E402
+import squares  # noqa: E402
 import tables  # noqa: E402
 from benchmarks.page import as_page, read_reports  # noqa: E402
 from vepm.report.style import inline_svg  # noqa: E402
 
 DIRECTIVE = re.compile(r"^<!-- (\w+)(?:: ([^|>]+?))?(?: \| ([^>]+?))? -->$", re.MULTILINE)
-FIGURE = re.compile(r"<!-- figure: ([\w-]+) \| (.+?) -->")
+FIGURE = re.compile(r"<!-- figure: ([\w/.-]+) \| (.+?) -->")
 FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
@@ -66,7 +67,8 @@ def _expand(found: re.Match[str]) -> str:
         "cards": lambda _: cards.cards(),
         "goals": lambda _: goals.goals(),
         "sweeps": goals.sweeps,
-        "tried": goals.tried,
+        "tried": searches.tried,
+        "squares": lambda _: squares.counts(),
         "partitions": goals.partitions,
         "tuned": lambda _: goals.tuned(),
         "presets": lambda _: tables.presets(),
@@ -79,8 +81,9 @@ def _expand(found: re.Match[str]) -> str:
 
 
 def _figure(found: re.Match[str]) -> str:
-    name, words = found[1], found[2]
-    svg = inline_svg((DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8"), name)
+    words, name = found[2], found[1].rpartition("/")[2]
+    folder = DOCS.parent if "/" in found[1] else DOCS / "figures"
+    svg = inline_svg((folder / f"{found[1]}.svg").read_text(encoding="utf-8"), name)
     return f'<figure class="drawing" role="img" aria-label="{html.escape(words)}">{svg}</figure>'
 
 

@@ -16,11 +16,19 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def tables(folder: str) -> str:
-    """Every ``NAME/table.md`` of a folder that `vepm reproduce` wrote, tables before figures."""
+    """Every ``NAME/table.md`` of a folder that `vepm reproduce` wrote, with its figures."""
     found = sorted((ROOT / folder).glob("*/table.md"), key=lambda path: _order(path.parent.name))
-    pages = [path.read_text(encoding="utf-8").strip() for path in found]
+    pages = [f"{path.read_text(encoding='utf-8').strip()}\n\n{_figures(path)}" for path in found]
     # A page has one title: what is a page over there is a section here.
     return "\n\n".join(re.sub(r"^(#+) ", r"#\1 ", page, flags=re.M) for page in pages) or NONE
+
+
+def _figures(path: Path) -> str:
+    """What the page puts in for the figures beside a table; the first title says what they show."""
+    title = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    drawn = sorted(path.parent.glob("*.svg"))
+    names = ((svg.relative_to(ROOT).with_suffix(""), svg.stem) for svg in drawn)
+    return "\n\n".join(f"<!-- figure: {name} | {title} ({stem}) -->" for name, stem in names)
 
 
 def table(folder: str) -> str:

@@ -118,6 +118,9 @@ def test_generated_parts_are_in_the_pages(site: Path) -> None:
     assert "vepm communities" in commands
     home = (site / "index.html").read_text(encoding="utf-8")
     assert "Speed beside GAT" in home
+    results = (site / "results.html").read_text(encoding="utf-8")
+    assert results.count("<figure") == len(list((ROOT / "results").glob("*/*.svg"))) > 0
+    assert "<td>365</td>" in results
     cards = (site / "model-cards.html").read_text(encoding="utf-8")
     assert cards.count("<h3") >= 10
     tour = (site / "tour.html").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from sklearn.metrics import normalized_mutual_info_score
@@ -10,9 +11,11 @@ from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
+from vepm.paper.blocks import DIVISIONS, mmsb
 from vepm.paper.cells import Setting
-from vepm.paper.communities import density_ratio, size_imbalance
+from vepm.paper.communities import density_ratio, shown_nodes, size_imbalance
 from vepm.paper.studies import STUDIES, entropy
+from vepm.runs.metrics import agreement
 from vepm.training import preset
 
 
@@ -22,6 +25,60 @@ def test_characteristics_by_hand() -> None:
     # 2 of 3 edges lie within; 2 of 6 pairs do.
     assert density_ratio(blocks, path) == pytest.approx((2 / 3) / (1 / 3))
     assert size_imbalance(torch.tensor([0, 0, 0, 2]), 3) == pytest.approx(3 / (4 / 3))
+
+
+PARTS = 4
+TRUTH = torch.arange(PARTS).repeat_interleave(12)
+
+
+@pytest.fixture(scope="module")
+def caves() -> Data:
+    """Four dense groups of a dozen nodes, joined in a ring."""
+    return as_dataset(nx.connected_caveman_graph(PARTS, 12), task="node").graphs[0]
+
+
+@pytest.mark.parametrize("name", list(DIVISIONS))
+def test_every_division_finds_the_caves(name: str, caves: Data) -> None:
+    if name == "metis":
+        pytest.importorskip("pymetis")
+    found = DIVISIONS[name](caves, PARTS, 0)
+    assert agreement(found.argmax(1), TRUTH) > 0.95
+    assert torch.allclose(found.sum(1), torch.ones(48, dtype=torch.double))
+    if name == "metis":
+        assert found.sum(0).tolist() == [12] * PARTS
+
+
+def test_nodes_between_groups_are_mixed() -> None:
+    # Two cliques that share two nodes.
+    network = nx.complete_graph(12)
+    network.add_edges_from((a, b) for a in range(10, 22) for b in range(10, a))
+    found = mmsb(as_dataset(network, task="node").graphs[0], 2, seed=0)
+    assert found[:10].amax(1).min() > 0.9
+    assert found[12:].amax(1).min() > 0.9
+    assert found[10:12].amin() > 0.2
+
+
+@pytest.mark.parametrize("name", [name for name in DIVISIONS if name != "metis"])
+def test_every_division_is_characterised(name: str) -> None:
+    numbers = STUDIES[name](setting()).numbers
+    assert numbers["size_imbalance"] >= 1
+    assert numbers["density_ratio"] > 1
+    assert (numbers["overlap"] > 0) == (name == "mmsb")
+    assert numbers["task_dependence"] == 0
+
+
+def test_graphs_with_rare_labels_are_not_shown() -> None:
+    def graph(*labels: int) -> Data:
+        return Data(x=torch.eye(3)[list(labels)])
+
+    graphs = [graph(0, 1, 0), *(graph(i % 2, 1) for i in range(14)), graph(0, 2)]
+    nodes, labels = shown_nodes(graphs, seed=0)
+    every = torch.cat([g.x.argmax(1) for g in graphs])
+    assert torch.equal(every[nodes], labels)
+    assert set(labels.tolist()) == {0, 1}
+    starts = torch.tensor([0, *(g.x.size(0) for g in graphs)]).cumsum(0)
+    assert len(set(torch.bucketize(nodes, starts, right=True).tolist())) == 10
+    assert not torch.equal(nodes, shown_nodes(graphs, seed=1)[0])
 
 
 def setting(**changes: Any) -> Setting:
@@ -53,6 +110,10 @@ def test_communities_before_and_after() -> None:
     assert found.arrays["edge_weight"].shape == (edges, 4)
     assert found.arrays["community_embeddings"].shape == (nodes, 4, 32)
     assert not torch.equal(found.arrays["pretrained_z"], found.arrays["z"])
+    # A draw is noisy, and agrees with its mean on average.
+    drawn, mean = found.arrays["drawn_z"], found.arrays["z"]
+    assert (drawn / mean).std() > 0.1
+    assert (drawn / mean).mean().item() == pytest.approx(1, abs=0.1)
     assert found.result is not None
     assert len(found.result.curve["test_accuracy"]) == 3
 

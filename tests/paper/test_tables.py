@@ -1,6 +1,8 @@
 """Tables and figures: the right squares, marks both ways, every form."""
 
 import csv
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from paper.toys import MAPS, write_toys
 from vepm.evaluation import Summary
 from vepm.paper.cells import Finding, write_cell
 from vepm.paper.experiments import METRICS, Printed, catalogue, slug
-from vepm.paper.plan import squares
-from vepm.paper.results import Results, Value, gather
+from vepm.paper.plan import EVERY_PRESET, squares
+from vepm.paper.results import Results, Value, gather, with_finished_presets
 from vepm.paper.runner import Ended
 from vepm.report.paper_figures import breadth_first, draw_figures
 from vepm.report.paper_tables import (
+    CHOSEN,
     footnotes,
     markdown,
     ours,
@@ -26,6 +29,10 @@ from vepm.report.paper_tables import (
     theirs,
     write_tables,
 )
+from vepm.search.sweeps import SEARCH_FOLDS
+from vepm.training.presets import RECORD_FOLDS, tuned_for
+
+NODES = {"Cora", "CiteSeer", "PubMed"}
 
 
 def summary(mean: float, error: float, n: int = 10, rule: str = "gin") -> Summary:
@@ -121,6 +128,45 @@ def test_each_number_stands_under_its_own_rule(results: Results) -> None:
     assert "| gin | fold-max | validation | last |" in text
     assert "| MUTAG, GIN | planted | 60.0 ± 1.0 | 70.0 ± 1.0 |  |  |" in text
     assert "| Cora, GCN | planted |  |  | 70.0 ± 0.0 | 50.0 ± 0.0 |" in text
+
+
+def test_lines_of_other_presets_stand_beside_ours(tmp_path: Path) -> None:
+    experiment = catalogue()["table-13"]
+    planned = squares(experiment, presets=EVERY_PRESET)
+    vepm = next(s for s in planned if s.column.name == "VEPM, as in the paper")
+    assert vepm.printed == Printed("N/A")
+    assert vepm.cells[0].preset == "paper"
+    numbers = {"size_imbalance": 2.0, "density_ratio": 3.0, "overlap": 0.5, "task_dependence": 0.0}
+    write_cell(tmp_path, vepm.cells[0], Finding(numbers), 1.0)
+    shown = with_finished_presets(experiment, planned, tmp_path)
+    results = gather(experiment, shown, tmp_path, Ended(), quick=False)
+    text = markdown(results)
+    assert results.columns[-2:] == ["VEPM, as in the paper", "VEPM"]
+    assert "| SBM | MMSB | VEPM, as in the paper | VEPM, ours |" in text
+    assert "released" not in text
+
+
+def test_settings_chosen_on_folds_of_results_are_named(results: Results) -> None:
+    own = value(0.6, method="vepm", preset="tuned", dataset="MUTAG")
+    others = (
+        value(0.6, row="paper", method="vepm", preset="paper", dataset="PTC"),
+        value(0.6, row="GIN", method="gin", dataset="NCI1"),
+    )
+    (line,) = (
+        line for line in footnotes(replace(results, values=(own, *others))) if CHOSEN in line
+    )
+    assert line.startswith("Ours on MUTAG: ")
+
+
+def test_the_searches_behind_our_settings_say_which_folds_they_had() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "src/vepm/training/tuned.toml").read_text()
+    chosen = re.findall(r"^# (\S+), setting .*\n\[([\w-]+)[\].]", text, re.M)
+    assert {dataset for _, dataset in chosen} == {name for name, _ in tuned_for()} - NODES
+    for search, dataset in chosen:
+        with (root / f"results/search/{search}.jsonl").open() as log:
+            folds = json.loads(log.readline())["sweep"].get("folds", 0)
+        assert (folds != SEARCH_FOLDS) == (dataset in RECORD_FOLDS), search
 
 
 def test_quick_is_stamped_and_rules_are_said(results: Results) -> None:

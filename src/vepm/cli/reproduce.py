@@ -158,6 +158,8 @@ def _conclude(ended: "Ended", expected: bool) -> None:
 
     for reason in ended.missing.values():
         console.print_note(f"data not here: {reason}")
+    for method, reason in ended.absent.items():
+        console.print_note(f"{method}: {reason}; pip install 'vepm[{method}]'")
     for reason in dict.fromkeys(ended.failed.values()):
         console.print_note(f"failed: {reason}")
     others = {name: n for name, n in ended.commits.items() if name != commit()}

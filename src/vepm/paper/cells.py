@@ -152,8 +152,9 @@ def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None
 
 def copy_cell(source: Record, folder: Path, cell: Cell) -> None:
     """Copy a finished cell of the same task to where another belongs."""
-    arrays = _arrays_path(source.path).read_bytes() if source.body["arrays"] else b""
-    _write(folder / cell.path, cell, source.body, arrays)
+    arrays = _arrays_path(source.path)
+    content = arrays.read_bytes() if source.body["arrays"] and arrays.exists() else b""
+    _write(folder / cell.path, cell, source.body, content)
 
 
 def _write(path: Path, cell: Cell, body: dict[str, Any], arrays: bytes) -> None:
@@ -175,7 +176,10 @@ def _write(path: Path, cell: Cell, body: dict[str, Any], arrays: bytes) -> None:
 
 
 def read_cell(path: Path, fingerprint: str) -> Record | None:
-    """A finished cell, or None where there is none, a damaged one, or one of another task."""
+    """A finished cell, or None where there is none, a damaged one, or one of another task.
+
+    Its arrays may be missing: they are too large to be kept with every result.
+    """
     if not path.is_file():
         return None
     try:
@@ -185,9 +189,11 @@ def read_cell(path: Path, fingerprint: str) -> Record | None:
         result = None if body["result"] is None else RunResult.from_dict(body["result"])
         # What tables are made of must be of the right type.
         numbers = is_of_type(body["numbers"], dict[str, float])
-        if not (whole and known and numbers and is_of_type(body.get("commit"), str | None)):
+        named = all(is_of_type(body.get(name), str | None) for name in ("commit", "arrays"))
+        if not (whole and known and numbers and named):
             return None
-        if body["arrays"] and _digest(_arrays_path(path).read_bytes()) != body["arrays"]:
+        arrays = _arrays_path(path)
+        if body["arrays"] and arrays.exists() and _digest(arrays.read_bytes()) != body["arrays"]:
             return None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -16,37 +16,70 @@ from torch_geometric.data import Data
 
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Bools, compare, known_communities
-from vepm.nn import interactions, members
+from vepm.nn import draw, interactions, members
 from vepm.paper.cells import Finding, Setting, finetune
 from vepm.runs.metrics import agreement
-from vepm.training import explain, fit
+from vepm.scale.batches import GraphBatch
+from vepm.training import Fitted, explain, fit
+from vepm.training.prediction import seeded
 
 QUICK_NODES = 400
+SHOWN_GRAPHS, RARE = 10, 5
+"""As in the paper, graphs whose nodes are drawn, and the least nodes of a label."""
 
 
 def communities(setting: Setting) -> Finding:
     """Communities after pretraining and after finetuning, and how far they agree.
 
-    The arrays hold everything the paper's figures are drawn from.
+    The arrays hold everything the paper's figures are drawn from: of a single graph all nodes, of
+    sets the nodes of some graphs.
     """
     # With one seed, pretraining finds the same communities in both.
     pretrained = fit(setting.dataset, setting.config, seed=setting.seed, device=setting.device)
     fitted, result = finetune(setting)
     before, after = (explain(found.model, found.source) for found in (pretrained, fitted))
-    found = {
+    arrays = {
         "pretrained_z": before.memberships,
-        "pretrained_activation": pretrained.model.activation.detach(),
         "z": after.memberships,
-        "activation": fitted.model.activation.detach(),
-        "edge_index": after.edge_index,
-        "edge_weight": after.edge_weight,
         "community_embeddings": after.community_embeddings,
-        # A node of a labelled graph has the graph's label.
-        "y": torch.cat([graph.y.expand(graph.x.size(0)) for graph in setting.dataset.graphs]),
     }
-    arrays = {name: array.cpu().contiguous() for name, array in found.items()}
-    numbers = _compare(setting, arrays) if setting.dataset.task == "node" else {}
-    return Finding(numbers, arrays, result)
+    single = setting.dataset.task == "node"
+    if single:
+        arrays |= {
+            "pretrained_activation": pretrained.model.activation.detach(),
+            "activation": fitted.model.activation.detach(),
+            "drawn_z": _drawn(fitted, setting.seed),
+            "edge_index": after.edge_index,
+            "edge_weight": after.edge_weight,
+            "y": setting.dataset.labels,
+        }
+    else:
+        nodes, y = shown_nodes(setting.dataset.graphs, setting.seed)
+        arrays = {name: array.cpu()[nodes] for name, array in arrays.items()} | {"y": y}
+    arrays = {name: array.cpu().contiguous() for name, array in arrays.items()}
+    return Finding(_compare(setting, arrays) if single else {}, arrays, result)
+
+
+@torch.no_grad()
+def _drawn(fitted: Fitted, seed: int) -> Tensor:
+    """Affiliations [N, C] drawn from the posterior."""
+    assert isinstance(fitted.source, GraphBatch)
+    with seeded(fitted.model, seed):
+        return draw(fitted.model.encode(fitted.source.x, fitted.source.edges), sample=True)
+
+
+def shown_nodes(graphs: Sequence[Data], seed: int) -> tuple[Tensor, Tensor]:
+    """Nodes of some graphs, counted over all, and their own labels, which are their features.
+
+    As in the paper, the graphs are drawn from those without a label that few nodes have.
+    """
+    labels = [graph.x.to_dense().argmax(1) for graph in graphs]
+    rare = torch.cat(labels).bincount() < RARE
+    common = [i for i, own in enumerate(labels) if not rare[own].any()]
+    generator = torch.Generator().manual_seed(seed)
+    kept = {common[i] for i in torch.randperm(len(common), generator=generator)[:SHOWN_GRAPHS]}
+    inside = torch.cat([torch.full_like(own, i in kept) for i, own in enumerate(labels)]).bool()
+    return inside.nonzero().flatten(), torch.cat(labels)[inside]
 
 
 def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
@@ -81,6 +114,13 @@ def confusion(setting: Setting) -> Finding:
     stacked = torch.from_numpy(np.stack(matrices))
     right = stacked.diagonal(dim1=1, dim2=2).sum() / stacked.sum()
     return Finding({"svm_accuracy": float(right)}, {"confusion": stacked}, found.result)
+
+
+def divided(divide: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
+    """Those of a method that divides the graph by its edges alone."""
+    found = divide(setting.graph, setting.parts, setting.seed)
+    links = interactions(found, torch.ones(setting.parts), setting.parts)
+    return Finding(characteristics(setting, links))
 
 
 def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
@@ -142,11 +182,3 @@ def _known(setting: Setting) -> tuple[Bools, int]:
     truth = known_communities(setting.dataset)
     assert truth is not None
     return truth, int(truth.any(0).sum())
-
-
-def _adjacency(graph: Data) -> Tensor:
-    """Ones where there is an edge [N, N]."""
-    nodes = int(graph.num_nodes or 0)
-    adjacency = torch.zeros(nodes, nodes)
-    adjacency[tuple(graph.edge_index)] = 1
-    return adjacency

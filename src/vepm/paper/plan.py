@@ -11,8 +11,9 @@ from vepm.baselines import BASELINES, baseline
 from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.evaluation import Protocol, protocol_named
+from vepm.paper.blocks import DIVISIONS
 from vepm.paper.cells import Cell, Task
-from vepm.paper.experiments import QUOTED, Choice, Experiment, Line
+from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, Printed
 from vepm.paper.studies import STUDIES, TRAINED
 from vepm.tasks import TASKS, TaskName
 from vepm.training import preset
@@ -25,7 +26,7 @@ PRESET_ROWS = {
     "released": "as in the released code",
     "default": "default settings",
 }
-"""Presets that any row of VEPM can be run with too, and what that row is called."""
+"""Presets that any row or column of VEPM can be run with too, and what that one is called."""
 EVERY_PRESET = (*PRESET_ROWS, PRESET)
 QUICK_SPLITS, QUICK_SEEDS, QUICK_EPOCHS = 2, 1, 2
 QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 1, "passes": 1}
@@ -33,12 +34,13 @@ QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 
 
 @dataclass(frozen=True)
 class Square:
-    """A row and a column of an experiment, with the runs behind its number."""
+    """A row and a column of an experiment, with the runs behind its number and the paper's."""
 
     row: Line
     column: Line
     choice: Choice
     cells: tuple[Cell, ...]
+    printed: Printed
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Selection:
     """Which part of the experiments is wanted; everything by default.
 
     Datasets may have the paper's name or ours, rows be given by words of their name. Rows of VEPM
-    that name no preset have a row for each of those wanted.
+    that name no preset have a row for each of those wanted, and so have columns.
     """
 
     datasets: tuple[str, ...] = ()
@@ -97,25 +99,39 @@ def squares(
     """Every square of an experiment, row by row."""
     found = []
     rows = [line for row in experiment.rows for line in _by_preset(experiment, row, presets)]
-    for row, column in product(rows, experiment.columns):
+    columns = [
+        (own.name, line)
+        for own in experiment.columns
+        for line in (_by_preset(experiment, own, presets) if own.method else [own])
+    ]
+    for row, (printed_as, column) in product(rows, columns):
         choice = experiment.choose(row, column)
         if seeds is not None:
             choice = replace(choice, seeds=seeds)
         named = (experiment.name, row.name, column.name)
-        own = None if choice.method in BASELINES else choice.preset or PRESET
+        other = choice.method in BASELINES or choice.method in DIVISIONS
+        own = None if other else choice.preset or PRESET
         cells = tuple(Cell(*named, task, own) for task in _tasks(choice, quick))
-        found.append(Square(row, column, choice, cells))
+        printed = row.paper.get(printed_as, Printed())
+        found.append(Square(row, column, choice, cells, printed))
     return found
 
 
-def _by_preset(experiment: Experiment, row: Line, presets: tuple[str, ...]) -> list[Line]:
-    """A row of VEPM with each of the presets; any other row as it is."""
-    decided = experiment.decided() | row.decided()
+def _by_preset(experiment: Experiment, line: Line, presets: tuple[str, ...]) -> list[Line]:
+    """A row or column of VEPM with each of the presets; any other as it is.
+
+    Seeds that a row has beyond those of the experiment are for our settings alone.
+    """
+    decided = experiment.decided() | line.decided()
     if decided.get("method") not in TRAINED or "preset" in decided:
-        return [row]
-    others = (name for name in PRESET_ROWS if name in presets)
-    rows = [replace(row, name=f"{row.name}, {PRESET_ROWS[n]}", preset=n) for n in others]
-    return [*rows, row] if PRESET in presets else rows
+        return [line]
+    seeds = min(line.seeds, experiment.seeds or 1) if line.seeds else None
+    lines = [
+        replace(line, name=f"{line.name}, {words}", preset=name, seeds=seeds)
+        for name, words in PRESET_ROWS.items()
+        if name in presets
+    ]
+    return [*lines, line] if PRESET in presets else lines
 
 
 def _tasks(choice: Choice, quick: bool) -> list[Task]:

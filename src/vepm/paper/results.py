@@ -42,6 +42,7 @@ class Value:
     planned: int = 0
     reason: str = ""
     method: str = ""
+    preset: str | None = None
     dataset: str = ""
     seeds: int = 0
     splits: int = 0
@@ -94,8 +95,7 @@ class Results:
     @property
     def columns(self) -> list[str]:
         """Names of the columns that have a square here."""
-        here = {value.column for value in self.values}
-        return [column.name for column in self.experiment.columns if column.name in here]
+        return list(dict.fromkeys(value.column for value in self.values))
 
     def at(self, row: str, column: str) -> Value | None:
         """What stands in a square, if it is here."""
@@ -112,10 +112,16 @@ def gather(
 def with_finished_presets(
     experiment: Experiment, found: Sequence[Square], folder: Path
 ) -> list[Square]:
-    """The squares of the experiment's own rows, and of rows of another preset that has run."""
-    own = {row.name for row in experiment.rows}
-    run = {s.row.name for s in found if s.row.name not in own and records(s, folder)}
-    return [square for square in found if square.row.name in own | run]
+    """The squares of the experiment's own lines, and of lines of another preset that has run."""
+    own = {line.name for line in (*experiment.rows, *experiment.columns)}
+    others = [{s.row.name, s.column.name} - own for s in found]
+    run = {
+        name
+        for square, names in zip(found, others, strict=True)
+        for name in names
+        if records(square, folder)
+    }
+    return [square for square, names in zip(found, others, strict=True) if names <= run]
 
 
 def records(square: Square, folder: Path) -> list[Record]:
@@ -132,12 +138,13 @@ def _value(square: Square, folder: Path, ended: Ended) -> Value:
         row=square.row.name,
         column=square.column.name,
         metric=METRICS[name],
-        printed=square.row.paper.get(square.column.name, Printed()),
+        printed=square.printed,
         quoted=square.choice.method == QUOTED,
         summaries=_summaries(square, name, found) if found else (),
         planned=len(square.cells),
         reason=_reason(square, len(found), ended),
         method=square.choice.method or "",
+        preset=square.cells[0].preset if square.cells else None,
         dataset=square.choice.dataset or "",
         seeds=len({task["seed"] for task in tasks}),
         splits=len({task["split"] for task in tasks}),
@@ -174,6 +181,8 @@ def _reason(square: Square, done: int, ended: Ended) -> str:
         return ""
     if square.choice.dataset in ended.missing:
         return NO_DATA
+    if square.choice.method in ended.absent:
+        return ended.absent[square.choice.method]
     failures = [ended.failed.get(cell.task.fingerprint) for cell in square.cells]
     reason = next((f"failed: {failure}" for failure in failures if failure), "not run")
     return f"{reason} ({done} of {len(square.cells)} runs done)" if done else reason

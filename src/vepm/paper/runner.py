@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from vepm.baselines import BASELINES, baseline
@@ -24,7 +25,7 @@ from vepm.paper.cells import (
     write_cell,
 )
 from vepm.paper.plan import Square
-from vepm.paper.studies import STUDIES, WHOLE
+from vepm.paper.studies import NEEDS, STUDIES, WHOLE
 from vepm.training import pick_device
 
 QUICK_GRAPHS = 40
@@ -42,13 +43,15 @@ class Ended:
     """What came of running squares.
 
     Cells ran, or were found here or elsewhere; ``commits`` counts the latter by the commit that
-    they ran on. Datasets are missing and tasks, by their fingerprint, failed for a reason.
+    they ran on. Datasets are missing, methods lack a package, and tasks, by their fingerprint,
+    failed for a reason.
     """
 
     ran: int = 0
     found: int = 0
     commits: Counter[str | None] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -71,6 +74,10 @@ def run(
         known = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
         ended.found += len(known)
         ended.commits.update(record.commit for record in known)
+        package = NEEDS.get(method := group[0].task.method)
+        if not known and package and find_spec(package) is None:
+            ended.absent[method] = f"{package} is not installed"
+            continue
         todo += [] if known else [group]
     tasks = [group[0].task for group in todo]
     batches = _batches(tasks, root, compute)

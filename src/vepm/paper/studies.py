@@ -16,11 +16,13 @@ from vepm.baselines.communities import bigclam, louvain, nocd
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
+from vepm.paper.blocks import DIVISIONS
 from vepm.paper.cells import Finding, Setting, finetune
 from vepm.paper.communities import (
     communities,
     confusion,
     detected,
+    divided,
     found_communities,
 )
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
@@ -196,6 +198,7 @@ STUDIES: dict[str, Study] = {
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
     "partition_use": partition_use,
+    **{name: partial(divided, divide) for name, divide in DIVISIONS.items()},
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
     "gae": partial(autoencoder, GAE),
@@ -209,6 +212,9 @@ STUDIES: dict[str, Study] = {
 
 TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})
 """Methods of the paper that train VEPM."""
+
+NEEDS = {"metis": "pymetis"}
+"""Packages that a study needs and that may not be installed."""
 
 WHOLE = frozenset({"statistics"})
 """Studies so cheap that quick runs do not shrink their data."""

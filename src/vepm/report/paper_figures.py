@@ -26,6 +26,7 @@ logger = logging.getLogger("vepm")
 
 SUBGRAPH_NODES = 200
 QUICK_POINTS = 200
+DPI = 100
 
 Arrays = dict[str, Array]
 Drawn = dict[str, Figure]
@@ -47,12 +48,14 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     for square in squares:
         if not (found := records(square, folder)):
             continue
-        arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
         # Rows that differ in the preset alone have a figure each.
         own_row = "" if square.row in results.experiment.rows else f"-{square.row.preset}"
         start = f"{name}-{slug(square.column.name)}{own_row}"
         try:
+            arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
             own = DRAWINGS[kind](arrays, results.quick)
+        except FileNotFoundError:
+            logger.warning("%s: not drawn: delete its cells and run again for its arrays", start)
         except Exception as error:  # One failed figure must not cost the tables.
             logger.warning("%s: not drawn: %s", start, error)
         else:
@@ -62,14 +65,15 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         if results.quick:
             figure.text(0.99, 0.01, "QUICK", ha="right", color=WARNING, fontsize=8)
         paths.append(folder / name / f"{title}.svg")
-        write_svg(paths[-1], draw_svg(figure, title))
+        write_svg(paths[-1], draw_svg(figure, title, DPI))
     return paths
 
 
 def _subgraph(arrays: Arrays, quick: bool) -> Drawn:
-    nodes = breadth_first(arrays["edge_index"], len(arrays["z"]), SUBGRAPH_NODES)
-    inside, edges = induced(arrays["edge_index"], nodes, len(arrays["z"]))
-    part = {"z": arrays["z"][nodes], "edge_index": edges}
+    z = arrays["drawn_z"]
+    nodes = breadth_first(arrays["edge_index"], len(z), SUBGRAPH_NODES)
+    inside, edges = induced(arrays["edge_index"], nodes, len(z))
+    part = {"drawn_z": z[nodes], "edge_index": edges}
     return _partition(arrays | part | {"edge_weight": arrays["edge_weight"][inside]}, quick)
 
 
@@ -89,7 +93,7 @@ def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
 def _partition(arrays: Arrays, quick: bool) -> Drawn:
     """A and its parts, from the largest metacommunity to the smallest."""
     shares = arrays["edge_weight"]
-    links = interactions(arrays["z"], arrays["activation"], shares.shape[1])
+    links = interactions(arrays["drawn_z"], arrays["activation"], shares.shape[1])
     sizes = np.bincount(links.argmax(axis=1), minlength=shares.shape[1])
     largest_first = np.argsort(-sizes, kind="stable")
     order, bucket = bucket_order(links[:, largest_first])
@@ -100,7 +104,7 @@ def _partition(arrays: Arrays, quick: bool) -> Drawn:
 def _embeddings(arrays: Arrays, quick: bool) -> Drawn:
     limit = QUICK_POINTS if quick else MOST_POINTS
     labels = arrays["y"].astype(np.int64)
-    classes = [f"class {c + 1}" for c in range(int(labels.max()) + 1)]
+    classes = [f"label {c + 1}" for c in range(int(labels.max()) + 1)]
     parts = arrays["community_embeddings"].shape[1]
     return {
         "-affiliations": embedding_map(

@@ -1,7 +1,7 @@
 """Our numbers beside the paper's: tables for terminals, Markdown and spreadsheets."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from vepm.escaping import for_markdown, for_terminal
 from vepm.evaluation import Summary
 from vepm.files import write_csv, write_text
 from vepm.paper.experiments import Metric, Printed
+from vepm.paper.plan import PRESET, PRESET_ROWS
 from vepm.paper.results import NO_DATA, Results, Value
+from vepm.training.presets import RECORD_FOLDS
 
 QUICK = (
     "QUICK: a few epochs on part of the data, to show that everything runs. "
@@ -20,12 +22,16 @@ QUICK = (
 )
 MARKS = "▲ ▼: above or below the paper's by more than our standard error."
 SPREAD = "±: standard error of the mean (paper: as printed); sd: standard deviation; n: runs."
+CHOSEN = (
+    "the settings were chosen on validation folds that are test folds of other splits of Table 3, "
+    "so that no fold is unseen"
+)
 FRAME = 3
 """Characters that the frame of a table takes for every column."""
 CSV_HEADER = (
     "experiment", "row", "column", "dataset", "method", "source", "rule", "mean", "std",
     "standard_error", "n", "splits", "seeds", "unit", "paper", "paper_spread", "mark", "verdict",
-    "note", "quick",
+    "note", "quick", "preset",
 )  # fmt: skip
 
 
@@ -34,7 +40,7 @@ def terminal_tables(results: Results, width: int) -> list[Table]:
 
     Columns that do not fit into the width, in characters, go to a further table.
     """
-    first = max(map(len, results.rows), default=0) + FRAME
+    first = max((len(label(row, results.rows)) for row in results.rows), default=0) + FRAME
     parts: list[list[str]] = []
     left = 0
     for column in results.columns:
@@ -51,10 +57,10 @@ def terminal_tables(results: Results, width: int) -> list[Table]:
 def _terminal_table(results: Results, columns: list[str]) -> Table:
     table = Table(show_lines=True)
     for name in ("", *columns):
-        table.add_column(Text(for_terminal(name)))
+        table.add_column(Text(for_terminal(label(name, columns))))
     for row in results.rows:
         cells = ["\n".join(_lines(results.at(row, column))) for column in columns]
-        table.add_row(*(Text(for_terminal(text)) for text in (row, *cells)))
+        table.add_row(*(Text(for_terminal(text)) for text in (label(row, results.rows), *cells)))
     return table
 
 
@@ -71,17 +77,19 @@ def markdown(results: Results) -> str:
     rows = []
     for row in results.rows:
         cells = [map(for_markdown, _lines(results.at(row, name))) for name in results.columns]
-        rows.append([for_markdown(row), *map("<br>".join, cells)])
+        rows.append([for_markdown(label(row, results.rows)), *map("<br>".join, cells)])
     parts = [f"# {for_markdown(heading(results))}"]
     parts.append(for_markdown(f"{results.experiment.description}."))
-    parts.append(_markdown_table(["", *map(for_markdown, results.columns)], rows))
+    columns = (label(name, results.columns) for name in results.columns)
+    parts.append(_markdown_table(["", *map(for_markdown, columns)], rows))
     parts.append("\n".join(f"- {for_markdown(line)}" for line in footnotes(results)))
     rules = list(dict.fromkeys(s.rule for v in results.values for s in v.summaries if s.epochs))
     every = []
     for value in results.values:
         if len(value.summaries) > 1:
             found = {summary.rule: number(summary, value.metric) for summary in value.summaries}
-            names = map(for_markdown, (value.row, value.column))
+            shown = label(value.row, results.rows), label(value.column, results.columns)
+            names = map(for_markdown, shown)
             every.append([*names, *(found.get(rule, "") for rule in rules)])
     if every:
         parts += ["## By every rule", _markdown_table(["", "", *rules], every)]
@@ -110,7 +118,7 @@ def _records(results: Results) -> Iterator[list[Any]]:
         scale = value.metric.scale
         known = [results.experiment.name, value.row, value.column, value.dataset, value.method]
         paper = [value.printed.value, value.printed.spread]
-        end = [value.reason, results.quick]
+        end = [value.reason, results.quick, value.preset]
         for place, summary in enumerate(value.summaries):
             spreads = (summary.mean, summary.std, summary.standard_error)
             numbers = [summary.rule, *(f"{scale * x:.6g}" for x in spreads), summary.n]
@@ -120,6 +128,12 @@ def _records(results: Results) -> Iterator[list[Any]]:
         if not value.summaries:
             source = "quoted" if value.quoted else "missing"
             yield [*known, source, *[""] * 7, value.metric.unit, *paper, "", "", *end]
+
+
+def label(name: str, among: Sequence[str]) -> str:
+    """What a row or column is called; ours is told from the same one with another preset."""
+    others = {f"{name}, {words}" for words in PRESET_ROWS.values()}
+    return f"{name}, ours" if others & set(among) else name
 
 
 def heading(results: Results) -> str:
@@ -184,6 +198,9 @@ def footnotes(results: Results) -> list[str]:
     for kind in dict.fromkeys(value.pretraining for value in measured if value.pretraining):
         seen = "all graphs, without labels" if kind == "transductive" else "training graphs only"
         lines.append(f"VEPM's pretraining was {kind}: it saw {seen}.")
+    ours_on = (v.dataset for v in measured if v.preset == PRESET and v.dataset in RECORD_FOLDS)
+    if known := ", ".join(dict.fromkeys(ours_on)):
+        lines.append(f"Ours on {known}: {CHOSEN}.")
     commits: Counter[str | None] = Counter()
     for value in measured:
         commits.update(value.commits)

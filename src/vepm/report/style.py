@@ -81,13 +81,11 @@ def panels(count: int, columns: int, height: float, extra: float = 0) -> tuple[F
     return figure, every[:count]
 
 
-def draw_svg(figure: Figure, name: str) -> str:
+def draw_svg(figure: Figure, name: str, dpi: int = RASTER_DPI) -> str:
     """The figure as an SVG document without paper; the same figure gives the same text."""
     buffer = io.StringIO()
     with look(hashsalt=name):
-        figure.savefig(
-            buffer, format="svg", dpi=RASTER_DPI, transparent=True, metadata={"Date": None}
-        )
+        figure.savefig(buffer, format="svg", dpi=dpi, transparent=True, metadata={"Date": None})
     return buffer.getvalue()
 
 

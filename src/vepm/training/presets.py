@@ -55,6 +55,12 @@ PRESETS["links"] = {
 """Settings to predict links."""
 
 
+RECORD_FOLDS = frozenset(
+    {"MUTAG", "PTC", "IMDB-BINARY", "IMDB-MULTI", "PROTEINS", "NCI1", "REDDIT-BINARY"}
+)
+"""Datasets whose settings in ``tuned.toml`` were chosen on folds that results are measured on."""
+
+
 def preset(
     name: str, task: str, dataset: str | None = None, partition: str | None = None
 ) -> Config:
