@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from vepm.baselines.attention import GraphGAT
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
+from vepm.baselines.dgcnn import DGCNN
 from vepm.baselines.disengcn import DisenConv, DisenGCN
 from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
@@ -16,6 +18,7 @@ from vepm.training import pick_device
 
 __all__ = [
     "BASELINES",
+    "DGCNN",
     "GAT",
     "GCN",
     "GIN",
@@ -29,6 +32,7 @@ __all__ = [
     "FactorConv",
     "FactorGCN",
     "GraphBaseline",
+    "GraphGAT",
     "GraphMLP",
     "GraphSAGE",
     "LabelProp",
@@ -55,6 +59,8 @@ BASELINES: dict[str, Baseline] = {
         GraphMLP(),
         GIN(),
         FactorGCN(),
+        GraphGAT(),
+        DGCNN(),
         WLKernel(),
     )
 }
