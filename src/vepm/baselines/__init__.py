@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from vepm.baselines.attention import GraphGAT
+from vepm.baselines.attention import GraphGAT, GraphHGANet, HGANet
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
 from vepm.baselines.dgcnn import DGCNN
 from vepm.baselines.disengcn import DisenConv, DisenGCN
@@ -33,8 +33,10 @@ __all__ = [
     "FactorGCN",
     "GraphBaseline",
     "GraphGAT",
+    "GraphHGANet",
     "GraphMLP",
     "GraphSAGE",
+    "HGANet",
     "LabelProp",
     "NeuralBaseline",
     "NodeBaseline",
@@ -56,10 +58,12 @@ BASELINES: dict[str, Baseline] = {
         GAT(),
         DisenGCN(),
         GRAND(),
+        HGANet(),
         GraphMLP(),
         GIN(),
         FactorGCN(),
         GraphGAT(),
+        GraphHGANet(),
         DGCNN(),
         WLKernel(),
     )
