@@ -5,18 +5,22 @@ from dataclasses import fields, replace
 from typing import Any
 
 from vepm.baselines.attention import GraphGAT, GraphHGANet, HGANet
+from vepm.baselines.awe import AWE
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
+from vepm.baselines.capsgnn import CapsGNN
 from vepm.baselines.dgcnn import DGCNN
 from vepm.baselines.disengcn import DisenConv, DisenGCN
 from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
+from vepm.baselines.patchysan import PatchySan
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError
 from vepm.schema import check_value
 from vepm.training import pick_device
 
 __all__ = [
+    "AWE",
     "BASELINES",
     "DGCNN",
     "GAT",
@@ -26,6 +30,7 @@ __all__ = [
     "MLP",
     "PUBLISHED",
     "Baseline",
+    "CapsGNN",
     "ChebNet",
     "DisenConv",
     "DisenGCN",
@@ -40,6 +45,7 @@ __all__ = [
     "LabelProp",
     "NeuralBaseline",
     "NodeBaseline",
+    "PatchySan",
     "WLKernel",
     "baseline",
     "wl_features",
@@ -65,7 +71,10 @@ BASELINES: dict[str, Baseline] = {
         GraphGAT(),
         GraphHGANet(),
         DGCNN(),
+        PatchySan(),
+        CapsGNN(),
         WLKernel(),
+        AWE(),
     )
 }
 """Every baseline by name, with the settings it has unless told otherwise."""

@@ -19,6 +19,26 @@ FEWEST = 10
 """Nodes that the convolutions over the sorted nodes need."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SortedBaseline(GraphBaseline):
+    """A network that reads equally many nodes of every graph, in an order.
+
+    Args:
+        num_nodes: nodes that are read of each graph, ten at least; None is the number that 60 % of
+            the graphs have.
+    """
+
+    num_nodes: int | None = checked(None, low=FEWEST)
+
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
+        """Train a fresh network, once it is known how many nodes to read."""
+        if self.num_nodes is None:
+            sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
+            kept = max(FEWEST, int(sizes.quantile(0.4)))
+            return replace(self, num_nodes=kept).fit(dataset, split, seed)
+        return super().fit(dataset, split, seed)
+
+
 class _SortedNetwork(Classifier):
     def __init__(self, in_channels: int, out_channels: int, settings: "DGCNN") -> None:
         super().__init__()
@@ -50,25 +70,14 @@ class _SortedNetwork(Classifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DGCNN(GraphBaseline):
+class DGCNN(SortedBaseline):
     """Zhang et al. (2018): means over neighbours, nodes sorted by the last layer, and a 1-D CNN.
 
     Args:
         num_layers: layers of the hidden width; one more gives the channel that sorts.
-        num_nodes: nodes that are kept of each graph, ten at least; None is the number that 60 % of
-            the graphs have.
     """
 
     network = _SortedNetwork
     name: str = "dgcnn"
     learning_rate: float = checked(1e-3, above=0)
     num_layers: int = checked(3, low=1)
-    num_nodes: int | None = checked(None, low=FEWEST)
-
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network, once it is known how many nodes to keep."""
-        if self.num_nodes is None:
-            sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
-            kept = max(FEWEST, int(sizes.quantile(0.4)))
-            return replace(self, num_nodes=kept).fit(dataset, split, seed)
-        return super().fit(dataset, split, seed)
