@@ -14,6 +14,7 @@ from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.patchysan import PatchySan
+from vepm.baselines.sigvae import SIGVAE
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError
 from vepm.schema import check_value
@@ -29,6 +30,7 @@ __all__ = [
     "GRAND",
     "MLP",
     "PUBLISHED",
+    "SIGVAE",
     "Baseline",
     "CapsGNN",
     "ChebNet",
@@ -65,6 +67,7 @@ BASELINES: dict[str, Baseline] = {
         DisenGCN(),
         GRAND(),
         HGANet(),
+        SIGVAE(),
         GraphMLP(),
         GIN(),
         FactorGCN(),

@@ -21,9 +21,7 @@ class _GraphGATNetwork(Classifier):
     def __init__(self, in_channels: int, out_channels: int, settings: "GraphGAT") -> None:
         super().__init__()
         width, depth = settings.hidden_channels, settings.num_layers
-        self.body = models.GAT(
-            in_channels, width, depth, heads=settings.heads, act="elu", jk="cat"
-        )
+        self.body = models.GAT(in_channels, width, depth, heads=settings.heads, act="elu", jk="cat")
         self.head = nn.Linear(width, out_channels)
         self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
 

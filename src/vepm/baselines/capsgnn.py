@@ -1,4 +1,4 @@
-"""CapsGNN (Xinyi and Chen, 2019): capsules of nodes, routed to capsules of the graph and classes."""
+"""CapsGNN (Xinyi and Chen, 2019): capsules of nodes routed to those of graph and classes."""
 
 from dataclasses import dataclass
 from itertools import pairwise
