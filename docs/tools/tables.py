@@ -12,7 +12,7 @@ from typing import Any
 from typer.main import get_command
 
 from results import grid
-from vepm.baselines import BASELINES, NodeBaseline
+from vepm.baselines import BASELINES
 from vepm.cli import app
 from vepm.data import datasets
 from vepm.evaluation import RULES
@@ -155,9 +155,8 @@ def baselines_table() -> str:
     """The baselines by name."""
     rows = []
     for name, method in BASELINES.items():
-        task = "nodes" if isinstance(method, NodeBaseline) else "graphs"
         first = (inspect.getdoc(type(method)) or "").split("\n\n")[0]
-        rows.append([f"`{name}`", task, " ".join(first.split())])
+        rows.append([f"`{name}`", f"{method.task}s", " ".join(first.split())])
     return grid(["name", "for", "what it is"], rows)
 
 

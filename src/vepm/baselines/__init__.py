@@ -4,36 +4,50 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from vepm.baselines.attention import GraphGAT, GraphHGANet, HGANet
+from vepm.baselines.awe import AWE
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
+from vepm.baselines.capsgnn import CapsGNN
+from vepm.baselines.dgcnn import DGCNN
 from vepm.baselines.disengcn import DisenConv, DisenGCN
 from vepm.baselines.grand import GRAND
 from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
+from vepm.baselines.patchysan import PatchySan
+from vepm.baselines.sigvae import SIGVAE
 from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
 from vepm.errors import InputError
 from vepm.schema import check_value
 from vepm.training import pick_device
 
 __all__ = [
+    "AWE",
     "BASELINES",
+    "DGCNN",
     "GAT",
     "GCN",
     "GIN",
     "GRAND",
     "MLP",
     "PUBLISHED",
+    "SIGVAE",
     "Baseline",
+    "CapsGNN",
     "ChebNet",
     "DisenConv",
     "DisenGCN",
     "FactorConv",
     "FactorGCN",
     "GraphBaseline",
+    "GraphGAT",
+    "GraphHGANet",
     "GraphMLP",
     "GraphSAGE",
+    "HGANet",
     "LabelProp",
     "NeuralBaseline",
     "NodeBaseline",
+    "PatchySan",
     "WLKernel",
     "baseline",
     "wl_features",
@@ -52,10 +66,18 @@ BASELINES: dict[str, Baseline] = {
         GAT(),
         DisenGCN(),
         GRAND(),
+        HGANet(),
+        SIGVAE(),
         GraphMLP(),
         GIN(),
         FactorGCN(),
+        GraphGAT(),
+        GraphHGANet(),
+        DGCNN(),
+        PatchySan(),
+        CapsGNN(),
         WLKernel(),
+        AWE(),
     )
 }
 """Every baseline by name, with the settings it has unless told otherwise."""
@@ -64,6 +86,10 @@ _SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
 
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "chebnet": {"Cora": {"order": 2}},
+    "disengcn": {
+        "CiteSeer": {"num_layers": 3, "dropout": 0.55, "weight_decay": 0.003},
+        "PubMed": {"num_layers": 3, "learning_rate": 0.008, "weight_decay": 0.03},
+    },
     "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
     "grand": {
         "CiteSeer": {

@@ -162,7 +162,6 @@ class GraphBaseline(NeuralBaseline):
         batch_size: graphs in a mini-batch.
         halve_every: epochs after which the learning rate is halved, again and again.
         hidden_channels: width of every layer.
-        pooling: ``"sum"`` or ``"mean"`` of the nodes of a graph.
     """
 
     task = "graph"
@@ -171,7 +170,6 @@ class GraphBaseline(NeuralBaseline):
     batch_size: int = checked(32, low=1)
     halve_every: int = checked(50, low=1)
     hidden_channels: int = checked(32, low=1)
-    pooling: str = checked("sum", choices=("sum", "mean"))
 
     def problem(self, dataset: Dataset, split: Split) -> Problem:
         """Graphs, in random mini-batches of about equal size."""
@@ -195,3 +193,14 @@ class GraphBaseline(NeuralBaseline):
             held_out[name] = rows, dataset.labels[part].to(self.device)
             read += part.numel()
         return Problem(training, batches, held_out, halve_every=self.halve_every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledBaseline(GraphBaseline):
+    """A network over graphs whose nodes are added up or averaged.
+
+    Args:
+        pooling: ``"sum"`` or ``"mean"`` of the nodes of a graph.
+    """
+
+    pooling: str = checked("sum", choices=("sum", "mean"))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, relu
 from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
 
-from vepm.baselines.base import GraphBaseline
+from vepm.baselines.base import PooledBaseline
 from vepm.baselines.fitting import Classifier, Labelled
 from vepm.kernels.features import dense
 from vepm.nn import aggregate
@@ -29,7 +29,7 @@ def perceptron(in_channels: int, hidden_channels: int) -> nn.Sequential:
 class Readout(nn.Module):
     """Class scores from the pooled nodes of every layer, the input's included."""
 
-    def __init__(self, widths: list[int], out_channels: int, settings: GraphBaseline) -> None:
+    def __init__(self, widths: list[int], out_channels: int, settings: PooledBaseline) -> None:
         super().__init__()
         self.heads = nn.ModuleList(nn.Linear(width, out_channels) for width in widths)
         self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
@@ -58,7 +58,7 @@ class _GINNetwork(Classifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GIN(GraphBaseline):
+class GIN(PooledBaseline):
     """Xu et al. (2019), GIN-0 with two-layer perceptrons.
 
     Args:
@@ -83,7 +83,7 @@ class _PooledMLP(Classifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphMLP(GraphBaseline):
+class GraphMLP(PooledBaseline):
     """A perceptron on each node, pooled: what can be done without edges."""
 
     network = _PooledMLP
@@ -180,7 +180,7 @@ class _FactorNetwork(Classifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorGCN(GraphBaseline):
+class FactorGCN(PooledBaseline):
     """Stacked factor convolutions, their discriminators, and GIN's readout of every layer.
 
     Args:

@@ -1,5 +1,6 @@
 """The Weisfeiler-Lehman subtree kernel (Shervashidze et al., 2011) with an SVM."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -73,25 +74,26 @@ def wl_kernels(graphs: Sequence[Data], num_iterations: int) -> list[Kernel]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WLKernel(Baseline):
-    """Subtree kernel and SVM over a grid of refinements and penalties.
+class KernelBaseline(Baseline):
+    """An SVM over a grid of kernels and penalties.
 
     The grid takes the place of epochs: the curve scores every setting, and then once more, as its
     last entry, the one that cross-validation within the training part prefers. So rule ``last`` is
     a nested cross-validation, and ``gin`` picks one setting for all folds, as published numbers
-    of this kernel do.
+    of kernels do.
 
     Args:
-        max_iterations: most refinements to try.
         C: penalties to try.
         inner_folds: folds of the training part that choose the last entry.
     """
 
     task = "graph"
-    name: str = "wl"
-    max_iterations: int = 5
     C: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)
     inner_folds: int = 5
+
+    @abstractmethod
+    def kernels(self, dataset: Dataset, seed: int) -> list[Kernel]:
+        """Kernels [G, G] to try."""
 
     def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
         """Score every setting, and the chosen one again at the end."""
@@ -100,7 +102,7 @@ class WLKernel(Baseline):
         curve: Curve = {"train_loss": [], "val_loss": [], "val_accuracy": [], "test_accuracy": []}
         preference: list[float] = []
         guesses: list[Tensor] = []
-        for kernel, penalty in product(wl_kernels(dataset.graphs, self.max_iterations), self.C):
+        for kernel, penalty in product(self.kernels(dataset, seed), self.C):
             inner = kernel[np.ix_(train, train)]
             model = SVC(C=penalty, kernel="precomputed")
             preference.append(self._preference(model, inner, y, seed))
@@ -122,3 +124,19 @@ class WLKernel(Baseline):
             return 0.0
         folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
         return float(cross_val_score(model, kernel, y, cv=folds).mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class WLKernel(KernelBaseline):
+    """Subtree kernel and SVM over a grid of refinements and penalties.
+
+    Args:
+        max_iterations: most refinements to try.
+    """
+
+    name: str = "wl"
+    max_iterations: int = 5
+
+    def kernels(self, dataset: Dataset, seed: int) -> list[Kernel]:
+        """Kernels of 0 to the most refinements."""
+        return wl_kernels(dataset.graphs, self.max_iterations)

@@ -1,0 +1,153 @@
+"""Baselines that weigh neighbours by attention: GAT on graphs, and hGANet on nodes and graphs."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, elu
+from torch_geometric.nn import GCNConv, TopKPooling, models
+from torch_geometric.nn.pool.select.topk import topk
+from torch_geometric.utils import scatter, softmax
+
+from vepm.baselines.base import NodeBaseline, PooledBaseline
+from vepm.baselines.fitting import Classifier
+from vepm.baselines.graphs import POOLING
+from vepm.kernels.features import dense
+from vepm.schema import checked
+from vepm.training import GraphBatch
+
+
+class _GraphGATNetwork(Classifier):
+    def __init__(self, in_channels: int, out_channels: int, settings: "GraphGAT") -> None:
+        super().__init__()
+        width, depth = settings.hidden_channels, settings.num_layers
+        self.body = models.GAT(in_channels, width, depth, heads=settings.heads, act="elu", jk="cat")
+        self.head = nn.Linear(width, out_channels)
+        self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
+
+    def forward(self, graph: GraphBatch) -> Tensor:
+        x = self.body(dense(graph.x), graph.edges.edge_index)
+        pooled = self.pool(x, graph.batch, graph.num_graphs)
+        return self.head(dropout(pooled, self.dropout, self.training))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphGAT(PooledBaseline):
+    """Veličković et al. (2018) on graphs: layers of attention, joined, pooled and read linearly.
+
+    Args:
+        num_layers: layers of attention.
+        heads: attention heads of every layer; must divide ``hidden_channels``.
+    """
+
+    network = _GraphGATNetwork
+    name: str = "graph-gat"
+    learning_rate: float = checked(0.005, above=0)
+    hidden_channels: int = checked(64, low=1)
+    num_layers: int = checked(4, low=1)
+    heads: int = checked(8, low=1)
+
+
+class HardAttention(nn.Module):
+    r"""Attention to the few neighbours that a projection ranks highest; the node itself is added.
+
+    .. math:: y = |X p| / \lVert p \rVert_2, \quad
+        h_i = x_i + \sum_{j \in \mathrm{top}_k(i)} \mathrm{softmax}_j (x_i^\top g_j) \, g_j, \quad
+        g_j = \sigma(y_j) \, x_j
+
+    Args:
+        channels: width of the input and of the output.
+        num_neighbours: most neighbours k that a node attends to.
+    """
+
+    def __init__(self, channels: int, num_neighbours: int) -> None:
+        super().__init__()
+        self.direction = nn.Parameter(torch.randn(channels) / channels**0.5)
+        self.num_neighbours = num_neighbours
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Nodes [N, channels] once each has looked at its best neighbours."""
+        score = (x @ self.direction).abs() / self.direction.norm()
+        sent, (source, target) = x * score.sigmoid()[:, None], edge_index
+        if source.numel():
+            kept = topk(score[source], self.num_neighbours, target)
+            source, target = source[kept], target[kept]
+        match = softmax((x[target] * sent[source]).sum(1), target, num_nodes=x.size(0))
+        return x + scatter(match[:, None] * sent[source], target, dim_size=x.size(0))
+
+
+class _HardNetwork(Classifier):
+    def __init__(
+        self, in_channels: int, out_channels: int, settings: "HGANet | GraphHGANet"
+    ) -> None:
+        super().__init__()
+        width, depth = settings.hidden_channels, range(settings.num_layers)
+        self.embed = GCNConv(in_channels, width)
+        self.attend = nn.ModuleList(HardAttention(width, settings.num_neighbours) for _ in depth)
+        self.convolve = nn.ModuleList(GCNConv(width, width) for _ in depth)
+        self.head: nn.Module = GCNConv(width * (settings.num_layers + 1), out_channels)
+        self.settings = settings
+
+    def forward(self, graph: GraphBatch) -> Tensor:
+        edges, rate = graph.edges.edge_index, self.settings.dropout
+        layers = [self.embed(dropout(dense(graph.x).to_dense(), rate, self.training), edges)]
+        for attend, convolve in zip(self.attend, self.convolve, strict=True):
+            x = dropout(attend(layers[-1], edges), rate, self.training)
+            layers.append(elu(convolve(x, edges)))
+        return self.head(dropout(torch.cat(layers, 1), rate, self.training), edges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HGANet(NodeBaseline):
+    """Gao and Ji (2019): attention to a few neighbours alone, each followed by a convolution.
+
+    Args:
+        hidden_channels: width of every layer.
+        num_layers: layers of attention, each followed by a convolution.
+        num_neighbours: most neighbours that a node attends to.
+    """
+
+    network = _HardNetwork
+    name: str = "hganet"
+    patience: int | None = 100
+    hidden_channels: int = checked(48, low=1)
+    num_layers: int = checked(2, low=1)
+    num_neighbours: int = checked(8, low=1)
+
+
+class _GraphHardNetwork(_HardNetwork):
+    def __init__(self, in_channels: int, out_channels: int, settings: "GraphHGANet") -> None:
+        super().__init__(in_channels, out_channels, settings)
+        width, share = settings.hidden_channels, settings.kept_share
+        self.shrink = nn.ModuleList(TopKPooling(width, share) for _ in self.attend)
+        self.head = nn.Linear(width * (settings.num_layers + 1), out_channels)
+        self.pool = POOLING[settings.pooling]
+
+    def forward(self, graph: GraphBatch) -> Tensor:
+        edges, batch, count = graph.edges.edge_index, graph.batch, graph.num_graphs
+        x = self.embed(dense(graph.x), edges)
+        pooled = [self.pool(x, batch, count)]
+        for attend, convolve, shrink in zip(self.attend, self.convolve, self.shrink, strict=True):
+            x = elu(convolve(attend(x, edges), edges))
+            x, edges, _, batch, _, _ = shrink(x, edges, batch=batch)
+            pooled.append(self.pool(x, batch, count))
+        return self.head(dropout(torch.cat(pooled, 1), self.settings.dropout, self.training))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphHGANet(PooledBaseline):
+    """Gao and Ji (2019) on graphs: hard attention, a convolution, and the best nodes kept, in turn.
+
+    Args:
+        num_layers: how often.
+        num_neighbours: most neighbours that a node attends to.
+        kept_share: share of the nodes that each turn keeps.
+    """
+
+    network = _GraphHardNetwork
+    name: str = "graph-hganet"
+    learning_rate: float = checked(0.005, above=0)
+    hidden_channels: int = checked(48, low=1)
+    num_layers: int = checked(3, low=1)
+    num_neighbours: int = checked(8, low=1)
+    kept_share: float = checked(0.8, above=0, below=1)
