@@ -103,7 +103,7 @@ class LinkPredictor(Estimator):
             y: Not used.
             how: ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
         """
-        dataset = self._read(X).dataset
+        dataset, _ = self._read(X)
         parts = split_edges(dataset.graphs[0], HELD_OUT, HELD_OUT, self._seed())
         self.fit_edges(dataset, parts, **how)
         self.fitted_graph_, self._known = X, None
@@ -231,7 +231,7 @@ class LinkPredictor(Estimator):
         """The nodes of a graph, by default of the fitted one."""
         self._model()
         if X is not None:
-            return self._nodes(self._items(X).dataset, X)
+            return self._nodes(self._items(X)[0], X)
         if not hasattr(self, "fitted_graph_"):
             raise InputError("a model that was loaded has no graph: give one as X")
         if self._known is None:
