@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from vepm import console
 from vepm.cli import options
@@ -20,27 +20,16 @@ MOST_COMMUNITIES = 3
 """Communities that are written beside each pair of nodes."""
 
 
-@options.with_groups("directed")
+@options.command("directed")
 def links(
-    data: options.Input,
-    output: Annotated[
-        Path | None, options.result("Folder. [default: runs/NAME-links]", "--output", "-o")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    as_json: options.AsJson = False,
-    top: Annotated[int, options.result("Missing links to write.", min=1)] = 100,
-    pairs: Annotated[
-        Path | None,
-        options.result("File with two ids on each line: write how likely these are joined."),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        options.setting(
-            "Folder that this command wrote: use its model, also for nodes that are new, "
-            "and train nothing."
-        ),
-    ] = None,
-    num_communities: options.NumCommunities = None,
+    data: str,
+    output: Path | None = None,
+    overwrite: bool = False,
+    as_json: bool = False,
+    top: int = 100,
+    pairs: Path | None = None,
+    model: Path | None = None,
+    num_communities: str | None = None,
     choice: options.Choice = CHOICE,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,

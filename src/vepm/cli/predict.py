@@ -2,9 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from vepm import console
 from vepm.cli import options
@@ -13,21 +10,13 @@ from vepm.errors import InputError
 from vepm.files import STDOUT, write_csv
 
 
-@options.with_groups("no_memory_check")
+@options.command("no_memory_check")
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
-    data: options.Input,
-    output: Annotated[
-        Path, options.result("CSV to write; - for standard output.", "--output", "-o")
-    ] = Path("predictions.csv"),
-    as_json: options.AsJson = False,
-    samples: Annotated[
-        int | None,
-        options.setting(
-            "Draws of the communities to average over; 0 for their mean. [default: as trained]",
-            min=0,
-        ),
-    ] = None,
+    run: Path,
+    data: str,
+    output: Path = Path("predictions.csv"),
+    as_json: bool = False,
+    samples: int | None = None,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
 ) -> None:

@@ -2,9 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from vepm import console
 from vepm.cli import folders, options
@@ -20,25 +18,14 @@ LOGS = ("tensorboard",)
 SECONDS_BETWEEN_FLUSHES = 5
 
 
-@options.with_groups()
+@options.command()
 def train(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
-            "edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or .edgelist file."
-        ),
-    ] = "digits",
-    output: Annotated[
-        Path | None, options.result("Run folder. [default: runs/NAME-SEED]", "--output", "-o")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    baselines: options.Baselines = "",
-    log: Annotated[
-        str | None,
-        options.result("tensorboard: every term, for `tensorboard --logdir`."),
-    ] = None,
-    as_json: options.AsJson = False,
+    dataset: str = "digits",
+    output: Path | None = None,
+    overwrite: bool = False,
+    baselines: str = "",
+    log: str | None = None,
+    as_json: bool = False,
     choice: options.Choice = options.CHOICE,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
