@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from vepm.files import refuse_special, write_text
 from vepm.report import figures, style, summary
 from vepm.report.communities import bucket_order, community_rows, induced
-from vepm.report.excerpt import take_excerpt
-from vepm.report.payload import build_payload, embed_json
+from vepm.report.payload import build_payload, embed_json, take_excerpt
 from vepm.report.reading import read_run
 from vepm.report.run import Run
 
