@@ -77,6 +77,14 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         write_text(path, text.getvalue())
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` replaced by a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home folder; write the path out") from None
+
+
 def parse_toml(text: str) -> dict[str, Any]:
     """The table in a TOML text; ValueError if integers have over 64 bits, or it is too deep."""
     return dict(_checked(tomllib.loads, text))

@@ -1,6 +1,5 @@
 """The two ways in for users' own graphs: from memory and from files."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from vepm.data.networkx_graphs import networkx_parts, read_graph_file
 from vepm.data.npz import read_npz
 from vepm.data.tables import read_edges, read_folder
 from vepm.errors import InputError
+from vepm.files import expanded
 from vepm.tasks import TASKS, Task, TaskName, task_named
 
 _READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
@@ -185,14 +185,6 @@ def read(
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
     return build(_READERS[suffix](path, options), options)
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def _refuse_label(name: str, options: ReadOptions) -> None:

@@ -24,19 +24,15 @@ from vepm.data.generate import planted_graph, planted_relations
 from vepm.data.in_memory import data_parts
 from vepm.data.labels import draw_split
 from vepm.data.npz import read_npz
-from vepm.data.reading import expanded
 from vepm.errors import InputError
+from vepm.files import expanded
 from vepm.tasks import MASK_NAMES, TaskName
 
 Ingredients = dict[str, tuple[str, type]]
 """What a recipe may set: the argument of the generator and its type."""
 _COMMON: Ingredients = {
-    "nodes": ("num_nodes", int),
-    "edges": ("num_edges", int),
-    "communities": ("num_communities", int),
-    "features": ("num_features", int),
-    "labels": ("labels_per_class", int),
-    "seed": ("seed", int),
+    **{name: (f"num_{name}", int) for name in ("nodes", "edges", "communities", "features")},
+    **{"labels": ("labels_per_class", int), "seed": ("seed", int)},
 }
 _OF_RELATIONS: Ingredients = {"relations": ("num_relations", int), "strength": ("strength", float)}
 RECIPES: dict[str, tuple[Callable[..., Dataset], Ingredients]] = {
@@ -62,7 +58,7 @@ class _Reader(NamedTuple):
     source: str
     """Who publishes the data; the folder of the files if it is empty."""
     load: Callable[..., Dataset]
-    """Takes the name, the folder with the raw files and what ``datasets.toml`` adds."""
+    """Takes the name, the raw files and what ``datasets.toml`` adds."""
     files: Callable[..., known.RawFiles] | None = None
     """Takes the name and what ``datasets.toml`` adds; None if there are no files."""
 
@@ -72,9 +68,9 @@ def _npz_files(name: str, file: str, **options: Any) -> known.RawFiles:
     return known.RawFiles(folder, (f"{stem}.npz",), inside="")
 
 
-def _load_npz(name: str, folder: Path, file: str, **options: Any) -> Dataset:
+def _load_npz(name: str, files: list[Path], file: str, **options: Any) -> Dataset:
     how = ReadOptions(**options)
-    parts = read_npz(folder / f"{file.rpartition('/')[2]}.npz", how)
+    parts = read_npz(files[0], how)
     # Arrays that a published file has beside the graph are no news to its users.
     return build(replace(parts, name=name, unused=()), how)
 
