@@ -17,14 +17,11 @@ from typing import Any
 from vepm.errors import InputError
 from vepm.escaping import for_spreadsheet
 
-HALF = ".half"
-"""Ending of files that are not whole yet; a killed process may leave one behind."""
-HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"
-"""The names of such files, as a pattern."""
+HALF = ".half"  # ending of files that are not whole yet; a killed process may leave one behind
+HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"  # the names of such files, as a pattern
 STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
-DEEPEST = 64
-"""Tables and lists inside each other, at most."""
+DEEPEST = 64  # tables and lists inside each other, at most
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says when a disk, a share of it or a file can hold no more."""
 

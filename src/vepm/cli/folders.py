@@ -30,8 +30,7 @@ class Kind:
     """What a command writes to its folder."""
 
     name: str
-    files: tuple[str, ...] = ()
-    """Patterns of the files that ``--overwrite`` removes."""
+    files: tuple[str, ...] = ()  # patterns of the files that ``--overwrite`` removes
 
     @property
     def marker(self) -> bytes:

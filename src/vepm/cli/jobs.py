@@ -40,8 +40,7 @@ from vepm.training.fitting import NONE
 
 logger = logging.getLogger("vepm")
 
-SPLIT_SEED = 0
-"""Own graphs are split once and for all, whatever the seed of the run."""
+SPLIT_SEED = 0  # own graphs are split once and for all, whatever the seed of the run
 
 
 def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) -> Dataset:
@@ -147,13 +146,10 @@ class Job:
     """A training that has passed every check."""
 
     data: Dataset
-    learned: Dataset
-    """The data as they are learned from: without labels, where none are needed."""
-    parts: dict[str, Tensor]
-    """Indices of the nodes or graphs that train, validate and test."""
+    learned: Dataset  # the data as they are learned from: without labels, where none are needed
+    parts: dict[str, Tensor]  # indices of the nodes or graphs that train, validate and test
     estimator: Any
-    inputs: tuple[Path, ...]
-    """The user's own files, which must stay as they are."""
+    inputs: tuple[Path, ...]  # the user's own files, which must stay as they are
     check_memory: bool
 
     @contextlib.contextmanager

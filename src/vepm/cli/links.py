@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from vepm.estimators import LinkPredictor, Links
 
 CHOICE = options.Choice("links")
-MOST_COMMUNITIES = 3
-"""Communities that are written beside each pair of nodes."""
+MOST_COMMUNITIES = 3  # communities that are written beside each pair of nodes
 
 
 @options.command("directed")

@@ -33,8 +33,7 @@ from vepm.tasks import MASK_NAMES
 logger = logging.getLogger("vepm")
 
 FEW_NODES = 2**20
-MOST_GAPS = 64
-"""Nodes for each edge of a large graph; with more, nearly all of them are isolated."""
+MOST_GAPS = 64  # nodes for each edge of a large graph; with more, nearly all of them are isolated
 
 
 @dataclass(frozen=True)
@@ -67,22 +66,17 @@ class Parts:
 
     name: str
     source: str
-    edges: Tensor
-    """Edges [2, M] in any order."""
-    one_way: bool = False
-    """Whether edges are listed in one direction by convention."""
-    directed: bool | None = None
-    """Whether edges have directions; None if the data do not say."""
+    edges: Tensor  # edges [2, M] in any order
+    one_way: bool = False  # whether edges are listed in one direction by convention
+    directed: bool | None = None  # whether edges have directions; None if the data do not say
     weights: Tensor | None = None
-    weight_at: Callable[[int], str] | None = None
-    """Where the i-th weight is, for messages."""
+    weight_at: Callable[[int], str] | None = None  # where the i-th weight is, for messages
     kinds: Kinds | None = None
     num_nodes: int
     node_names: Sequence[str] | None = None
     x: Tensor | None = None
     feature_names: Sequence[str] | None = None
-    labels: Any = None
-    """Integers or text; indices where ``class_names`` are given."""
+    labels: Any = None  # integers or text; indices where ``class_names`` are given
     label_at: Callable[[int], str] | None = None
     class_names: Sequence[str] | None = None
     masks: Mapping[str, object] = field(default_factory=dict)
@@ -90,8 +84,7 @@ class Parts:
     batch: Tensor | None = None
     graph_names: Sequence[str] | None = None
     folds: tuple[tuple[Tensor, Tensor], ...] | None = None
-    unused: Sequence[str] = ()
-    """What the data hold and no model uses, in words."""
+    unused: Sequence[str] = ()  # what the data hold and no model uses, in words
 
 
 def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008 # it is frozen

@@ -12,8 +12,7 @@ from vepm.errors import InputError
 
 MOST_DENSE_ENTRIES = 10_000_000
 """Sparse features with up to this many entries, zeros included, become a dense table."""
-MOST_COLUMNS = 2**22
-"""A weight matrix has a row for each column."""
+MOST_COLUMNS = 2**22  # a weight matrix has a row for each column
 DEGREE_FEATURES = ("one", "log_degree")
 NUM_POSITIONS = 16
 _ITERATIONS = 60

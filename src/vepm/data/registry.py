@@ -55,10 +55,8 @@ class DatasetInfo:
 
 class _Reader(NamedTuple):
     task: TaskName
-    source: str
-    """Who publishes the data; the folder of the files if it is empty."""
-    load: Callable[..., Dataset]
-    """Takes the name, the raw files and what ``datasets.toml`` adds."""
+    source: str  # who publishes the data; the folder of the files if it is empty
+    load: Callable[..., Dataset]  # takes the name, the raw files and what ``datasets.toml`` adds
     files: Callable[..., known.RawFiles] | None = None
     """Takes the name and what ``datasets.toml`` adds; None if there are no files."""
 

@@ -37,8 +37,7 @@ from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 
 CALIBRATION = "links.toml"
-HELD_OUT = 0.05
-"""Share of the edges that calibrates, and the same again that scores."""
+HELD_OUT = 0.05  # share of the edges that calibrates, and the same again that scores
 
 
 class LinkPredictor(Estimator):

@@ -28,18 +28,9 @@ Drawing = Callable[[], Figure]
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write ``report.html`` and ``figures/`` into a run folder.
+    """Write ``figures/`` and ``report.html`` into a run folder; gives the path of the page.
 
-    The page needs no network and no other file: script, style, data and figures are inside.
-
-    Args:
-        folder: A run folder, see :func:`vepm.report.read_run`.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: The folder is not a whole run.
+    It needs no network and no other file: script, style, data and figures are inside.
     """
     run = read_run(folder)
     place = run.folder / "figures"

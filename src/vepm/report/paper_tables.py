@@ -20,8 +20,7 @@ QUICK = (
 )
 MARKS = "▲ ▼: above or below the paper's by more than our standard error."
 SPREAD = "±: standard error of the mean (paper: as printed); sd: standard deviation; n: runs."
-FRAME = 3
-"""Characters that the frame of a table takes for every column."""
+FRAME = 3  # characters that the frame of a table takes for every column
 CSV_HEADER = (
     "experiment", "row", "column", "dataset", "method", "source", "rule", "mean", "std",
     "standard_error", "n", "splits", "seeds", "unit", "paper", "paper_spread", "mark", "verdict",

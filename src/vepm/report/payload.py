@@ -30,8 +30,7 @@ MOST_MEMBERSHIPS = 260_000
 MOST_EDGES = 20_000
 MOST_CLASSES = 6
 MOST_PIXELS = 400_000
-SMALL = 60
-"""Up to so many nodes, distances on paper follow the lengths of shortest paths."""
+SMALL = 60  # up to so many nodes, distances on paper follow the lengths of shortest paths
 STEPS = 300
 NEAR, FAR = 8, 6
 
