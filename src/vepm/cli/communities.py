@@ -48,16 +48,9 @@ def communities(
     from vepm.estimators import CommunityDetector
     from vepm.evaluation.communities import compare, known_communities, modularity, read_cover
 
-    job = prepare(
-        CommunityDetector,
-        data,
-        choice,
-        reading,
-        machine,
-        num_communities=number_or_auto(num_communities),
-        num_metacommunities=num_metacommunities,
-        n_init=starts,
-    )
+    count = number_or_auto(num_communities)
+    sizes = {"num_metacommunities": num_metacommunities, "n_init": starts}
+    job = prepare(CommunityDetector, data, choice, reading, machine, num_communities=count, **sizes)
     known = read_cover(truth, job.data.item_names) if truth else known_communities(job.data)
     peers = _detectors(baselines)
     folder = output or Path("runs") / f"{job.data.name}-communities"
@@ -79,11 +72,7 @@ def communities(
         write_communities(folder, job.data, found, explained)
         scores = {name: judge(table) for name, table in tables.items()}
         metrics = job.write(folder, fitted, {"communities": scores}, explained)
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_communities(metrics, folder)
+    console.print_result(metrics, folder, as_json, console.print_communities)
 
 
 def _detectors(names: str) -> list[str]:

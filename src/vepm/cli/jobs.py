@@ -45,7 +45,7 @@ SPLIT_SEED = 0  # own graphs are split once and for all, whatever the seed of th
 
 def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
-    path = _own_path(name, data_dir)
+    path = own_path(name, data_dir)
     if path is not None:
         return read(path, **reading.arguments(), **known)
     if replace(reading, strict=False) != Reading():
@@ -56,7 +56,8 @@ def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) 
     return load(name, data_dir)
 
 
-def _own_path(name: str, data_dir: Path | None) -> Path | None:
+def own_path(name: str, data_dir: Path | None) -> Path | None:
+    """The user's own file or folder that a name stands for, if it does."""
     if is_recipe(name):
         return None
     path = Path(name)
@@ -64,11 +65,6 @@ def _own_path(name: str, data_dir: Path | None) -> Path | None:
     if not own and path.exists():
         own = name.lower() not in {info.name.lower() for info in datasets(data_dir)}
     return path if own else None
-
-
-def given_paths(name: str, data_dir: Path | None, *files: Path | None) -> tuple[Path, ...]:
-    """The user's own files that a command reads."""
-    return tuple(path for path in (_own_path(name, data_dir), *files) if path is not None)
 
 
 def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:
@@ -149,7 +145,7 @@ class Job:
     learned: Dataset  # the data as they are learned from: without labels, where none are needed
     parts: dict[str, Tensor]  # indices of the nodes or graphs that train, validate and test
     estimator: Any
-    inputs: tuple[Path, ...]  # the user's own files, which must stay as they are
+    inputs: tuple[Path | None, ...]  # the user's own files, which must stay as they are
     check_memory: bool
 
     @contextlib.contextmanager
@@ -210,7 +206,7 @@ def prepare(
     config = settings(data, choice.preset, choice.config, choice.pairs)
     estimator = kind(config=config, random_state=choice.seed, device=machine.device, **parameters)
     check_model(learned, estimator.settings(), machine.device)
-    paths = given_paths(name, machine.data_dir, choice.config)
+    paths = (own_path(name, machine.data_dir), choice.config)
     return Job(data, learned, parts, estimator, paths, not machine.no_memory_check)
 
 

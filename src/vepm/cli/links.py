@@ -53,8 +53,7 @@ def links(
     job = prepare(LinkPredictor, data, choice, reading, machine, num_communities=count)
     folder = output or Path("runs") / f"{job.data.name}-links"
     asked = None if pairs is None else _read_pairs(pairs, job.data)
-    given = (*job.inputs, *(path for path in (model, pairs) if path is not None))
-    with run_folder(folder, overwrite, given) as checkpoint:
+    with run_folder(folder, overwrite, (*job.inputs, model, pairs)) as checkpoint:
         if model is not None:
             predictor = LinkPredictor.load(model, machine.device)
         else:
@@ -69,11 +68,7 @@ def links(
         predictor.save(folder)
         metrics = for_json(_metrics(job.data, predictor))
         write_text(folder / METRICS, json.dumps(metrics, indent=1))
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_links(metrics, folder)
+    console.print_result(metrics, folder, as_json, console.print_links)
 
 
 def _read_pairs(path: Path, dataset: "Dataset") -> list[tuple[Any, Any]]:

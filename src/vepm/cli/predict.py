@@ -26,12 +26,12 @@ def predict(
 
         vepm predict runs/digits-0 digits -o predictions.csv
     """
-    from vepm.cli.jobs import given_paths, open_data
+    from vepm.cli.jobs import open_data, own_path
     from vepm.estimators import load_classifier
 
     if as_json and output == STDOUT:
         raise InputError("--output - prints the predictions; leave out --json or name a file")
-    check_output(output, (*given_paths(data, machine.data_dir), *RUN.found(run)))
+    check_output(output, (own_path(data, machine.data_dir), *RUN.found(run)))
     model = load_classifier(run, machine.device)
     task, names = model.card_.task, model.card_.class_names
     known = {"class_names": names, "feature_names": model.card_.feature_names}

@@ -67,11 +67,7 @@ def train(
             known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
             scores = {p.name: known.get(p.name) or _score(p, job, choice.seed) for p in peers}
             metrics = job.write(folder, fitted, {"baselines": scores})
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_run(metrics, folder)
+    console.print_result(metrics, folder, as_json, console.print_run)
 
 
 def _score(peer: "Baseline", job: "Job", seed: int) -> dict[str, Any]:

@@ -63,9 +63,8 @@ def tune(
         config=job.estimator.settings(),
     )
     folder = output or Path("runs") / f"tune-{job.data.name}"
-    inputs = job.inputs if space is None else (*job.inputs, space)
     advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
-    with own_folder(folder, SEARCH, inputs), how_to_continue(lambda: advice):
+    with own_folder(folder, SEARCH, (*job.inputs, space)), how_to_continue(lambda: advice):
         if overwrite:
             clear(folder, SEARCH)
         for name in SEARCH.files:

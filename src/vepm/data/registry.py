@@ -178,8 +178,7 @@ def _root(root: str | os.PathLike[str] | None) -> Path:
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a dataset by its name; :func:`datasets` lists them.
 
-    Raw files are read as they are: nothing is written beside them, so the root may be read-only.
-    Missing ones are downloaded if there is a network.
+    Raw files are read as they are, so the root may be read-only; missing ones are downloaded.
 
     Args:
         name: the name, in any case; also Citeseer, Pubmed, IMDB-B, IMDB-M, RDT-B, RDT-M, and
@@ -187,9 +186,6 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
             ``planted-relations:relations=4,strength=0.6``.
         root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
             VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
-
-    Raises:
-        InputError: if the name is unknown, or files are missing or not what they should be.
 
     Example:
         >>> from vepm.data import load
@@ -211,10 +207,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
-    """What can be loaded by name, and whether it is there already.
-
-    Args:
-        root: as for :func:`load`.
+    """What can be loaded by name, and whether it is there already, under a root as of :func:`load`.
 
     Example:
         >>> from vepm.data import datasets

@@ -85,16 +85,11 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self.classes_[found]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy.
+        """Accuracy by the labels y, or those that come with the data, perhaps weighted.
 
         Nodes that trained or validated the model are never counted. Of the others, those in the
         test mask are, or all that have a label if there is none. Graphs in a list and nodes of a
         bound graph are counted as given.
-
-        Args:
-            X: The data, in any form that :meth:`fit` takes.
-            y: The labels; by default those that come with the data.
-            sample_weight: The weight of each node or graph.
         """
         self._model()
         known = {"feature_names": self.card_.feature_names or ()}

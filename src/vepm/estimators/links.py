@@ -97,10 +97,7 @@ class LinkPredictor(Estimator):
     def fit(self, X: Any, y: None = None, **how: Any) -> Self:
         """Learn from the edges of a graph; labels, if there are any, are not looked at.
 
-        Args:
-            X: The graph.
-            y: Not used.
-            how: ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
+        ``how`` may hold ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
         """
         dataset, _ = self._read(X)
         parts = split_edges(dataset.graphs[0], HELD_OUT, HELD_OUT, self._seed())
@@ -153,13 +150,9 @@ class LinkPredictor(Estimator):
         return self._graph(X).evidence(pairs)
 
     def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
-        """Area under the ROC curve.
+        """Area under the ROC curve: of pairs of nodes [P, 2] that are joined or not, y [P].
 
-        Args:
-            X: A graph; by default the one that was fitted.
-            pairs: Pairs of nodes [P, 2]; by default the edges held out by ``fit``, beside as many
-                pairs without an edge.
-            y: Whether each pair is joined [P].
+        By default they are the edges held out by ``fit``, beside as many pairs without an edge.
         """
         self._model()
         if pairs is None:
