@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vepm import console
+from vepm import console, training
 from vepm.baselines import Baseline, baseline
 from vepm.cli.folders import command_line
 from vepm.cli.options import Choice, Machine, Reading
@@ -24,18 +24,7 @@ from vepm.files import parse_toml, read_toml
 from vepm.report import write_report
 from vepm.runs import write_run
 from vepm.scale.ddp import ProcessGroup
-from vepm.training import (
-    Config,
-    Explanation,
-    Fitted,
-    ModelCard,
-    Progress,
-    pick_device,
-    set_aside,
-)
-from vepm.training import (
-    preset as preset_settings,
-)
+from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, pick_device
 from vepm.training.fitting import NONE
 
 logger = logging.getLogger("vepm")
@@ -69,7 +58,7 @@ def own_path(name: str, data_dir: Path | None) -> Path | None:
 
 def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:
     """A preset, changed by a TOML file, changed by ``name=value`` pairs."""
-    config = preset_settings(preset, dataset.task, dataset.name)
+    config = training.preset(preset, dataset.task, dataset.name)
     if file is not None:
         config = config.updated(read_toml(file))
     for pair in pairs or []:
@@ -105,9 +94,9 @@ def roles(dataset: Dataset) -> dict[str, Tensor]:
             f"{dataset.name}: no labelled {dataset.task} is there to train on; mark some as train"
         )
     if test.numel() == 0:
-        train, test = set_aside(train, y, SPLIT_SEED)
+        train, test = training.set_aside(train, y, SPLIT_SEED)
     if val.numel() == 0:
-        train, val = set_aside(train, y, SPLIT_SEED)
+        train, val = training.set_aside(train, y, SPLIT_SEED)
     return {"train": train, "val": val, "test": test}
 
 

@@ -12,20 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import unbatch, unbatch_edge_index
 
 from vepm.data.dataset import Dataset
-from vepm.data.edges import (
-    Kinds,
-    canonical_edges,
-    canonical_kinds,
-    canonical_weights,
-    check_weights,
-)
-from vepm.data.features import (
-    DEGREE_FEATURES,
-    NUM_POSITIONS,
-    check_finite,
-    degree_features,
-    positions,
-)
+from vepm.data.edges import Kinds, canonical_edges, canonical_kinds, canonical_weights
+from vepm.data.features import NUM_POSITIONS, check_finite, structural_features
 from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
@@ -143,13 +131,13 @@ def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
             raise InputError(f"{parts.source}: its edges have no direction; {remedy}")
         graph.edge_index, _ = canonical_edges(parts.edges, parts.num_nodes, directed=True)
         graph.directed = True
-    where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")
-    given = parts.weights if options.weights else None
-    weights = None if given is None else check_weights(given, where)
-    if weights is not None:
-        graph.edge_weight = canonical_weights(
-            graph.edge_index, parts.edges, weights, directed, parts.directed is True
+    if options.weights and parts.weights is not None:
+        where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")
+        add = parts.directed is True
+        weights = canonical_weights(
+            graph.edge_index, parts.edges, parts.weights, where, directed=directed, add=add
         )
+        graph.update({} if weights is None else {"edge_weight": weights})
     if parts.kinds is not None:
         graph.edge_kind = canonical_kinds(graph.edge_index, parts.edges, parts.kinds[0], directed)
     return graph
@@ -164,12 +152,7 @@ def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] |
             f"{parts.source}: {parts.num_nodes} nodes and only {edge_index.size(1) // 2} edges; "
             "leave out isolated nodes, or give features"
         )
-    x = degree_features(edge_index, parts.num_nodes)
-    if parts.batch is not None:
-        # Coordinates are those of one graph; in another they would mean something else.
-        return x, DEGREE_FEATURES
-    names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
-    return torch.cat([x, positions(edge_index, parts.num_nodes)], dim=1), names
+    return structural_features(edge_index, parts.num_nodes, coordinates=parts.batch is None)
 
 
 def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]]:

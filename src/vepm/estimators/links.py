@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.data.features import degree_features, positions
+from vepm.data.features import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
@@ -277,9 +277,8 @@ class LinkPredictor(Estimator):
 def _own_features(graph: Data, dataset: Dataset) -> Data:
     """A graph whose features, if they are its degrees and coordinates, follow from its edges."""
     if dataset.num_positions:
-        known = graph.edge_index, int(graph.num_nodes or 0)
-        graph = graph.clone()
-        graph.x = torch.cat([degree_features(*known), positions(*known)], dim=1)
+        graph, count = graph.clone(), int(graph.num_nodes or 0)
+        graph.x, _ = structural_features(graph.edge_index, count, coordinates=True)
     return graph
 
 
