@@ -40,7 +40,7 @@ class Table:
 
     def _read(self, X: Any, y: Any = None, **known: Any) -> tuple[Dataset, Rows]:
         table = validate_data(self, X, reset=False)
-        return super()._read(self._graphs(table), y, **known)  # type: ignore[misc, no-any-return]
+        return super()._read(self._graphs(table), y, **known)  # type: ignore[misc]
 
     def _graphs(self, X: NDArray[Any]) -> Any:
         near = kneighbors_graph(X, min(5, len(X) - 1)) if len(X) > 1 else np.zeros((1, 1))
