@@ -204,9 +204,12 @@ def test_lines_warnings_and_notes_are_not_wrapped(
     monkeypatch.setattr(console.out, "width", 20)
     console.print_line("a line that is longer than the [red]terminal")
     assert capsys.readouterr().out == "a line that is longer than the [red]terminal\n"
-    console.print_warnings({"warnings": ["the first warning of [them]", "two\nlines"]})
+    metrics = {"warnings": ["the first warning of [them]", "two\nlines"]}
+    console.print_result(metrics, Path("out"), True, console.print_run)
     console.print_note("a note that is longer than the [red]terminal")
-    assert capsys.readouterr().err.splitlines() == [
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == metrics
+    assert printed.err.splitlines() == [
         "warning: the first warning of [them]",
         "warning: two lines",
         "a note that is longer than the [red]terminal",
@@ -280,7 +283,7 @@ def test_numbers_and_names_are_not_highlighted(monkeypatch: pytest.MonkeyPatch) 
     console.print_note("5 'of' 7")
     assert screen.getvalue() == "5 'of' 7\n5 'of' 7\n"
     console.print_error(InputError("5 'of' 7"))
-    console.print_warnings({"warnings": ["5 'of' 7"]})
+    console.print_result({"warnings": ["5 'of' 7"]}, Path("out"), True, console.print_run)
     error, warning = screen.getvalue().splitlines()[2:]
     assert error == "\x1b[31merror: 5 'of' 7\x1b[0m"
     assert warning == "\x1b[33mwarning: 5 'of' 7\x1b[0m"

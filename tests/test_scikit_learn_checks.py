@@ -16,7 +16,8 @@ from sklearn.utils.validation import validate_data
 from torch_geometric.data import Data
 
 from vepm import CommunityDetector, GraphClassifier, NodeClassifier
-from vepm.estimators.base import Items
+from vepm.data import Dataset
+from vepm.estimators.base import Rows
 
 _FEW: dict[str, Any] = {
     **{"device": "cpu", "hidden_channels": 8, "encoder_channels": 8, "num_samples": 0},
@@ -37,10 +38,9 @@ class Table:
         tags.input_tags.two_d_array = True
         return tags
 
-    def _read(self, X: Any, y: Any = None, **known: Any) -> Items:
+    def _read(self, X: Any, y: Any = None, **known: Any) -> tuple[Dataset, Rows]:
         table = validate_data(self, X, reset=False)
-        found: Items = super()._read(self._graphs(table), y, **known)  # type: ignore[misc]
-        return found
+        return super()._read(self._graphs(table), y, **known)  # type: ignore[misc]
 
     def _graphs(self, X: NDArray[Any]) -> Any:
         near = kneighbors_graph(X, min(5, len(X) - 1)) if len(X) > 1 else np.zeros((1, 1))

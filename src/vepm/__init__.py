@@ -26,24 +26,16 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {
-    "VEPM": "vepm.nn",
-    "CommunityDetector": "vepm.estimators",
-    "GraphClassifier": "vepm.estimators",
-    "LinkPredictor": "vepm.estimators",
-    "NodeClassifier": "vepm.estimators",
-    "NodeSplit": "vepm.estimators",
-}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    home = "vepm.nn" if name == "VEPM" else "vepm.estimators"
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})
 
 
 # Whoever imports the package may take the divergence of a Weibull from a Gamma. The command line,

@@ -54,10 +54,16 @@ def print_error(error: Exception) -> None:
     _print(err, f"error: {on_one_line(text)}", "red")
 
 
-def print_warnings(metrics: Mapping[str, Any]) -> None:
-    """What looked wrong with a training, on standard error."""
+def print_result(
+    metrics: Mapping[str, Any], folder: Path, as_json: bool, show: Callable[..., None]
+) -> None:
+    """What looked wrong with a training, on standard error, and its result."""
     for line in metrics["warnings"]:
         _print(err, f"warning: {on_one_line(line)}", "yellow")
+    if as_json:
+        print_json(metrics)
+    else:
+        show(metrics, folder)
 
 
 def print_note(text: str) -> None:

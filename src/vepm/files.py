@@ -17,14 +17,11 @@ from typing import Any
 from vepm.errors import InputError
 from vepm.escaping import for_spreadsheet
 
-HALF = ".half"
-"""Ending of files that are not whole yet; a killed process may leave one behind."""
-HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"
-"""The names of such files, as a pattern."""
+HALF = ".half"  # ending of files that are not whole yet; a killed process may leave one behind
+HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"  # the names of such files, as a pattern
 STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
-DEEPEST = 64
-"""Tables and lists inside each other, at most."""
+DEEPEST = 64  # tables and lists inside each other, at most
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says when a disk, a share of it or a file can hold no more."""
 
@@ -75,6 +72,14 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         sys.stdout.flush()
     else:
         write_text(path, text.getvalue())
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` replaced by a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -29,12 +29,9 @@ _BOUNDS = {
     "above": (operator.gt, "above"),
     "below": (operator.lt, "below"),
 }
-FEW = 12
-"""The most names that an error lists."""
-LARGEST_SEED = 2**32 - 1
-"""The largest seed that PyTorch, NumPy and scikit-learn all take."""
-MOST_RUNS = 10_000
-"""Seeds or splits of one measurement; more is a mistake."""
+FEW = 12  # the most names that an error lists
+LARGEST_SEED = 2**32 - 1  # the largest seed that PyTorch, NumPy and scikit-learn all take
+MOST_RUNS = 10_000  # seeds or splits of one measurement; more is a mistake
 
 
 def checked(

@@ -1,5 +1,6 @@
 """What a stranger types first: help, version, the list of datasets, the page of a run."""
 
+import inspect
 import json
 import os
 import shutil
@@ -12,8 +13,10 @@ import pytest
 
 from cli.running import names_in, refused, succeed, vepm
 from vepm import __version__
-from vepm.cli import COMMANDS
+from vepm.cli import COMMANDS, options
+from vepm.cli.bench import SIZES
 from vepm.data import datasets
+from vepm.schema import LARGEST_SEED, MOST_RUNS
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
@@ -117,3 +120,21 @@ def test_only_a_run_has_a_page(tmp_path: Path) -> None:
     Path("empty").mkdir()
     assert "metrics.json" in refused("report", "empty")
     assert names_in(tmp_path / "empty") == set()
+
+
+def test_options_are_declared_once_and_within_the_bounds_of_settings() -> None:
+    declared = tomllib.loads(Path(options.__file__).with_suffix(".toml").read_text())
+    panels, shared = declared.pop("panels"), declared.pop("all")
+    commands = {command.__name__: command for command in COMMANDS.values()}
+    taken = {name: set(inspect.signature(command).parameters) for name, command in commands.items()}
+    assert set(shared) <= set().union(*taken.values())
+    for name, own in declared.items():
+        assert set(own) <= taken[name]
+    rows = [*shared.values(), *(row for own in declared.values() for row in own.values())]
+    assert {row["panel"] for row in rows if "panel" in row} == set(panels)
+    assert shared["seed"]["max"] == LARGEST_SEED
+    evaluate = declared["evaluate"]
+    assert {evaluate[name]["max"] for name in ("seeds", "splits")} == {MOST_RUNS}
+    assert evaluate["first_seed"]["max"] == LARGEST_SEED - MOST_RUNS
+    assert declared["reproduce"]["seeds"]["max"] == MOST_RUNS
+    assert declared["bench"]["sizes"]["show_default"] == SIZES

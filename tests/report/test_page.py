@@ -206,7 +206,7 @@ def test_same_run_same_page(tmp_path: Path) -> None:
 
 
 def test_large_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.report.excerpt.MOST_MEMBERSHIPS", 0)
+    monkeypatch.setattr("vepm.report.payload.MOST_MEMBERSHIPS", 0)
     folder = write_node_run(tmp_path / "run", nodes=320)
     page = Page(write_report(folder))
     assert len(page.data["nodes"]["name"]) == 200
@@ -215,7 +215,7 @@ def test_large_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_dense_graph_is_excerpted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.report.excerpt.MOST_EDGES", 2000)
+    monkeypatch.setattr("vepm.report.payload.MOST_EDGES", 2000)
     folder = write_node_run(tmp_path / "run", nodes=320)
     page = Page(write_report(folder))
     assert 200 <= len(page.data["nodes"]["name"]) < 320

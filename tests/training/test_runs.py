@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from training.toys import SMALL, TASKS, predictions, roles, run, toy
+from vepm.data import planted_relations
 from vepm.errors import InputError
 from vepm.nn import interactions
 from vepm.report import read_run
@@ -201,3 +202,23 @@ def test_commit_is_that_of_the_source_tree() -> None:
     assert describe_machine()["commit"] == found
     if (Path(__file__).parents[2] / ".git").exists() and shutil.which("git"):
         assert found is not None
+
+
+def test_kinds_of_a_directed_graph_are_shares_of_its_parts(tmp_path: Path) -> None:
+    dataset = planted_relations(60, 2, 3, average_degree=4, seed=0)
+    both = dataset.graphs[0]
+    graph = both.clone()
+    # One direction of every edge, in canonical order.
+    kept = both.edge_index[0] < both.edge_index[1]
+    graph.edge_index, graph.edge_kind = both.edge_index[:, kept], both.edge_kind[kept]
+    graph.directed = True
+    directed = replace(dataset, graphs=[graph])
+    train = graph.train_mask.nonzero().flatten()
+    fitted = fit(directed, SMALL["node"], train_on=train, validate_on=NONE)
+    metrics = write_run(tmp_path, directed, fitted, {"train": train, "val": NONE, "test": NONE}, {})
+    shares = load_file(tmp_path / "outputs.safetensors")["edge_weight"].double()
+    assert len(shares) == both.num_edges
+    for k, part in enumerate(metrics["parts"]):
+        for name, of_kind in zip(dataset.kind_names or (), both.edge_kind.T, strict=True):
+            expected = shares[of_kind, k].sum() / shares[:, k].sum()
+            assert part["kinds"][name] == pytest.approx(float(expected))

@@ -2,12 +2,13 @@
 
 import csv
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from cli.running import QUICK, succeed, vepm
-from vepm.cli.train import TensorBoardLog, checked_log
+from vepm.cli.train import checked_log
 from vepm.errors import InputError
 
 from .toys import run as run_toy
@@ -44,25 +45,24 @@ def test_a_run_is_logged_with_every_term(tmp_path: Path) -> None:
 
 
 def test_validation_terms_are_logged(tmp_path: Path) -> None:
-    log = TensorBoardLog(tmp_path)
-    run_toy("node", progress=log)
-    log.close()
-    assert {"val_accuracy", "val_loss"} <= set(scalars(tmp_path / "finetune"))
+    with ExitStack() as ended:
+        run_toy("node", progress=checked_log("tensorboard", tmp_path, ended))
+    assert {"val_accuracy", "val_loss"} <= set(scalars(tmp_path / "tensorboard" / "finetune"))
 
 
 def test_resumed_run_replaces_the_epochs_it_repeats(tmp_path: Path) -> None:
     for first, last, loss in ((0, 5, 1.0), (3, 8, 2.0)):
-        log = TensorBoardLog(tmp_path)
-        for epoch in range(first, last):
-            log("pretrain", epoch + 1, 8, {"phase": "pretrain", "epoch": epoch, "loss": loss})
-        log.close()
-    found = scalars(tmp_path / "pretrain")["loss"]
+        with ExitStack() as ended:
+            log = checked_log("tensorboard", tmp_path, ended)
+            for epoch in range(first, last):
+                log("pretrain", epoch + 1, 8, {"phase": "pretrain", "epoch": epoch, "loss": loss})
+    found = scalars(tmp_path / "tensorboard" / "pretrain")["loss"]
     assert found == {epoch: 1.0 if epoch < 3 else 2.0 for epoch in range(8)}
 
 
 def test_unknown_log_is_refused() -> None:
     with pytest.raises(InputError, match="choose from tensorboard"):
-        checked_log("paper", Path())
+        checked_log("paper", Path(), ExitStack())
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

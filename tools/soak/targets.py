@@ -45,10 +45,9 @@ from vepm.paper.results import gather
 from vepm.paper.runner import Ended
 from vepm.report import payload, summary
 from vepm.report.communities import community_rows
-from vepm.report.excerpt import take_excerpt
 from vepm.report.page import plan_drawings
 from vepm.report.paper_tables import markdown
-from vepm.report.payload import build_payload, embed_json, layout
+from vepm.report.payload import build_payload, embed_json, layout, take_excerpt
 from vepm.report.reading import read_run
 from vepm.runs import write_run
 from vepm.scale.batches import single_graph

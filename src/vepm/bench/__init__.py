@@ -30,10 +30,8 @@ from vepm.runs.metrics import describe_machine, peak_memory
 
 DEGREE, FEATURES, CLASSES = 20, 100, 8
 """Average degree, features and communities of generated graphs."""
-WARMUP = 3
-"""Steps before any is timed: what is built once is built in them."""
-TURN_SECONDS = 0.25
-"""A shorter step is repeated for so long in each round."""
+WARMUP = 3  # steps before any is timed: what is built once is built in them
+TURN_SECONDS = 0.25  # a shorter step is repeated for so long in each round
 
 Row = dict[str, Any]
 
@@ -46,12 +44,9 @@ class Plan:
     datasets: Sequence[str] = ()
     edges: Sequence[int] = ()
     """Sizes of generated graphs in directed edges: twice the number of linked pairs."""
-    repeats: int = 10
-    """Rounds in which every method has a turn."""
-    budget: float = 20.0
-    """Seconds after which no further round begins."""
-    threads: int = 0
-    """Threads of the CPU; 0 for one per core."""
+    repeats: int = 10  # rounds in which every method has a turn
+    budget: float = 20.0  # seconds after which no further round begins
+    threads: int = 0  # threads of the CPU; 0 for one per core
     data_dir: Path | None = None
 
 
@@ -103,8 +98,7 @@ def time_call(
 
 
 _step: Step
-_peak: PeakMemory
-"""What this process trains, and the memory that it takes."""
+_peak: PeakMemory  # what this process trains, and the memory that it takes
 
 
 def _build(build: Builder, step: str, graph: Path, plan: Plan) -> None:

@@ -28,8 +28,7 @@ MOST_EDGES = 5_000_000
 """Edges above which four layers of messages would fill the memory of a usual machine."""
 
 Step = Callable[[], Tensor]
-Builder = Callable[[str, Data, str], Step]
-"""Builds a step, given its name, a graph and a device."""
+Builder = Callable[[str, Data, str], Step]  # builds a step, given its name, a graph and a device
 
 
 class Method(NamedTuple):

@@ -29,8 +29,7 @@ from vepm.cli import (
 )
 from vepm.errors import InputError, LostProcessError
 
-RENAMED = {"together": "runs-at-once"}
-"""Former names of options, which still work."""
+RENAMED = {"together": "runs-at-once"}  # former names of options, which still work
 
 app = typer.Typer(
     name="vepm",

@@ -2,9 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
 from vepm import console
@@ -18,32 +17,17 @@ QUICK_SIZES = "4000,16000"
 FEWEST_EDGES = 4000
 
 
+@options.command()
 def bench(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DATASET]...",
-            help="Datasets of a single graph; Cora and PubMed, where they are at hand, and "
-            "generated graphs if none is named.",
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, options.option("Small graphs and few repeats, within half a minute.", "--quick")
-    ] = False,
-    sizes: Annotated[
-        str | None,
-        options.option(
-            "Directed edges of the generated graphs, separated by commas.", show_default=SIZES
-        ),
-    ] = None,
-    repeats: Annotated[
-        int, options.option("Rounds in which every method trains for a while.", min=1)
-    ] = 10,
-    threads: Annotated[int, options.option("Threads of the CPU; 0 for one per core.", min=0)] = 0,
-    output: Annotated[Path, options.option("Folder for bench.json.")] = Path("runs/bench"),
-    device: options.Device = "auto",
-    data_dir: options.DataDir = None,
-    as_json: options.AsJson = False,
+    names: list[str] | None = None,
+    quick: bool = False,
+    sizes: str | None = None,
+    repeats: int = 10,
+    threads: int = 0,
+    output: Path = Path("runs/bench"),
+    device: str = "auto",
+    data_dir: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Time and memory of a training step beside PyG's GCN and GAT.
 

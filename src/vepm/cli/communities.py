@@ -1,7 +1,7 @@
 """vepm communities: overlapping communities, found without labels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from vepm import console
 from vepm.cli import options
@@ -18,43 +18,17 @@ if TYPE_CHECKING:
 CHOICE = options.Choice("communities")
 
 
-@options.with_groups()
+@options.command()
 def communities(
-    data: options.Input,
-    output: Annotated[
-        Path | None, options.result("Folder. [default: runs/NAME-communities]", "--output", "-o")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    as_json: options.AsJson = False,
-    truth: Annotated[
-        Path | None,
-        options.result(
-            "Known communities to compare with: one on each line, as ids of its members, or "
-            "a CSV with columns id and community. [default: those of the data, if any]"
-        ),
-    ] = None,
-    baselines: Annotated[
-        str,
-        options.result(
-            "Methods to compare with: louvain, leiden, label-propagation, bigclam, nocd.",
-            metavar="NAME,NAME",
-        ),
-    ] = "",
-    num_communities: options.NumCommunities = None,
-    num_metacommunities: Annotated[
-        int | None,
-        options.setting(
-            "Parts of each edge. [default: one per community]", "--metacommunities", "-k", min=1
-        ),
-    ] = None,
-    starts: Annotated[
-        int,
-        options.setting(
-            "Starts with different seeds, each trained for a sixth of the epochs and the "
-            "best of them to the end.",
-            min=1,
-        ),
-    ] = 4,
+    data: str,
+    output: Path | None = None,
+    overwrite: bool = False,
+    as_json: bool = False,
+    truth: Path | None = None,
+    baselines: str = "",
+    num_communities: str | None = None,
+    num_metacommunities: int | None = None,
+    starts: int = 4,
     choice: options.Choice = CHOICE,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
@@ -74,16 +48,9 @@ def communities(
     from vepm.estimators import CommunityDetector
     from vepm.evaluation.communities import compare, known_communities, modularity, read_cover
 
-    job = prepare(
-        CommunityDetector,
-        data,
-        choice,
-        reading,
-        machine,
-        num_communities=number_or_auto(num_communities),
-        num_metacommunities=num_metacommunities,
-        n_init=starts,
-    )
+    count = number_or_auto(num_communities)
+    sizes = {"num_metacommunities": num_metacommunities, "n_init": starts}
+    job = prepare(CommunityDetector, data, choice, reading, machine, num_communities=count, **sizes)
     known = read_cover(truth, job.data.item_names) if truth else known_communities(job.data)
     peers = _detectors(baselines)
     folder = output or Path("runs") / f"{job.data.name}-communities"
@@ -105,11 +72,7 @@ def communities(
         write_communities(folder, job.data, found, explained)
         scores = {name: judge(table) for name, table in tables.items()}
         metrics = job.write(folder, fitted, {"communities": scores}, explained)
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_communities(metrics, folder)
+    console.print_result(metrics, folder, as_json, console.print_communities)
 
 
 def _detectors(names: str) -> list[str]:

@@ -1,12 +1,15 @@
 """vepm datasets: what can be loaded, and from where."""
 
+from pathlib import Path
+
 from rich.table import Column, Table
 
 from vepm import console
 from vepm.cli import options
 
 
-def list_datasets(data_dir: options.DataDir = None, as_json: options.AsJson = False) -> None:
+@options.command()
+def list_datasets(data_dir: Path | None = None, as_json: bool = False) -> None:
     """What can be loaded, and from where.
 
     Example:

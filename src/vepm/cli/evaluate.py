@@ -1,13 +1,10 @@
 """vepm evaluate: accuracy by a protocol, over many seeds or folds."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from vepm import console
 from vepm.cli import options
 from vepm.errors import InputError
-from vepm.schema import LARGEST_SEED, MOST_RUNS
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
@@ -16,41 +13,23 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SPLITS = 10
-MOST_LABELS = 999_999
 
 
-@options.with_groups("seed", "batch_nodes", "no_memory_check")
+@options.command("seed", "batch_nodes", "no_memory_check")
 def evaluate(
-    dataset: Annotated[str, typer.Argument(help="Dataset name or path.")],
-    protocol: Annotated[
-        str,
-        options.protocol(
-            "public, gin, capsgnn or few-labels. [default: public for nodes, gin for graphs]"
-        ),
-    ] = "",
-    seeds: Annotated[int, options.protocol("Number of seeds.", min=1, max=MOST_RUNS)] = 1,
-    first_seed: Annotated[
-        int, options.protocol("The first of them.", min=0, max=LARGEST_SEED - MOST_RUNS)
-    ] = 0,
-    folds: Annotated[int, options.protocol("Folds of gin and capsgnn.", min=2)] = 10,
-    labels_per_class: Annotated[
-        int | None,
-        options.protocol(
-            "Random splits with so many training labels of every class: few-labels.",
-            min=1,
-            max=MOST_LABELS,
-        ),
-    ] = None,
-    splits: Annotated[
-        int | None,
-        options.protocol("Random splits of few-labels. [default: 10]", min=1, max=MOST_RUNS),
-    ] = None,
-    baselines: options.Baselines = "",
-    method: Annotated[str, options.setting("vepm or the name of a baseline.")] = "vepm",
+    dataset: str,
+    protocol: str = "",
+    seeds: int = 1,
+    first_seed: int = 0,
+    folds: int = 10,
+    labels_per_class: int | None = None,
+    splits: int | None = None,
+    baselines: str = "",
+    method: str = "vepm",
     choice: options.Choice = options.CHOICE,
-    as_json: options.AsJson = False,
-    jobs: Annotated[int, options.where("Runs at a time; 0 for one per core.", min=0)] = 0,
-    runs_at_once: options.RunsAtOnce = 0,
+    as_json: bool = False,
+    jobs: int = 0,
+    runs_at_once: int = 0,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
 ) -> None:

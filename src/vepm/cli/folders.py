@@ -30,8 +30,7 @@ class Kind:
     """What a command writes to its folder."""
 
     name: str
-    files: tuple[str, ...] = ()
-    """Patterns of the files that ``--overwrite`` removes."""
+    files: tuple[str, ...] = ()  # patterns of the files that ``--overwrite`` removes
 
     @property
     def marker(self) -> bytes:
@@ -112,7 +111,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path] = ()) -> Iterator[None]:
+def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path | None] = ()) -> Iterator[None]:
     """Hold a folder to write to, which is empty, absent or of this kind, and leave a marker in it.
 
     It must not hold an input of the command. Folders made for a command that leaves nothing in
@@ -164,15 +163,15 @@ def _contents(folder: Path) -> list[str]:
     return sorted({path.name for path in folder.iterdir()} - unfinished - {MARKER})
 
 
-def check_output(path: Path, inputs: Iterable[Path]) -> None:
+def check_output(path: Path, inputs: Iterable[Path | None]) -> None:
     """Refuse to write a file that is no plain one, or that the command reads."""
     refuse_special(path)
     if path.resolve() in (given.resolve() for given in _files(inputs)):
         raise InputError(f"{path}: is an input, which would be lost; choose another with --output")
 
 
-def _files(inputs: Iterable[Path]) -> Iterator[Path]:
-    for given in inputs:
+def _files(inputs: Iterable[Path | None]) -> Iterator[Path]:
+    for given in filter(None, inputs):
         yield given
         yield from given.glob("*.csv")
 
@@ -187,7 +186,7 @@ def clear(folder: Path, kind: Kind) -> None:
 
 
 @contextlib.contextmanager
-def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path]) -> Iterator[Path]:
+def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path | None]) -> Iterator[Path]:
     """Hold a folder for one run; yields its checkpoint, which exists until the run is finished."""
     checkpoint = folder / CHECKPOINT
     with own_folder(folder, RUN, inputs):

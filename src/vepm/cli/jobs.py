@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vepm import console
+from vepm import console, training
 from vepm.baselines import Baseline, baseline
 from vepm.cli.folders import command_line
 from vepm.cli.options import Choice, Machine, Reading
@@ -24,29 +24,17 @@ from vepm.files import parse_toml, read_toml
 from vepm.report import write_report
 from vepm.runs import write_run
 from vepm.scale.ddp import ProcessGroup
-from vepm.training import (
-    Config,
-    Explanation,
-    Fitted,
-    ModelCard,
-    Progress,
-    pick_device,
-    set_aside,
-)
-from vepm.training import (
-    preset as preset_settings,
-)
+from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, pick_device
 from vepm.training.fitting import NONE
 
 logger = logging.getLogger("vepm")
 
-SPLIT_SEED = 0
-"""Own graphs are split once and for all, whatever the seed of the run."""
+SPLIT_SEED = 0  # own graphs are split once and for all, whatever the seed of the run
 
 
 def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
-    path = _own_path(name, data_dir)
+    path = own_path(name, data_dir)
     if path is not None:
         return read(path, **reading.arguments(), **known)
     if replace(reading, strict=False) != Reading():
@@ -57,7 +45,8 @@ def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) 
     return load(name, data_dir)
 
 
-def _own_path(name: str, data_dir: Path | None) -> Path | None:
+def own_path(name: str, data_dir: Path | None) -> Path | None:
+    """The user's own file or folder that a name stands for, if it does."""
     if is_recipe(name):
         return None
     path = Path(name)
@@ -67,14 +56,9 @@ def _own_path(name: str, data_dir: Path | None) -> Path | None:
     return path if own else None
 
 
-def given_paths(name: str, data_dir: Path | None, *files: Path | None) -> tuple[Path, ...]:
-    """The user's own files that a command reads."""
-    return tuple(path for path in (_own_path(name, data_dir), *files) if path is not None)
-
-
 def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:
     """A preset, changed by a TOML file, changed by ``name=value`` pairs."""
-    config = preset_settings(preset, dataset.task, dataset.name)
+    config = training.preset(preset, dataset.task, dataset.name)
     if file is not None:
         config = config.updated(read_toml(file))
     for pair in pairs or []:
@@ -110,9 +94,9 @@ def roles(dataset: Dataset) -> dict[str, Tensor]:
             f"{dataset.name}: no labelled {dataset.task} is there to train on; mark some as train"
         )
     if test.numel() == 0:
-        train, test = set_aside(train, y, SPLIT_SEED)
+        train, test = training.set_aside(train, y, SPLIT_SEED)
     if val.numel() == 0:
-        train, val = set_aside(train, y, SPLIT_SEED)
+        train, val = training.set_aside(train, y, SPLIT_SEED)
     return {"train": train, "val": val, "test": test}
 
 
@@ -147,13 +131,10 @@ class Job:
     """A training that has passed every check."""
 
     data: Dataset
-    learned: Dataset
-    """The data as they are learned from: without labels, where none are needed."""
-    parts: dict[str, Tensor]
-    """Indices of the nodes or graphs that train, validate and test."""
+    learned: Dataset  # the data as they are learned from: without labels, where none are needed
+    parts: dict[str, Tensor]  # indices of the nodes or graphs that train, validate and test
     estimator: Any
-    inputs: tuple[Path, ...]
-    """The user's own files, which must stay as they are."""
+    inputs: tuple[Path | None, ...]  # the user's own files, which must stay as they are
     check_memory: bool
 
     @contextlib.contextmanager
@@ -214,7 +195,7 @@ def prepare(
     config = settings(data, choice.preset, choice.config, choice.pairs)
     estimator = kind(config=config, random_state=choice.seed, device=machine.device, **parameters)
     check_model(learned, estimator.settings(), machine.device)
-    paths = given_paths(name, machine.data_dir, choice.config)
+    paths = (own_path(name, machine.data_dir), choice.config)
     return Job(data, learned, parts, estimator, paths, not machine.no_memory_check)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from vepm import console
 from vepm.cli import options
@@ -16,31 +16,19 @@ if TYPE_CHECKING:
     from vepm.estimators import LinkPredictor, Links
 
 CHOICE = options.Choice("links")
-MOST_COMMUNITIES = 3
-"""Communities that are written beside each pair of nodes."""
+MOST_COMMUNITIES = 3  # communities that are written beside each pair of nodes
 
 
-@options.with_groups("directed")
+@options.command("directed")
 def links(
-    data: options.Input,
-    output: Annotated[
-        Path | None, options.result("Folder. [default: runs/NAME-links]", "--output", "-o")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    as_json: options.AsJson = False,
-    top: Annotated[int, options.result("Missing links to write.", min=1)] = 100,
-    pairs: Annotated[
-        Path | None,
-        options.result("File with two ids on each line: write how likely these are joined."),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        options.setting(
-            "Folder that this command wrote: use its model, also for nodes that are new, "
-            "and train nothing."
-        ),
-    ] = None,
-    num_communities: options.NumCommunities = None,
+    data: str,
+    output: Path | None = None,
+    overwrite: bool = False,
+    as_json: bool = False,
+    top: int = 100,
+    pairs: Path | None = None,
+    model: Path | None = None,
+    num_communities: str | None = None,
     choice: options.Choice = CHOICE,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
@@ -65,8 +53,7 @@ def links(
     job = prepare(LinkPredictor, data, choice, reading, machine, num_communities=count)
     folder = output or Path("runs") / f"{job.data.name}-links"
     asked = None if pairs is None else _read_pairs(pairs, job.data)
-    given = (*job.inputs, *(path for path in (model, pairs) if path is not None))
-    with run_folder(folder, overwrite, given) as checkpoint:
+    with run_folder(folder, overwrite, (*job.inputs, model, pairs)) as checkpoint:
         if model is not None:
             predictor = LinkPredictor.load(model, machine.device)
         else:
@@ -81,11 +68,7 @@ def links(
         predictor.save(folder)
         metrics = for_json(_metrics(job.data, predictor))
         write_text(folder / METRICS, json.dumps(metrics, indent=1))
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_links(metrics, folder)
+    console.print_result(metrics, folder, as_json, console.print_links)
 
 
 def _read_pairs(path: Path, dataset: "Dataset") -> list[tuple[Any, Any]]:

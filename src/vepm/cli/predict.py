@@ -2,9 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from vepm import console
 from vepm.cli import options
@@ -13,21 +10,13 @@ from vepm.errors import InputError
 from vepm.files import STDOUT, write_csv
 
 
-@options.with_groups("no_memory_check")
+@options.command("no_memory_check")
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder written by `vepm train`.")],
-    data: options.Input,
-    output: Annotated[
-        Path, options.result("CSV to write; - for standard output.", "--output", "-o")
-    ] = Path("predictions.csv"),
-    as_json: options.AsJson = False,
-    samples: Annotated[
-        int | None,
-        options.setting(
-            "Draws of the communities to average over; 0 for their mean. [default: as trained]",
-            min=0,
-        ),
-    ] = None,
+    run: Path,
+    data: str,
+    output: Path = Path("predictions.csv"),
+    as_json: bool = False,
+    samples: int | None = None,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
 ) -> None:
@@ -37,12 +26,12 @@ def predict(
 
         vepm predict runs/digits-0 digits -o predictions.csv
     """
-    from vepm.cli.jobs import given_paths, open_data
+    from vepm.cli.jobs import open_data, own_path
     from vepm.estimators import load_classifier
 
     if as_json and output == STDOUT:
         raise InputError("--output - prints the predictions; leave out --json or name a file")
-    check_output(output, (*given_paths(data, machine.data_dir), *RUN.found(run)))
+    check_output(output, (own_path(data, machine.data_dir), *RUN.found(run)))
     model = load_classifier(run, machine.device)
     task, names = model.card_.task, model.card_.class_names
     known = {"class_names": names, "feature_names": model.card_.feature_names}

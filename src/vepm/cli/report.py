@@ -1,9 +1,6 @@
 """vepm report: the page of a run, or of several side by side."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from vepm import console
 from vepm.cli import options
@@ -11,12 +8,8 @@ from vepm.cli.folders import RUN, check_output, only_writer
 from vepm.errors import InputError
 
 
-def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folder, or several.")],
-    output: Annotated[
-        Path, options.result("The page that compares several runs.", "--output", "-o")
-    ] = Path("comparison.html"),
-) -> None:
+@options.command()
+def report(runs: list[Path], output: Path = Path("comparison.html")) -> None:
     """Write the page of a run again, or one page that compares several runs.
 
     Examples:

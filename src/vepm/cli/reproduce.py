@@ -3,17 +3,16 @@
 import contextlib
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
 
 from vepm import console
 from vepm.cli.folders import Kind, how_to_continue, own_folder
-from vepm.cli.options import MACHINE, Machine, RunsAtOnce, listed, option, with_groups
+from vepm.cli.options import MACHINE, Machine, command, listed
 from vepm.errors import InputError
 from vepm.escaping import on_one_line
-from vepm.schema import MOST_RUNS
 
 if TYPE_CHECKING:
     from vepm.paper.experiments import Experiment
@@ -24,42 +23,20 @@ EXPERIMENT = Kind("experiment")
 AGAIN = "finished cells are kept: give the same command again to continue"
 
 
-@with_groups("no_memory_check")
+@command("no_memory_check")
 def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="For example table-1 figure-3.")
-    ] = None,
-    list_them: Annotated[bool, option("Name everything there is.", "--list")] = False,
-    everything: Annotated[bool, option("Every table and figure.", "--all")] = False,
-    quick: Annotated[
-        bool, option("Shrink everything to see that it runs; kept apart.", "--quick")
-    ] = False,
-    datasets: Annotated[
-        str, option("Only these, comma-separated: the paper's names or ours.")
-    ] = "",
-    rows: Annotated[
-        list[str] | None,
-        option("Only rows with these words in their name; may be given several times."),
-    ] = None,
-    seeds: Annotated[
-        int | None, option("Number of seeds. [default: the experiment's]", min=1, max=MOST_RUNS)
-    ] = None,
-    presets: Annotated[
-        list[str] | None,
-        option(
-            "Settings of VEPM: paper, released, tuned or default; may be given several times. "
-            "[default: tuned]",
-            "--preset",
-        ),
-    ] = None,
-    output: Annotated[
-        Path, option("Folder of cells, tables and figures.", "--output", "-o")
-    ] = Path("results"),
-    experiments: Annotated[
-        Path | None, option("Folder of TOML files to take instead of the paper's.")
-    ] = None,
-    jobs: Annotated[int, option("Cells at a time; 0 for one per core.", min=0)] = 0,
-    runs_at_once: RunsAtOnce = 0,
+    names: list[str] | None = None,
+    list_them: bool = False,
+    everything: bool = False,
+    quick: bool = False,
+    datasets: str = "",
+    rows: list[str] | None = None,
+    seeds: int | None = None,
+    presets: list[str] | None = None,
+    output: Path = Path("results"),
+    experiments: Path | None = None,
+    jobs: int = 0,
+    runs_at_once: int = 0,
     machine: Machine = MACHINE,
 ) -> None:
     """Rerun tables and figures of the paper, and show ours beside the paper's.

@@ -2,9 +2,8 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
 from vepm import console
@@ -17,16 +16,13 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
-@options.with_groups("no_memory_check")
+@options.command("no_memory_check")
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML that says what to try.")],
-    output: Annotated[
-        Path | None,
-        options.option("File of results; by default beside the TOML, ending in .jsonl."),
-    ] = None,
-    jobs: Annotated[int, options.where("Processes; 0: one per core.", min=0)] = 0,
-    minutes: Annotated[float, options.where("Begin no run after so long.", min=0)] = math.inf,
-    runs_at_once: options.RunsAtOnce = 0,
+    file: Path,
+    output: Path | None = None,
+    jobs: int = 0,
+    minutes: float = math.inf,
+    runs_at_once: int = 0,
     machine: options.Machine = options.MACHINE,
 ) -> None:
     """Try settings of any method over datasets and seeds, judged on validation alone.

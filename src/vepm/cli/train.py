@@ -2,43 +2,29 @@
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from vepm import console
 from vepm.cli import folders, options
 from vepm.errors import InputError
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
     from vepm.baselines import Baseline
     from vepm.cli.jobs import Job
+    from vepm.training import Progress
 
 LOGS = ("tensorboard",)
 SECONDS_BETWEEN_FLUSHES = 5
 
 
-@options.with_groups()
+@options.command()
 def train(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="Name of a dataset (see `vepm datasets`), or path to your own: a folder with "
-            "edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or .edgelist file."
-        ),
-    ] = "digits",
-    output: Annotated[
-        Path | None, options.result("Run folder. [default: runs/NAME-SEED]", "--output", "-o")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    baselines: options.Baselines = "",
-    log: Annotated[
-        str | None,
-        options.result("tensorboard: every term, for `tensorboard --logdir`."),
-    ] = None,
-    as_json: options.AsJson = False,
+    dataset: str = "digits",
+    output: Path | None = None,
+    overwrite: bool = False,
+    baselines: str = "",
+    log: str | None = None,
+    as_json: bool = False,
     choice: options.Choice = options.CHOICE,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
@@ -67,26 +53,21 @@ def train(
     if peers:
         own_split(job.data, job.parts)
     folder = output or Path("runs") / f"{job.data.name}-{choice.seed}"
-    boards = [] if log is None else [checked_log(log, folder)]
+    ended = contextlib.ExitStack()
+    boards = [] if log is None else [checked_log(log, folder, ended)]
     with process_group(machine.device) as group:
         if not group.leads:
             with folders.how_to_continue(lambda: folders.continuation(folder)):
                 job.fit(folder / folders.CHECKPOINT, group=group)
             return
         own_folder = folders.run_folder(folder, overwrite, job.inputs)
-        with own_folder as checkpoint, contextlib.ExitStack() as ended:
-            for board in boards:
-                ended.callback(board.close)
+        with own_folder as checkpoint, ended:
             fitted = job.fit(checkpoint, *boards, group=group)
             # Those known from before the run was stopped are kept.
             known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
             scores = {p.name: known.get(p.name) or _score(p, job, choice.seed) for p in peers}
             metrics = job.write(folder, fitted, {"baselines": scores})
-    console.print_warnings(metrics)
-    if as_json:
-        console.print_json(metrics)
-    else:
-        console.print_run(metrics, folder)
+    console.print_result(metrics, folder, as_json, console.print_run)
 
 
 def _score(peer: "Baseline", job: "Job", seed: int) -> dict[str, Any]:
@@ -97,45 +78,28 @@ def _score(peer: "Baseline", job: "Job", seed: int) -> dict[str, Any]:
     return {"test_accuracy": found.test_accuracy, **measures}
 
 
-def checked_log(name: str, folder: Path) -> "TensorBoardLog":
-    """The log of a run; refused if it is unknown or its package is missing."""
+def checked_log(name: str, folder: Path, ended: contextlib.ExitStack) -> "Progress":
+    """Writes each number of each epoch as a scalar, with a folder of events for each phase."""
     if name not in LOGS:
         raise InputError(f"there is no log {name!r}; choose from {', '.join(LOGS)}")
     try:
-        import torch.utils.tensorboard  # noqa: F401
+        from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError(
             "logging needs TensorBoard; install it with: pip install 'vepm[tensorboard]'"
         ) from None
-    return TensorBoardLog(folder / name)
+    writers: dict[str, SummaryWriter] = {}
 
-
-class TensorBoardLog:
-    """Listens to a run's epochs and writes each number of each as a scalar.
-
-    Args:
-        folder: Folder of the events, with a folder each for the phases.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._writers: dict[str, SummaryWriter] = {}
-
-    def __call__(self, phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-        """Write an epoch's history row; the signature is that of :data:`vepm.training.Progress`."""
-        from torch.utils.tensorboard import SummaryWriter
-
+    def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
         step = int(row["epoch"])
-        if phase not in self._writers:
+        if phase not in writers:
             # A resumed run repeats the epochs after its checkpoint: what was logged of them goes.
-            self._writers[phase] = SummaryWriter(
-                str(self.folder / phase), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
+            writers[phase] = SummaryWriter(
+                str(folder / name / phase), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
             )
-        for name, value in row.items():
-            if name not in ("phase", "epoch"):
-                self._writers[phase].add_scalar(name, value, step)
+            ended.callback(writers[phase].close)
+        for term, value in row.items():
+            if term not in ("phase", "epoch"):
+                writers[phase].add_scalar(term, value, step)
 
-    def close(self) -> None:
-        """Write what is still to be written."""
-        for writer in self._writers.values():
-            writer.close()
+    return tell

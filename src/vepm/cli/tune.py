@@ -2,9 +2,8 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
 from vepm import console
@@ -19,30 +18,19 @@ WARNING = (
 )
 
 
-@options.with_groups("batch_nodes", "no_memory_check")
+@options.command("batch_nodes", "no_memory_check")
 def tune(
-    dataset: Annotated[
-        str, typer.Argument(help="Name of a dataset (see `vepm datasets`) or path to your own.")
-    ],
-    trials: Annotated[
-        int, options.option("Trials in all, those already in the folder included.", min=1)
-    ] = 20,
-    output: Annotated[
-        Path | None, options.result("Folder. [default: runs/tune-NAME]", "--output", "-o")
-    ] = None,
-    seeds: Annotated[int, options.option("Trainings per trial, whose mean scores it.", min=1)] = 1,
-    timeout: Annotated[
-        float | None, options.option("Seconds after which no further trial begins.", min=0)
-    ] = None,
-    space: Annotated[
-        Path | None,
-        options.setting("TOML with the settings to vary: a list of values, or low, high and log."),
-    ] = None,
+    dataset: str,
+    trials: int = 20,
+    output: Path | None = None,
+    seeds: int = 1,
+    timeout: float | None = None,
+    space: Path | None = None,
     choice: options.Choice = options.CHOICE,
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
-    overwrite: options.Overwrite = False,
-    as_json: options.AsJson = False,
+    overwrite: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Search for better settings by validation accuracy; test labels are never looked at.
 
@@ -75,9 +63,8 @@ def tune(
         config=job.estimator.settings(),
     )
     folder = output or Path("runs") / f"tune-{job.data.name}"
-    inputs = job.inputs if space is None else (*job.inputs, space)
     advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
-    with own_folder(folder, SEARCH, inputs), how_to_continue(lambda: advice):
+    with own_folder(folder, SEARCH, (*job.inputs, space)), how_to_continue(lambda: advice):
         if overwrite:
             clear(folder, SEARCH)
         for name in SEARCH.files:

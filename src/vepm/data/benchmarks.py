@@ -36,9 +36,9 @@ _LARGEST = 2**30
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of one dataset under a PyG root, and where they can be fetched from.
+    """The raw files of one dataset under a PyG root.
 
-    ``urls`` are the files themselves or one .zip that holds them; there may be none.
+    They can be fetched from ``urls``: the files themselves, one .zip that holds them, or none.
     """
 
     folder: str
@@ -48,11 +48,11 @@ class RawFiles:
 
     def missing(self, root: Path) -> list[Path]:
         """The files that are not there."""
-        paths = [root / self.folder / self.inside / name for name in self.names]
-        return [path for path in paths if not path.is_file()]
+        folder = root / self.folder / self.inside
+        return [folder / name for name in self.names if not (folder / name).is_file()]
 
-    def ensure(self, root: Path) -> Path:
-        """The raw folder, with what is missing fetched if that can be done."""
+    def ensure(self, root: Path) -> list[Path]:
+        """The files, with what is missing fetched if that can be done."""
         folder, why = root / self.folder / self.inside, "cannot be fetched from anywhere"
         if self.missing(root):
             try:
@@ -68,7 +68,7 @@ class RawFiles:
                 f"{self.folder}: raw files are missing and {why}; put {missing} into {folder}"
                 f"{origin}, or name another data folder with root= or VEPM_DATA"
             )
-        return folder
+        return [folder / name for name in self.names]
 
 
 def _fetch(url: str, wanted: set[str]) -> dict[str, bytes]:
@@ -123,25 +123,25 @@ def planetoid_files(name: str) -> RawFiles:
     return RawFiles(name, names, tuple(f"{Planetoid.url}/{file}" for file in names))
 
 
-def load_planetoid(name: str, raw: Path) -> Dataset:
+def load_planetoid(name: str, files: list[Path]) -> Dataset:
     """A citation network, its features as published (bag of words, not normalised).
 
     As in PyG, the 15 test papers of CiteSeer that have neither words nor citations are kept, with
     class 0 and in no mask.
     """
-    for file in planetoid_files(name).names:
-        digest, expected = hashlib.sha256((raw / file).read_bytes()), planetoid_checksums()[file]
-        if digest.hexdigest() != expected:
+    for file in files:
+        expected = planetoid_checksums()[file.name]
+        if hashlib.sha256(file.read_bytes()).hexdigest() != expected:
             raise InputError(
-                f"{raw / file}: is not the published file (expected SHA-256 {expected[:12]}...) "
+                f"{file}: is not the published file (expected SHA-256 {expected[:12]}...) "
                 "and, being a pickle that could run any code, is not opened; remove it and fetch "
                 "it again"
             )
     # The files were pickled by old versions of NumPy and SciPy, about which new ones warn.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data = read_planetoid_data(str(raw), name)
-    return _single(data, name, f"Planetoid, public split, {raw}")
+        data = read_planetoid_data(str(files[0].parent), name)
+    return _single(data, name, f"Planetoid, public split, {files[0].parent}")
 
 
 def _single(data: Data, name: str, source: str) -> Dataset:
@@ -153,9 +153,9 @@ def wikics_files(name: str) -> RawFiles:
     return RawFiles(name, ("data.json",), (f"{WikiCS.url}/data.json",))
 
 
-def load_wikics(name: str, raw: Path) -> Dataset:
+def load_wikics(name: str, files: list[Path]) -> Dataset:
     """The Wikipedia network as an undirected graph; its own masks are those of the first split."""
-    path = raw / "data.json"
+    (path,) = files
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         links = [(i, j) for i, ends in enumerate(found["links"]) for j in ends]
@@ -181,9 +181,9 @@ def geom_gcn_files(name: str, folder: str, original: str) -> RawFiles:
     return RawFiles(folder, tables + splits, tuple(urls))
 
 
-def load_geom_gcn(name: str, raw: Path, folder: str, original: str) -> Dataset:
+def load_geom_gcn(name: str, files: list[Path], folder: str, original: str) -> Dataset:
     """A set that Geom-GCN published, its links as an undirected graph, with ten splits."""
-    nodes, links, *splits = (raw / file for file in geom_gcn_files(name, folder, original).names)
+    nodes, links, *splits = files
     try:
         lines = nodes.read_text(encoding="utf-8").splitlines()[1:]
         rows = sorted(
@@ -195,17 +195,18 @@ def load_geom_gcn(name: str, raw: Path, folder: str, original: str) -> Dataset:
         # Features are zeros and ones, or the indices of the ones.
         if max(map(max, x)) > 1 or len(set(map(len, x))) > 1:
             x = MultiLabelBinarizer(classes=range(1 + max(map(max, x)))).fit_transform(x)
-        files = [np.load(path, allow_pickle=False) for path in splits]
+        arrays = [np.load(path, allow_pickle=False) for path in splits]
         masks = {
-            mask: torch.from_numpy(np.stack([file[mask] for file in files], axis=1)).bool()
+            mask: torch.from_numpy(np.stack([split[mask] for split in arrays], axis=1)).bool()
             for mask in MASK_NAMES
         }
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{raw}: not the layout of Geom-GCN ({error}); fetch it again") from None
+        wrong = f"{nodes.parent}: not the layout of Geom-GCN ({error})"
+        raise InputError(f"{wrong}; fetch it again") from None
     edges = _integers(links, columns=2, delimiter="\t", header=True).t()
     y = torch.tensor([label for _, _, label in rows])
     data = Data(x=torch.tensor(x).float(), edge_index=edges, y=y, **masks)
-    return _single(data, name, f"Geom-GCN, {raw}")
+    return _single(data, name, f"Geom-GCN, {nodes.parent}")
 
 
 def email_files(name: str) -> RawFiles:
@@ -213,14 +214,13 @@ def email_files(name: str) -> RawFiles:
     return RawFiles(name, ("email-Eu-core.txt", "email-Eu-core-department-labels.txt"))
 
 
-def load_email(name: str, raw: Path) -> Dataset:
+def load_email(name: str, files: list[Path]) -> Dataset:
     """E-mails in a research institution, the departments as labels."""
-    paths = [raw / file for file in email_files(name).names]
-    edges, labels = (_integers(path, columns=2, delimiter=None) for path in paths)
+    edges, labels = (_integers(path, columns=2, delimiter=None) for path in files)
     if not labels[:, 0].equal(torch.arange(len(labels))):
-        raise InputError(f"{paths[1]}: nodes do not count up from 0")
+        raise InputError(f"{files[1]}: nodes do not count up from 0")
     data = Data(edge_index=edges.t(), y=labels[:, 1], num_nodes=len(labels))
-    return _single(data, name, f"SNAP, {raw}")
+    return _single(data, name, f"SNAP, {files[0].parent}")
 
 
 def tu_files(name: str, features: Features) -> RawFiles:
@@ -232,13 +232,13 @@ def tu_files(name: str, features: Features) -> RawFiles:
     return RawFiles(name, tuple(f"{name}_{part}.txt" for part in parts), urls)
 
 
-def load_tu(name: str, raw: Path, features: Features) -> Dataset:
+def load_tu(name: str, files: list[Path], features: Features) -> Dataset:
     """A set of graphs in the TU format, with the features that GIN gave it.
 
     These are one-hot node labels; one-hot degrees, a column for each that occurs; or 1. Node
     attributes and edge labels are left out.
     """
-    edges, indicator, graph_labels, *_ = (raw / file for file in tu_files(name, features).names)
+    edges, indicator, graph_labels, *node_labels = files
     classes, labels = _integers(graph_labels).unique(return_inverse=True)
     batch, ends = _integers(indicator) - 1, _integers(edges, columns=2).t() - 1
     counts_up = bool((batch[1:] >= batch[:-1]).all())
@@ -248,11 +248,11 @@ def load_tu(name: str, raw: Path, features: Features) -> Dataset:
     check_range(ends, batch.numel(), str(edges))
     if bool((batch[ends[0]] != batch[ends[1]]).any()):
         raise InputError(f"{edges}: an edge joins two graphs; fetch the file again")
-    x, names = _tu_features(raw / f"{name}_node_labels.txt", ends, batch.numel(), features)
+    x, names = _tu_features(node_labels, ends, batch.numel(), features)
     return build(
         Parts(
             name=name,
-            source=f"TU collection, {raw}",
+            source=f"TU collection, {edges.parent}",
             edges=ends,
             num_nodes=batch.numel(),
             x=x,
@@ -260,23 +260,23 @@ def load_tu(name: str, raw: Path, features: Features) -> Dataset:
             labels=labels,
             class_names=[str(value) for value in classes.tolist()],
             batch=batch,
-            folds=_folds(raw.parent / "10fold_idx", labels.numel()),
+            folds=_folds(edges.parents[1] / "10fold_idx", labels.numel()),
             one_way=True,
         )
     )
 
 
 def _tu_features(
-    path: Path, ends: Tensor, num_nodes: int, features: Features
+    node_labels: list[Path], ends: Tensor, num_nodes: int, features: Features
 ) -> tuple[Tensor, tuple[str, ...]]:
     if features == "constant":
         return torch.ones(num_nodes, 1), ("one",)
-    if features == "labels":
+    for path in node_labels:
         values = _integers(path)
         if values.numel() != num_nodes:
             wrong = f"{values.numel()} labels for {num_nodes} nodes"
             raise InputError(f"{path}: {wrong}; fetch the files again")
-    else:
+    if features == "degrees":
         values = torch.bincount(canonical_edges(ends, num_nodes)[0][1], minlength=num_nodes)
     classes, index = values.unique(return_inverse=True)
     kind = features.removesuffix("s")

@@ -12,20 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import unbatch, unbatch_edge_index
 
 from vepm.data.dataset import Dataset
-from vepm.data.edges import (
-    Kinds,
-    canonical_edges,
-    canonical_kinds,
-    canonical_weights,
-    check_weights,
-)
-from vepm.data.features import (
-    DEGREE_FEATURES,
-    NUM_POSITIONS,
-    check_finite,
-    degree_features,
-    positions,
-)
+from vepm.data.edges import Kinds, canonical_edges, canonical_kinds, canonical_weights
+from vepm.data.features import NUM_POSITIONS, check_finite, structural_features
 from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
@@ -33,8 +21,7 @@ from vepm.tasks import MASK_NAMES
 logger = logging.getLogger("vepm")
 
 FEW_NODES = 2**20
-MOST_GAPS = 64
-"""Nodes for each edge of a large graph; with more, nearly all of them are isolated."""
+MOST_GAPS = 64  # nodes for each edge of a large graph; with more, nearly all of them are isolated
 
 
 @dataclass(frozen=True)
@@ -67,22 +54,17 @@ class Parts:
 
     name: str
     source: str
-    edges: Tensor
-    """Edges [2, M] in any order."""
-    one_way: bool = False
-    """Whether edges are listed in one direction by convention."""
-    directed: bool | None = None
-    """Whether edges have directions; None if the data do not say."""
+    edges: Tensor  # edges [2, M] in any order
+    one_way: bool = False  # whether edges are listed in one direction by convention
+    directed: bool | None = None  # whether edges have directions; None if the data do not say
     weights: Tensor | None = None
-    weight_at: Callable[[int], str] | None = None
-    """Where the i-th weight is, for messages."""
+    weight_at: Callable[[int], str] | None = None  # where the i-th weight is, for messages
     kinds: Kinds | None = None
     num_nodes: int
     node_names: Sequence[str] | None = None
     x: Tensor | None = None
     feature_names: Sequence[str] | None = None
-    labels: Any = None
-    """Integers or text; indices where ``class_names`` are given."""
+    labels: Any = None  # integers or text; indices where ``class_names`` are given
     label_at: Callable[[int], str] | None = None
     class_names: Sequence[str] | None = None
     masks: Mapping[str, object] = field(default_factory=dict)
@@ -90,8 +72,7 @@ class Parts:
     batch: Tensor | None = None
     graph_names: Sequence[str] | None = None
     folds: tuple[tuple[Tensor, Tensor], ...] | None = None
-    unused: Sequence[str] = ()
-    """What the data hold and no model uses, in words."""
+    unused: Sequence[str] = ()  # what the data hold and no model uses, in words
 
 
 def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008 # it is frozen
@@ -150,13 +131,13 @@ def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
             raise InputError(f"{parts.source}: its edges have no direction; {remedy}")
         graph.edge_index, _ = canonical_edges(parts.edges, parts.num_nodes, directed=True)
         graph.directed = True
-    where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")
-    given = parts.weights if options.weights else None
-    weights = None if given is None else check_weights(given, where)
-    if weights is not None:
-        graph.edge_weight = canonical_weights(
-            graph.edge_index, parts.edges, weights, directed, parts.directed is True
+    if options.weights and parts.weights is not None:
+        where = parts.weight_at or (lambda i: f"{parts.source}, edge {i}")
+        add = parts.directed is True
+        weights = canonical_weights(
+            graph.edge_index, parts.edges, parts.weights, where, directed=directed, add=add
         )
+        graph.update({} if weights is None else {"edge_weight": weights})
     if parts.kinds is not None:
         graph.edge_kind = canonical_kinds(graph.edge_index, parts.edges, parts.kinds[0], directed)
     return graph
@@ -171,12 +152,7 @@ def _features(parts: Parts, edge_index: Tensor) -> tuple[Tensor, Sequence[str] |
             f"{parts.source}: {parts.num_nodes} nodes and only {edge_index.size(1) // 2} edges; "
             "leave out isolated nodes, or give features"
         )
-    x = degree_features(edge_index, parts.num_nodes)
-    if parts.batch is not None:
-        # Coordinates are those of one graph; in another they would mean something else.
-        return x, DEGREE_FEATURES
-    names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
-    return torch.cat([x, positions(edge_index, parts.num_nodes)], dim=1), names
+    return structural_features(edge_index, parts.num_nodes, coordinates=parts.batch is None)
 
 
 def _labels(parts: Parts, options: ReadOptions) -> tuple[Tensor, tuple[str, ...]]:

@@ -1,10 +1,8 @@
-"""Feature columns by name: which are used and how, and how a model finds those it knows."""
+"""Columns of a table as features: which are used, and how."""
 
-import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from typing import Any, NoReturn
 
@@ -14,15 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vepm.data.build import ReadOptions
-from vepm.data.dataset import Dataset
-from vepm.data.features import DEGREE_FEATURES, is_sparse
+from vepm.data.dataset import listed_names
 from vepm.data.labels import is_number
 from vepm.errors import InputError
 
-logger = logging.getLogger("vepm")
-
 MOST_CATEGORIES = 1000
-_MOST_LISTED = 8
 _MOST_CELLS = 10**8
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}([./])\d{1,2}\2\d{2,4}( .*)?")
 
@@ -81,7 +75,7 @@ def _chosen(columns: Mapping[str, Any], options: ReadOptions, source: str) -> li
         if name not in columns:
             raise InputError(
                 f"{source}: there is no column '{name}' to use or drop; there are "
-                f"{_listed(list(columns)) or 'none'}"
+                f"{listed_names(list(columns)) or 'none'}"
             )
     names = columns if options.features is None else options.features
     return [name for name in dict.fromkeys(names) if name not in options.drop]
@@ -158,57 +152,3 @@ def _is_blank(cell: Any) -> bool:
     if isinstance(cell, str):
         return not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
-
-
-def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:
-    """The dataset with the feature columns that a model was trained on, in the model's order.
-
-    Columns are matched by name if the model and the data both have names, and by position
-    otherwise; a warning is logged if only one of them does.
-    """
-    given = dataset.feature_names
-    if names is None or given is None:
-        if dataset.num_features != width:
-            raise InputError(
-                f"{dataset.name}: has {dataset.num_features} features, the model was trained on "
-                f"{width}; give the same columns in the same order"
-            )
-        if names != given:
-            nameless = "the model has" if names is None else "the data have"
-            found = (
-                f"{dataset.name}: {nameless} no column names, so columns are matched by position"
-            )
-            logger.warning("%s; make sure that they are in the order of training", found)
-        return replace(dataset, feature_names=names)
-    if names == given:
-        return dataset
-    missing = [name for name in names if name not in set(given)]
-    unknown = [name for name in given if name not in set(names)]
-    if missing or unknown:
-        raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
-    place = {name: i for i, name in enumerate(given)}
-    order = torch.tensor([place[name] for name in names])
-    graphs = [graph.clone() for graph in dataset.graphs]
-    for graph in graphs:
-        found = graph.x.index_select(1, order)
-        graph.x = found.coalesce() if is_sparse(found) else found
-    return replace(dataset, graphs=graphs, feature_names=names)
-
-
-def _mismatch(missing: list[str], unknown: list[str]) -> str:
-    if set(DEGREE_FEATURES) <= set(missing):
-        return f"the model was trained without features; leave out {_listed(unknown)}"
-    if set(DEGREE_FEATURES) <= set(unknown):
-        return f"the graph has no features, the model needs {_listed(missing)}; add these columns"
-    parts = [f"{_listed(missing)} missing"] if missing else []
-    parts += [f"{_listed(unknown)} unknown to the model"] if unknown else []
-    return (
-        f"feature columns differ from those of training: {' and '.join(parts)}; give the same "
-        "columns, in any order"
-    )
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
-    more = len(names) - _MOST_LISTED
-    return f"{shown} and {more} more" if more > 0 else shown

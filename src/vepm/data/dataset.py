@@ -1,6 +1,7 @@
-"""The one form in which every graph reaches a model."""
+"""The one form in which every graph reaches a model, and its columns as a model knows them."""
 
 import copy
+import logging
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -8,8 +9,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from vepm.data.features import DEGREE_FEATURES, is_sparse
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
+
+logger = logging.getLogger("vepm")
+
+_MOST_LISTED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,3 +146,60 @@ def require_labels(dataset: Dataset) -> None:
             f"'{dataset.class_names[0]}'; classification needs at least two classes (-1 means "
             "unlabelled and is never a class)"
         )
+
+
+def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:
+    """The dataset with the feature columns that a model was trained on, in the model's order.
+
+    Columns are matched by name if the model and the data both have names, and by position
+    otherwise; a warning is logged if only one of them does.
+    """
+    given = dataset.feature_names
+    if names is None or given is None:
+        if dataset.num_features != width:
+            raise InputError(
+                f"{dataset.name}: has {dataset.num_features} features, the model was trained on "
+                f"{width}; give the same columns in the same order"
+            )
+        if names != given:
+            nameless = "the model has" if names is None else "the data have"
+            found = (
+                f"{dataset.name}: {nameless} no column names, so columns are matched by position"
+            )
+            logger.warning("%s; make sure that they are in the order of training", found)
+        return replace(dataset, feature_names=names)
+    if names == given:
+        return dataset
+    missing = [name for name in names if name not in set(given)]
+    unknown = [name for name in given if name not in set(names)]
+    if missing or unknown:
+        raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
+    place = {name: i for i, name in enumerate(given)}
+    order = torch.tensor([place[name] for name in names])
+    graphs = [graph.clone() for graph in dataset.graphs]
+    for graph in graphs:
+        found = graph.x.index_select(1, order)
+        graph.x = found.coalesce() if is_sparse(found) else found
+    return replace(dataset, graphs=graphs, feature_names=names)
+
+
+def _mismatch(missing: list[str], unknown: list[str]) -> str:
+    if set(DEGREE_FEATURES) <= set(missing):
+        return f"the model was trained without features; leave out {listed_names(unknown)}"
+    if set(DEGREE_FEATURES) <= set(unknown):
+        return (
+            f"the graph has no features, the model needs {listed_names(missing)}; add these columns"
+        )
+    parts = [f"{listed_names(missing)} missing"] if missing else []
+    parts += [f"{listed_names(unknown)} unknown to the model"] if unknown else []
+    return (
+        f"feature columns differ from those of training: {' and '.join(parts)}; give the same "
+        "columns, in any order"
+    )
+
+
+def listed_names(names: list[str]) -> str:
+    """The first few names, for messages."""
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    more = len(names) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -73,8 +73,21 @@ def check_range(edge_index: Tensor, num_nodes: int, source: str) -> None:
         )
 
 
-def check_weights(weights: Tensor, where: Callable[[int], str]) -> Tensor | None:
-    """Weights of edges as float64 [M], all positive and finite as float32; None if all are 1."""
+def canonical_weights(
+    edge_index: Tensor,
+    listed: Tensor,
+    weights: Tensor,
+    where: Callable[[int], str],
+    *,
+    directed: bool = False,
+    add: bool = False,
+) -> Tensor | None:
+    """The weights of canonical edges [E], given those [M] of the edges as they were listed [2, M].
+
+    All must be positive and finite as float32; None if all are 1. Edges listed several times in one
+    direction have the sum of their weights. An edge listed in both directions has that weight if it
+    is the same in both; if that is not so for all of them, or with ``add``, it has the sum.
+    """
     single = weights.float()
     bad = (~(single.isfinite() & (single > 0))).nonzero()
     if bad.numel():
@@ -83,30 +96,15 @@ def check_weights(weights: Tensor, where: Callable[[int], str]) -> Tensor | None
             f"{where(i)}: the weight is {float(weights[i]):g}; edge weights must be positive and "
             "finite; correct it, or ignore all of them with weights=False (--no-weights)"
         )
-    return None if bool((weights == 1).all()) else weights.double()
-
-
-def canonical_weights(
-    edge_index: Tensor,
-    listed: Tensor,
-    weights: Tensor,
-    directed: bool = False,
-    add_directions: bool = False,
-) -> Tensor:
-    """The weights of canonical edges [E], given those [M] of the edges as they were listed [2, M].
-
-    Edges listed several times in one direction have the sum of their weights. An edge listed in
-    both directions has that weight if it is the same in both; if that is not so for all of them,
-    or if they are to be added in any case, the weights of both directions are added.
-    """
+    if bool((weights == 1).all()):
+        return None
     sums = [torch.zeros(edge_index.size(1), dtype=torch.float64) for _ in range(2)]
     for total, ends in zip(sums, (listed,) if directed else (listed, listed.flip(0)), strict=False):
         order, place = _places(edge_index, ends)
-        total.index_add_(0, place, weights[order])
+        total.index_add_(0, place, weights[order].double())
     found, back = sums
     differ = (found > 0) & (back > 0) & ~torch.isclose(found, back)
-    add = add_directions or bool(differ.any())
-    return (found + back if add else torch.maximum(found, back)).float()
+    return (found + back if add or bool(differ.any()) else torch.maximum(found, back)).float()
 
 
 def canonical_kinds(

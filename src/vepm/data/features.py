@@ -12,8 +12,7 @@ from vepm.errors import InputError
 
 MOST_DENSE_ENTRIES = 10_000_000
 """Sparse features with up to this many entries, zeros included, become a dense table."""
-MOST_COLUMNS = 2**22
-"""A weight matrix has a row for each column."""
+MOST_COLUMNS = 2**22  # a weight matrix has a row for each column
 DEGREE_FEATURES = ("one", "log_degree")
 NUM_POSITIONS = 16
 _ITERATIONS = 60
@@ -72,10 +71,19 @@ def check_finite(
     )
 
 
-def degree_features(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """A constant and log(1 + degree) [num_nodes, 2], which mean the same in every graph."""
+def structural_features(
+    edge_index: Tensor, num_nodes: int, *, coordinates: bool
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Features of a graph without any, and their names.
+
+    A constant and log(1 + degree) mean the same in every graph, coordinates only in this one.
+    """
     degree = torch.bincount(edge_index[1], minlength=num_nodes).float()
-    return torch.stack([torch.ones(num_nodes), degree.log1p()], dim=1)
+    x = torch.stack([torch.ones(num_nodes), degree.log1p()], dim=1)
+    if not coordinates:
+        return x, DEGREE_FEATURES
+    names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
+    return torch.cat([x, positions(edge_index, num_nodes)], dim=1), names
 
 
 def positions(edge_index: Tensor, num_nodes: int) -> Tensor:

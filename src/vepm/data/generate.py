@@ -101,8 +101,7 @@ def planted_graph(
         labels_per_class: nodes of each class that train; ten or fewer if not given.
         seed: makes the draw repeatable.
 
-    Returns:
-        The dataset; its graph keeps the affiliations [N, C] as ``memberships``.
+    The graph keeps the affiliations [N, C] as ``memberships``.
 
     Example:
         >>> from vepm.data import planted_graph
@@ -136,25 +135,21 @@ def planted_relations(
 ) -> Dataset:
     """A node task whose edges are of several hidden kinds, only one of which tells the label.
 
-    In each of R relations every node belongs to one of B communities, independently of the other
-    relations. Edges of a relation mostly join nodes of the same community. The label is the
-    community in the first relation, so edges of the other relations are noise to a model that
-    cannot tell them apart. Features are all memberships through a random linear map under heavy
-    noise. The draw takes time linear in the number of edges.
+    In each of R relations every node belongs to one of B communities, independently of the others,
+    and most edges join nodes of the same one. The label is the community in the first relation, so
+    the other edges are noise to a model that cannot tell them apart. Features are all memberships
+    through a random linear map under heavy noise.
 
     Args:
-        num_nodes: number of nodes.
         num_relations: number of relations R, the kinds of edges.
         num_communities: number of communities B in each relation, and so of classes.
-        strength: share of a relation's edges inside its communities, in (0, 1]; the others join
-            nodes at random.
+        strength: share of a relation's edges inside its communities, in (0, 1].
         average_degree: about how many neighbours a node has in each relation.
 
     The other arguments are those of :func:`planted_graph`.
 
-    Returns:
-        The dataset; its graph keeps the relations of each edge as ``edge_kind`` [E, R], and the
-        community of each node in each relation as ``relation_communities`` [N, R].
+    The graph keeps the relations of each edge as ``edge_kind`` [E, R], and the community of each
+    node in each relation as ``relation_communities`` [N, R].
 
     Example:
         >>> from vepm.data import planted_relations

@@ -25,7 +25,8 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
     source = name if source is None else source
     places = [source] if single else [f"{source}, graph {i}" for i in range(len(graphs))]
     checked = [_checked(graph, at, single) for graph, at in zip(graphs, places, strict=True)]
-    widths = [{key: list(graph[key].shape[1:]) for key in _shared(graph)} for graph in checked]
+    keys = ("x", *_EDGE_KEYS)
+    widths = [{key: list(g[key].shape[1:]) for key in keys if key in g} for g in checked]
     for at, width in zip(places, widths, strict=True):
         if width != widths[0]:
             found = f"holds {_shown(width)} where graph 0 holds {_shown(widths[0])}"
@@ -36,7 +37,7 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
         found = f"edge_weight is {list(weights.shape)} of {weights.dtype}"
         raise InputError(f"{source}: {found}; give one number per edge ([E])")
     named = graphs[0].get("kind_names")
-    keys = dict.fromkeys(key for graph in graphs for key in graph.to_dict() if key[:5] == "edge_")
+    every = dict.fromkeys(key for graph in graphs for key in graph.to_dict() if key[:5] == "edge_")
     return Parts(
         name=name,
         source=source,
@@ -48,12 +49,8 @@ def data_parts(graphs: list[Data], name: str, *, single: bool, source: str | Non
         batch=None if single else union.batch,
         weights=None if weights is None else weights.reshape(-1).double(),
         kinds=None if kinds is None else kinds_from_numbers(kinds, len(kinds), named, source),
-        unused=[f"'{key}'" for key in keys if key not in ("edge_index", *_EDGE_KEYS)],
+        unused=[f"'{key}'" for key in every if key not in ("edge_index", *_EDGE_KEYS)],
     )
-
-
-def _shared(graph: Data) -> list[str]:
-    return [key for key in ("x", *_EDGE_KEYS) if key in graph]
 
 
 def _shown(widths: dict[str, list[int]]) -> str:

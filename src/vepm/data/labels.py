@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.model_selection import BaseShuffleSplit
 from sklearn.utils import check_random_state
 from torch import Tensor
 
@@ -213,7 +214,7 @@ def relabelled(
     return replace(changed, splits=(masks,) if given else None)
 
 
-class NodeSplit:
+class NodeSplit(BaseShuffleSplit):  # type: ignore[misc]
     """Random splits with a few training labels of each class; all other labels test.
 
     Stratified folds train on most of the nodes. Node classification is usually about few labels,
@@ -240,14 +241,10 @@ class NodeSplit:
     ) -> None:
         if labels_per_class < 1 or n_splits < 1:
             raise InputError("labels_per_class and n_splits must be at least 1")
+        super().__init__(n_splits, random_state=random_state)
         self.labels_per_class = labels_per_class
-        self.n_splits = n_splits
-        self.random_state = random_state
 
-    def split(
-        self, X: Any, y: Any, groups: None = None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Positions in X of the nodes that train and of those that test."""
+    def _iter_indices(self, X: Any, y: Any, groups: None = None) -> Iterator[tuple[Any, Any]]:
         labels, _ = encode(y, len(X), lambda i: f"y[{i}]", "y")
         per_class = self.labels_per_class
         for seed in check_random_state(self.random_state).randint(2**31, size=self.n_splits):
@@ -256,7 +253,3 @@ class NodeSplit:
                 none = f"with {per_class} labels per class none is left to test on"
                 raise InputError(f"{none}; take fewer")
             yield torch.where(train)[0].numpy(), torch.where(test)[0].numpy()
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: None = None) -> int:
-        """Number of splits."""
-        return self.n_splits

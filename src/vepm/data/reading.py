@@ -1,6 +1,5 @@
 """The two ways in for users' own graphs: from memory and from files."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from vepm.data.networkx_graphs import networkx_parts, read_graph_file
 from vepm.data.npz import read_npz
 from vepm.data.tables import read_edges, read_folder
 from vepm.errors import InputError
+from vepm.files import expanded
 from vepm.tasks import TASKS, Task, TaskName, task_named
 
 _READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
@@ -144,15 +144,12 @@ def read(
       or ``attr_matrix``; ``labels``; ``train_mask`` and the like; or what SciPy's ``save_npz``
       wrote, which is edges alone.
 
-    An empty label or -1 means unlabelled. Labels that are all numbers must be integers. Columns of
-    text become one column of zeros and ones per value, named ``column=value``. Without features a
-    node has a constant, log(1 + degree) and, where nodes are labelled, 16 spectral coordinates.
-    What is not used is named in a warning.
-
-    Weights are positive; those of edges listed several times are added up. An edge listed in both
-    directions has the weight listed if it is the same in both throughout the data, and otherwise
-    the sum. The kinds of an edge (separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` and
-    ``kind_names``) are kept as ``edge_kind`` [E, R]; no model sees them.
+    An empty label or -1 means unlabelled. Columns of text become one column of zeros and ones per
+    value, named ``column=value``. Weights are positive and added up where an edge is listed several
+    times; one listed in both directions has the weight listed if both are the same throughout the
+    data. The kinds of an edge (separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` and
+    ``kind_names``) are kept as ``edge_kind`` [E, R]; no model sees them. The rest is as in
+    :func:`as_dataset`.
 
     Args:
         path: the folder or file.
@@ -161,14 +158,9 @@ def read(
         drop: columns to leave out.
         class_names: the classes of a fitted model, so that indices agree with it.
         feature_names: the feature columns of a fitted model, so that text is encoded as it was.
-        strict: refuse self-loops, duplicates and one-way edges that are not so by convention,
-            instead of correcting them.
+        strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
         weights: whether to use the weights of edges.
         directed: whether to keep the directions of edges; by default both belong to an edge.
-
-    Example:
-        >>> from vepm.data import read
-        >>> dataset = read("my_graph", label="team", drop=["phone"])  # doctest: +SKIP
     """
     path = expanded(path)
     options = ReadOptions(
@@ -185,14 +177,6 @@ def read(
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
     return build(_READERS[suffix](path, options), options)
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def _refuse_label(name: str, options: ReadOptions) -> None:

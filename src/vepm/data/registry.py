@@ -24,19 +24,15 @@ from vepm.data.generate import planted_graph, planted_relations
 from vepm.data.in_memory import data_parts
 from vepm.data.labels import draw_split
 from vepm.data.npz import read_npz
-from vepm.data.reading import expanded
 from vepm.errors import InputError
+from vepm.files import expanded
 from vepm.tasks import MASK_NAMES, TaskName
 
 Ingredients = dict[str, tuple[str, type]]
 """What a recipe may set: the argument of the generator and its type."""
 _COMMON: Ingredients = {
-    "nodes": ("num_nodes", int),
-    "edges": ("num_edges", int),
-    "communities": ("num_communities", int),
-    "features": ("num_features", int),
-    "labels": ("labels_per_class", int),
-    "seed": ("seed", int),
+    **{name: (f"num_{name}", int) for name in ("nodes", "edges", "communities", "features")},
+    **{"labels": ("labels_per_class", int), "seed": ("seed", int)},
 }
 _OF_RELATIONS: Ingredients = {"relations": ("num_relations", int), "strength": ("strength", float)}
 RECIPES: dict[str, tuple[Callable[..., Dataset], Ingredients]] = {
@@ -59,10 +55,8 @@ class DatasetInfo:
 
 class _Reader(NamedTuple):
     task: TaskName
-    source: str
-    """Who publishes the data; the folder of the files if it is empty."""
-    load: Callable[..., Dataset]
-    """Takes the name, the folder with the raw files and what ``datasets.toml`` adds."""
+    source: str  # who publishes the data; the folder of the files if it is empty
+    load: Callable[..., Dataset]  # takes the name, the raw files and what ``datasets.toml`` adds
     files: Callable[..., known.RawFiles] | None = None
     """Takes the name and what ``datasets.toml`` adds; None if there are no files."""
 
@@ -72,9 +66,9 @@ def _npz_files(name: str, file: str, **options: Any) -> known.RawFiles:
     return known.RawFiles(folder, (f"{stem}.npz",), inside="")
 
 
-def _load_npz(name: str, folder: Path, file: str, **options: Any) -> Dataset:
+def _load_npz(name: str, files: list[Path], file: str, **options: Any) -> Dataset:
     how = ReadOptions(**options)
-    parts = read_npz(folder / f"{file.rpartition('/')[2]}.npz", how)
+    parts = read_npz(files[0], how)
     # Arrays that a published file has beside the graph are no news to its users.
     return build(replace(parts, name=name, unused=()), how)
 
@@ -184,8 +178,7 @@ def _root(root: str | os.PathLike[str] | None) -> Path:
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a dataset by its name; :func:`datasets` lists them.
 
-    Raw files are read as they are: nothing is written beside them, so the root may be read-only.
-    Missing ones are downloaded if there is a network.
+    Raw files are read as they are, so the root may be read-only; missing ones are downloaded.
 
     Args:
         name: the name, in any case; also Citeseer, Pubmed, IMDB-B, IMDB-M, RDT-B, RDT-M, and
@@ -193,9 +186,6 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
             ``planted-relations:relations=4,strength=0.6``.
         root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
             VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
-
-    Raises:
-        InputError: if the name is unknown, or files are missing or not what they should be.
 
     Example:
         >>> from vepm.data import load
@@ -217,10 +207,7 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
-    """What can be loaded by name, and whether it is there already.
-
-    Args:
-        root: as for :func:`load`.
+    """What can be loaded by name, and whether it is there already, under a root as of :func:`load`.
 
     Example:
         >>> from vepm.data import datasets

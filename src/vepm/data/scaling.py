@@ -21,8 +21,7 @@ FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 LARGEST_RATIO = 1000.0
 """A column that differs more than this in size from the others is not one of a bag of words."""
 DTYPES = (torch.float64, torch.float64, torch.bool)
-MOST_EDGES = 10_000
-"""Edges kept to recognise a graph by; more make it no surer."""
+MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
 _FEWEST_SHARED = 0.5
 _COLUMNS_AT_ONCE = 64
 _ROWS_AT_ONCE = 2**16

@@ -27,6 +27,8 @@ from vepm.training.config import FIELDS
 
 Array = NDArray[Any]
 RandomState = int | np.random.RandomState | None
+Rows = Tensor | slice
+"""Indices of the nodes of a bound graph, or a slice for all nodes or graphs of a dataset."""
 
 
 class EdgePartition(NamedTuple):
@@ -36,18 +38,6 @@ class EdgePartition(NamedTuple):
     """Edges [2, E], both directions."""
     share: Array
     """Share of each edge in each metacommunity [E, K]; rows sum to one."""
-
-
-class Items(NamedTuple):
-    """What an estimator was asked about."""
-
-    dataset: Dataset
-    rows: Tensor | None
-    """Indices of the nodes of a bound graph; None for all nodes or graphs of the dataset."""
-
-    def of(self, values: Tensor) -> Tensor:
-        """The rows of a table of all nodes or graphs."""
-        return values if self.rows is None else values[self.rows.to(values.device)]
 
 
 class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -111,11 +101,11 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def memberships(self, X: Any) -> Array | list[Array]:
         """Mean affiliation of every node to every community [N, C]; a list of them for graphs."""
-        items = self._items(X)
-        rows = items.of(self._explain(items.dataset).memberships).cpu()
-        if items.dataset.single_graph:
-            return rows.numpy()
-        return [part.numpy() for part in rows.split([len(g.x) for g in items.dataset.graphs])]
+        dataset, rows = self._items(X)
+        found = self._explain(dataset).memberships[rows].cpu()
+        if dataset.single_graph:
+            return found.numpy()
+        return [part.numpy() for part in found.split([len(g.x) for g in dataset.graphs])]
 
     def edge_partition(self, X: Any) -> EdgePartition:
         """How each edge is split.
@@ -123,22 +113,22 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         With several graphs, nodes are numbered through them all. With nodes of a bound graph, the
         edges are those between them.
         """
-        items = self._items(X)
-        found = self._explain(items.dataset)
+        dataset, rows = self._items(X)
+        found = self._explain(dataset)
         edge_index, share = found.edge_index.cpu(), found.edge_weight.cpu()
-        if items.rows is not None:
-            inside = torch.isin(edge_index, items.rows).all(0)
+        if isinstance(rows, Tensor):
+            inside = torch.isin(edge_index, rows).all(0)
             edge_index, share = edge_index[:, inside], share[inside]
         return EdgePartition(edge_index.numpy(), share.numpy())
 
     def transform(self, X: Any) -> Array:
         """Composed representation of every node, or of every graph."""
-        items = self._items(X)
-        return items.of(self._explain(items.dataset).embeddings).cpu().numpy()
+        dataset, rows = self._items(X)
+        return self._explain(dataset).embeddings[rows].cpu().numpy()
 
     def explain(self, X: Any) -> Explanation:
         """Memberships, the split of the edges and embeddings at once, as tensors."""
-        return self._explain(self._items(X).dataset)
+        return self._explain(self._items(X)[0])
 
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
@@ -239,19 +229,19 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_", msg=message)
         return self.model_
 
-    def _read(self, X: Any, y: Any = None, **known: Any) -> Items:
+    def _read(self, X: Any, y: Any = None, **known: Any) -> tuple[Dataset, Rows]:
         """The data behind X, with the labels y if given; with a bound graph, X are its nodes."""
         if self.graph is None:
-            return Items(as_dataset(X, task=self._task, labels=y, **known), None)
+            return as_dataset(X, task=self._task, labels=y, **known), slice(None)
         dataset = as_dataset(self.graph, task=self._task, **known)
-        return Items(dataset, _node_indices(X, dataset.labels.numel()))
+        return dataset, _node_indices(X, dataset.labels.numel())
 
-    def _items(self, X: Any) -> Items:
+    def _items(self, X: Any) -> tuple[Dataset, Rows]:
         """New data, checked against what the model was trained on."""
         self._model()
         names, directed = self.card_.feature_names or (), self.card_.directed
         dataset, rows = self._read(X, feature_names=names, directed=directed)
-        return Items(self.card_.prepare(dataset), rows)
+        return self.card_.prepare(dataset), rows
 
     def _source(self, dataset: Dataset) -> training.Source:
         return training.in_batches(dataset, self._model().activation.device, self.card_.config)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vepm.data import Dataset, relabelled, require_labels
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, Items, RandomState, plain, read_model
+from vepm.estimators.base import Array, Estimator, RandomState, Rows, plain, read_model
 from vepm.nn import VEPM
 from vepm.schema import check_value
 from vepm.tasks import TaskName
@@ -53,7 +53,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
                 that come with the data. Masks of the data say which of them train.
         """
         y = None if y is None else column_or_1d(y, warn=True)
-        dataset = self._labelled(X, y).dataset
+        dataset, _ = self._labelled(X, y)
         require_labels(dataset)
         masks = dataset.masks
         train = dataset.labels >= 0 if masks is None else masks[0]
@@ -76,7 +76,8 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             X: What to predict, in any form that :meth:`fit` takes.
             num_samples: Samples to average; 0 takes the posterior mean. By default as trained.
         """
-        return self._probabilities(self._items(X), num_samples)
+        dataset, rows = self._items(X)
+        return self._probabilities(dataset, rows, num_samples)
 
     def predict(self, X: Any) -> Array:
         """The most probable label of every node or graph."""
@@ -84,16 +85,11 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self.classes_[found]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy.
+        """Accuracy by the labels y, or those that come with the data, perhaps weighted.
 
         Nodes that trained or validated the model are never counted. Of the others, those in the
         test mask are, or all that have a label if there is none. Graphs in a list and nodes of a
         bound graph are counted as given.
-
-        Args:
-            X: The data, in any form that :meth:`fit` takes.
-            y: The labels; by default those that come with the data.
-            sample_weight: The weight of each node or graph.
         """
         self._model()
         known = {"feature_names": self.card_.feature_names or ()}
@@ -107,14 +103,14 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
                 f"{dataset.name}: label '{min(unknown)}' is none of the model's classes "
                 f"({', '.join(self.card_.class_names[:8])})"
             )
-        counted = self._counted(dataset) if rows is None else rows.numpy()
+        counted = rows.numpy() if isinstance(rows, Tensor) else self._counted(dataset)
         weight = np.ones(len(counted)) if sample_weight is None else np.asarray(sample_weight)
-        if sample_weight is not None and rows is None:
+        if sample_weight is not None and self.graph is None:
             weight = weight[counted]
         # The -1 of unlabelled ones is the last.
         truth = np.array([*dataset.class_names, ""], dtype=object)[dataset.labels[counted].numpy()]
-        predicted = self._probabilities(Items(prepared, None)).argmax(1)
-        right = np.array(self.card_.class_names, dtype=object)[predicted[counted]] == truth
+        predicted = self._probabilities(prepared, counted).argmax(1)
+        right = np.array(self.card_.class_names, dtype=object)[predicted] == truth
         return float(np.average(right[truth != ""], weights=weight[truth != ""]))
 
     def _adopt(self, model: VEPM, card: ModelCard) -> Self:
@@ -144,14 +140,14 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         # Validation labels may all be of classes that weigh nothing, and still choose the epoch.
         return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
-    def _labelled(self, X: Any, y: Any, **known: Any) -> Items:
+    def _labelled(self, X: Any, y: Any, **known: Any) -> tuple[Dataset, Rows]:
         """The data behind X, with the labels y if given."""
-        items = self._read(X, y, **known)
-        if items.rows is None:
-            return items
+        dataset, rows = self._read(X, y, **known)
+        if isinstance(rows, slice):
+            return dataset, rows
         if y is None:
             raise InputError("the labels of the nodes in X are needed as y")
-        return Items(relabelled(items.dataset, y, items.rows), items.rows)
+        return relabelled(dataset, y, rows), rows
 
     def _counted(self, dataset: Dataset) -> Array:
         """The labelled nodes or graphs that a score is about."""
@@ -166,13 +162,14 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise InputError(f"{dataset.name}: every labelled node was used to fit; {remedy}")
         return torch.where(counted)[0].numpy()
 
-    def _probabilities(self, items: Items, num_samples: int | None = None) -> Array:
+    def _probabilities(
+        self, dataset: Dataset, rows: Rows | Array, num_samples: int | None = None
+    ) -> Array:
         default = self.card_.config.training.num_samples
         count = default if num_samples is None else num_samples
         check_value(FIELDS["num_samples"], index(count), "predict_proba")
-        source = self._source(items.dataset)
-        found = probabilities(self._model(), source, count, seed=self.card_.seed)
-        return items.of(found).cpu().numpy()
+        source = self._source(dataset)
+        return probabilities(self._model(), source, count, self.card_.seed)[rows].cpu().numpy()
 
 
 class NodeClassifier(_Classifier):

@@ -9,7 +9,7 @@ from sklearn.base import ClusterMixin
 
 from vepm.data import Dataset
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
+from vepm.estimators.base import Array, Estimator, RandomState, Rows, unlabelled
 from vepm.nn import interactions, members
 from vepm.training import Config, Explanation, Progress, fit
 from vepm.training.fitting import NONE
@@ -79,7 +79,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn communities from the edges; labels, if there are any, are not looked at."""
-        self.fit_split(unlabelled(self._read(X).dataset), NONE, NONE)
+        self.fit_split(unlabelled(self._read(X)[0]), NONE, NONE)
         self.labels_ = self.communities(X).hard
         return self
 
@@ -114,8 +114,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         has more than 0.3 times those of a typical member, and if that is anywhere, then also in
         its main one (:func:`vepm.nn.members`).
         """
-        items = self._items(X)
-        return self.communities_behind(self._explain(items.dataset), items.rows)
+        dataset, rows = self._items(X)
+        return self.communities_behind(self._explain(dataset), rows)
 
     def cover(self, X: Any) -> dict[int, set[Any]]:
         """The members of each metacommunity that has any, by its number, as sets of node names.
@@ -134,22 +134,17 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         dataset, rows = self._items(X)
         member = self.communities_behind(self._explain(dataset), rows).overlapping
-        names = node_names(X if rows is None else self.graph, dataset)
-        if rows is not None:
-            names = [names[row] for row in rows.tolist()]
-        sets = {k: {names[i] for i in np.flatnonzero(column)} for k, column in enumerate(member.T)}
-        return {k: nodes for k, nodes in sets.items() if nodes}
+        names = node_names(X if self.graph is None else self.graph, dataset)
+        nodes = np.arange(len(names))[rows]
+        sets = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
+        return {k: found for k, found in sets.items() if found}
 
     @torch.no_grad()
-    def communities_behind(
-        self, found: Explanation, rows: torch.Tensor | None = None
-    ) -> Memberships:
+    def communities_behind(self, found: Explanation, rows: Rows = slice(None)) -> Memberships:
         """Memberships that follow from what :meth:`explain` gives, of all nodes or some."""
         model = self._model()
         links = interactions(found.memberships, model.interactions, model.partitioner.grouping())
-        member = members(links)
-        if rows is not None:
-            links, member = (values[rows.to(links.device)] for values in (links, member))
+        links, member = links[rows], members(links)[rows]
         return Memberships(
             hard=links.argmax(1).cpu().numpy(),
             soft=(links / links.sum(1, keepdim=True)).cpu().numpy(),

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.data.features import degree_features, positions
+from vepm.data.features import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
@@ -37,8 +37,7 @@ from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 
 CALIBRATION = "links.toml"
-HELD_OUT = 0.05
-"""Share of the edges that calibrates, and the same again that scores."""
+HELD_OUT = 0.05  # share of the edges that calibrates, and the same again that scores
 
 
 class LinkPredictor(Estimator):
@@ -98,12 +97,9 @@ class LinkPredictor(Estimator):
     def fit(self, X: Any, y: None = None, **how: Any) -> Self:
         """Learn from the edges of a graph; labels, if there are any, are not looked at.
 
-        Args:
-            X: The graph.
-            y: Not used.
-            how: ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
+        ``how`` may hold ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
         """
-        dataset = self._read(X).dataset
+        dataset, _ = self._read(X)
         parts = split_edges(dataset.graphs[0], HELD_OUT, HELD_OUT, self._seed())
         self.fit_edges(dataset, parts, **how)
         self.fitted_graph_, self._known = X, None
@@ -154,13 +150,9 @@ class LinkPredictor(Estimator):
         return self._graph(X).evidence(pairs)
 
     def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
-        """Area under the ROC curve.
+        """Area under the ROC curve: of pairs of nodes [P, 2] that are joined or not, y [P].
 
-        Args:
-            X: A graph; by default the one that was fitted.
-            pairs: Pairs of nodes [P, 2]; by default the edges held out by ``fit``, beside as many
-                pairs without an edge.
-            y: Whether each pair is joined [P].
+        By default they are the edges held out by ``fit``, beside as many pairs without an edge.
         """
         self._model()
         if pairs is None:
@@ -231,7 +223,7 @@ class LinkPredictor(Estimator):
         """The nodes of a graph, by default of the fitted one."""
         self._model()
         if X is not None:
-            return self._nodes(self._items(X).dataset, X)
+            return self._nodes(self._items(X)[0], X)
         if not hasattr(self, "fitted_graph_"):
             raise InputError("a model that was loaded has no graph: give one as X")
         if self._known is None:
@@ -285,9 +277,8 @@ class LinkPredictor(Estimator):
 def _own_features(graph: Data, dataset: Dataset) -> Data:
     """A graph whose features, if they are its degrees and coordinates, follow from its edges."""
     if dataset.num_positions:
-        known = graph.edge_index, int(graph.num_nodes or 0)
-        graph = graph.clone()
-        graph.x = torch.cat([degree_features(*known), positions(*known)], dim=1)
+        graph, count = graph.clone(), int(graph.num_nodes or 0)
+        graph.x, _ = structural_features(graph.edge_index, count, coordinates=True)
     return graph
 
 

@@ -19,15 +19,12 @@ from vepm.errors import InputError
 from vepm.estimators.base import plain
 
 Pairs = NDArray[np.int64]
-PAIRS_AT_ONCE = 4_000_000
-"""Paths of length two that are followed at a time."""
-STRONGEST = 100
-"""Nodes of each community whose pairs are candidates, however far apart."""
+PAIRS_AT_ONCE = 4_000_000  # paths of length two that are followed at a time
+STRONGEST = 100  # nodes of each community whose pairs are candidates, however far apart
 EVIDENCE = ("likeness", "strength", "features", "degree")
 LEAST_RATE = 1e-30
 AT_ONCE = 2**18
-WIDTH = 256
-"""Features of more columns are reduced to so many, which bounds memory."""
+WIDTH = 256  # features of more columns are reduced to so many, which bounds memory
 STEPS, TELEPORT = 10, 0.2
 """Steps of personalised PageRank, and the probability of returning to the node."""
 
@@ -135,14 +132,10 @@ class Nodes(NamedTuple):
 
     names: list[Any]
     edge_index: Tensor
-    z: NDArray[Any]
-    """Affiliations [N, C]."""
-    meeting: NDArray[Any]
-    """What the communities of another node meet in it [N, C]."""
-    surroundings: NDArray[Any]
-    """Mean features around it, rows of length one [N, F]."""
-    degree: NDArray[Any]
-    """Logarithm of one plus its degree [N]."""
+    z: NDArray[Any]  # affiliations [N, C]
+    meeting: NDArray[Any]  # what the communities of another node meet in it [N, C]
+    surroundings: NDArray[Any]  # mean features around it, rows of length one [N, F]
+    degree: NDArray[Any]  # logarithm of one plus its degree [N]
 
     def evidence(self, pairs: Pairs) -> NDArray[Any]:
         """The values of ``EVIDENCE`` for pairs of indices [2, P], one column each [P, 4]."""

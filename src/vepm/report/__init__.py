@@ -1,10 +1,4 @@
-"""Results to figures and to one self-contained HTML page; never trains.
-
-- :func:`read_run` reads a run folder.
-- :func:`write_report` writes its page and its figures.
-- :func:`write_comparison` writes one page about several runs.
-- :mod:`vepm.report.figures` draws each figure from plain arrays.
-"""
+"""Results to figures and to one self-contained HTML page; never trains."""
 
 from vepm.report import figures
 from vepm.report.compare import write_comparison

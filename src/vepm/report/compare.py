@@ -20,18 +20,7 @@ MOST_ROWS = 5000
 
 
 def write_comparison(folders: Sequence[str | Path], output: str | Path) -> Path:
-    """Write one page that compares runs: settings, curves, accuracies and disagreements.
-
-    Args:
-        folders: At least two run folders, see :func:`vepm.report.read_run`.
-        output: The page to write.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: A folder is not a whole run, or there are fewer than two.
-    """
+    """Write a page that compares runs: settings, curves, accuracies and disagreements."""
     if len(folders) < 2:
         raise InputError("a comparison needs at least two run folders")
     runs = [read_run(folder) for folder in folders]

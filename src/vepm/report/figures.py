@@ -32,29 +32,20 @@ ACCURACIES = {
     "val_accuracy": ("validation", style.COMMUNITY_COLOURS[3]),
 }
 DASHED = (0, (3, 3))
-FEW = 10
-"""Bins of fewer predictions than this are drawn pale: their accuracy says little."""
+FEW = 10  # predictions of a bin that is drawn pale: its accuracy says little
 MOST_DOTS = 200_000
-MOST_NUMBERED = 12
-"""Classes of a confusion matrix whose counts are written into it."""
+MOST_NUMBERED = 12  # classes of a confusion matrix whose counts are written into it
 WHOLE = "#5B6B7F"
-MOST_NAMED = 20
-"""Entries of a legend."""
-MOST_POINTS = 1500
-FEWEST_POINTS = 4
-DIGITS = 6
-"""Decimals, relative to the largest entry, to which rows must differ to be distinct."""
+MOST_NAMED = 20  # entries of a legend
+MOST_POINTS, FEWEST_POINTS = 1500, 4
+DIGITS = 6  # decimals, relative to the largest entry, to which rows must differ to be distinct
 
 
 @style.styled
 def learning_curves(history: History, best_epoch: int | None = None) -> Figure:
-    """Every term of the ELBO and the accuracies over training.
+    """Every term of the ELBO and the accuracies over training; NaN where they do not apply.
 
-    Args:
-        history: Columns ``phase`` (``pretrain`` or ``finetune``), ``epoch`` and any of
-            ``loss``, ``task``, ``edges``, ``kl``, ``train_accuracy``, ``val_accuracy``, with
-            NaN where not applicable.
-        best_epoch: Epoch of the last phase whose parameters were kept.
+    ``best_epoch`` is the epoch of the last phase whose parameters were kept.
     """
     drawn = {TERMS[name]: {name: ("", style.ACCENT)} for name in TERMS if _recorded(history, name)}
     accuracies = {name: line for name, line in ACCURACIES.items() if _recorded(history, name)}
@@ -236,17 +227,9 @@ def _shade(
 
 
 def tsne(values: Floats, limit: int = MOST_POINTS) -> tuple[Floats, Ints]:
-    """Positions in the plane by t-SNE; equal rows share a position.
+    """Positions [n, 2] of points [N, D] by t-SNE, and the rows they belong to [n].
 
-    Args:
-        values: One row per point [N, D].
-        limit: Points to keep; more are sampled down.
-
-    Returns:
-        Positions [n, 2] and the rows they belong to [n].
-
-    Raises:
-        ValueError: Fewer than four rows are distinct.
+    Equal rows share a position; ValueError if fewer than four are distinct.
     """
     rows = style.sample(len(values), limit, seed=0)
     kept = np.asarray(values[rows], dtype=np.float64)

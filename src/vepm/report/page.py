@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from vepm.files import refuse_special, write_text
 from vepm.report import figures, style, summary
 from vepm.report.communities import bucket_order, community_rows, induced
-from vepm.report.excerpt import take_excerpt
-from vepm.report.payload import build_payload, embed_json
+from vepm.report.payload import build_payload, embed_json, take_excerpt
 from vepm.report.reading import read_run
 from vepm.report.run import Run
 
@@ -29,18 +28,9 @@ Drawing = Callable[[], Figure]
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write ``report.html`` and ``figures/`` into a run folder.
+    """Write ``figures/`` and ``report.html`` into a run folder; gives the path of the page.
 
-    The page needs no network and no other file: script, style, data and figures are inside.
-
-    Args:
-        folder: A run folder, see :func:`vepm.report.read_run`.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        InputError: The folder is not a whole run.
+    It needs no network and no other file: script, style, data and figures are inside.
     """
     run = read_run(folder)
     place = run.folder / "figures"

@@ -26,8 +26,7 @@ CHOSEN = (
     "the settings were chosen on validation folds that are test folds of other splits of Table 3, "
     "so that no fold is unseen"
 )
-FRAME = 3
-"""Characters that the frame of a table takes for every column."""
+FRAME = 3  # characters that the frame of a table takes for every column
 CSV_HEADER = (
     "experiment", "row", "column", "dataset", "method", "source", "rule", "mean", "std",
     "standard_error", "n", "splits", "seeds", "unit", "paper", "paper_spread", "mark", "verdict",

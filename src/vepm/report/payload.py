@@ -1,27 +1,96 @@
-"""What the page's script draws from, as plain JSON, and where it draws the nodes."""
+"""What the page's script draws from, as plain JSON: which nodes of a large graph, and where."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from scipy.sparse.csgraph import shortest_path
+from scipy.sparse.csgraph import breadth_first_order, shortest_path
 from scipy.spatial import cKDTree
 from scipy.special import expit
 
-from vepm.report.communities import adjacency_matrix, images, part_of_each, pixel_grid, shares
-from vepm.report.excerpt import Excerpt, starting_node
+from vepm.report.communities import (
+    adjacency_matrix,
+    bucket_order,
+    images,
+    induced,
+    part_of_each,
+    pixel_grid,
+    shares,
+)
 from vepm.report.reading import SPLITS
 from vepm.report.run import Array, Floats, Ints, Run
 from vepm.report.style import class_colours, community_colours
 from vepm.report.summary import UNSURE
 
+MOST_NODES = 5000
+FEWEST_NODES = 200
+MOST_MEMBERSHIPS = 260_000
+MOST_EDGES = 20_000
 MOST_CLASSES = 6
 MOST_PIXELS = 400_000
-SMALL = 60
-"""Up to so many nodes, distances on paper follow the lengths of shortest paths."""
+SMALL = 60  # up to so many nodes, distances on paper follow the lengths of shortest paths
 STEPS = 300
 NEAR, FAR = 8, 6
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Nodes, edges and items of a run that a page carries, renumbered from zero."""
+
+    nodes: Ints  # of the run, ascending [n]
+    items: Ints  # of the run: the same nodes, or the graphs they make up
+    graph: Ints  # place in ``items`` of each node's graph; zeros for node tasks
+    edges: Ints  # each undirected edge, the lower end first, as places in ``nodes`` [2, m]
+    edge_weight: Floats  # share of each edge in each metacommunity
+
+
+def take_excerpt(run: Run) -> Excerpt:
+    """All of a small run; neighbourhoods, or some graphs, of a large one."""
+    ends = np.sort(run.edge_index, axis=0)
+    proper = np.flatnonzero(ends[0] < ends[1])
+    pairs, first = np.unique(ends[:, proper], axis=1, return_index=True)
+    edge_weight = run.edge_weight[proper[first]]
+    budget = min(MOST_NODES, max(FEWEST_NODES, MOST_MEMBERSHIPS // run.memberships.shape[1]))
+    while True:
+        if run.batch is None:
+            nodes = items = _neighbourhoods(run, budget)
+            graph = np.zeros(len(nodes), dtype=np.int64)
+        else:
+            items = _some_graphs(run, run.batch, budget)
+            nodes = np.flatnonzero(np.isin(run.batch, items))
+            graph = np.searchsorted(items, run.batch[nodes])
+        inside, edges = induced(pairs, nodes, run.num_nodes)
+        if edges.shape[1] <= MOST_EDGES or budget <= FEWEST_NODES:
+            return Excerpt(nodes, items, graph, edges, edge_weight[inside])
+        budget = max(FEWEST_NODES, int(0.8 * min(budget, len(nodes))))
+
+
+def _neighbourhoods(run: Run, budget: int) -> Ints:
+    """Balls of equal size around the most typical nodes of every metacommunity."""
+    if run.num_nodes <= budget:
+        return np.arange(run.num_nodes)
+    graph = adjacency_matrix(run.edge_index, run.num_nodes)
+    order, bucket = bucket_order(run.interaction)
+    seeds = order[np.unique(bucket[order], return_index=True)[1]].tolist()
+    kept: dict[int, None] = {}
+    for index, seed in enumerate(seeds, 1):
+        around = breadth_first_order(graph, seed, return_predecessors=False).tolist()
+        fresh = [node for node in around if node not in kept]
+        kept |= dict.fromkeys(fresh[: budget * index // len(seeds) - len(kept)])
+    # Small components leave room for other nodes.
+    kept |= dict.fromkeys(order.tolist())
+    return np.array(sorted(list(kept)[:budget]))
+
+
+def _some_graphs(run: Run, batch: Ints, budget: int) -> Ints:
+    """Graphs that fit: test graphs first, the most uncertain of them first of all."""
+    sizes = np.bincount(batch, minlength=run.num_items)
+    trained = ~run.masks["test"] if "test" in run.masks else np.zeros(run.num_items)
+    order = np.lexsort((run.confidence, trained))
+    order = order[sizes[order] > 0]
+    return np.sort(order[: max(1, int((np.cumsum(sizes[order]) <= budget).sum()))])
 
 
 def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
@@ -39,7 +108,7 @@ def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "activation": _short(run.activation),
         "density": run.edge_index.shape[1] / 2 / pairs if pairs else 0.0,
         "unsure": 100 * UNSURE,
-        "start": starting_node(run, excerpt),
+        "start": _start(run, excerpt),
         "nodes": _nodes(run, excerpt),
         "edges": {
             "source": excerpt.edges[0].tolist(),
@@ -56,6 +125,14 @@ def embed_json(payload: dict[str, Any]) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _start(run: Run, excerpt: Excerpt) -> int:
+    """A well-connected node between communities, as a place in the excerpt."""
+    part = np.clip(shares(run.interaction[excerpt.nodes]), 1e-12, 1)
+    mixture = -(part * np.log(part)).sum(axis=1)
+    degree = np.bincount(excerpt.edges.ravel(), minlength=len(part))
+    return int((mixture * np.log1p(degree)).argmax())
 
 
 def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:

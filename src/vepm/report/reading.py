@@ -60,15 +60,9 @@ REQUIRED = ("memberships", "activation", "edge_index", "edge_weight")
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read a run folder.
+    """Read what ``vepm train`` or ``vepm communities`` wrote.
 
-    Args:
-        folder: What ``vepm train`` or ``vepm communities`` wrote: ``config.toml``,
-            ``metrics.json``, ``history.csv``, ``outputs.safetensors`` and perhaps
-            ``names.json``.
-
-    Raises:
-        InputError: A file is missing, damaged, or at odds with the others.
+    An InputError says which file is missing, damaged, or at odds with the others.
     """
     folder = Path(folder)
     if not folder.is_dir():

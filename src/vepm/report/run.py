@@ -27,41 +27,24 @@ class Run:
     """
 
     folder: Path
-    settings: Mapping[str, Any]
-    """The contents of ``config.toml``."""
-    metrics: Mapping[str, Any]
-    """The contents of ``metrics.json``."""
-    history: Mapping[str, Array]
-    """Columns of ``history.csv``; ``phase`` is text, the others numbers, NaN where empty."""
-    edge_index: Ints
-    """Edges in both directions [2, E]."""
-    edge_weight: Floats
-    """Share of each edge in each metacommunity [E, K]."""
-    memberships: Floats
-    """Posterior mean of Z [N, C]."""
-    activation: Floats
-    """Activation of each community [C]."""
-    labels: Ints | None = None
-    """True class of each item, -1 where unknown."""
+    settings: Mapping[str, Any]  # config.toml
+    metrics: Mapping[str, Any]  # metrics.json
+    history: Mapping[str, Array]  # columns of history.csv: ``phase`` is text, others numbers or NaN
+    edge_index: Ints  # both directions [2, E]
+    edge_weight: Floats  # share of each edge in each metacommunity [E, K]
+    memberships: Floats  # posterior mean of Z [N, C]
+    activation: Floats  # of each community [C]
+    labels: Ints | None = None  # true class of each item, -1 where unknown
     prediction: Ints | None = None
-    probabilities: Floats | None = None
-    """Probability of each class [items, classes]."""
-    community_embeddings: Floats | None = None
-    """What each metacommunity knows of each node [N, K, D]."""
-    log_odds: Floats | None = None
-    """Log-odds of each item's prediction at the posterior mean."""
-    log_odds_without: Floats | None = None
-    """The same when one metacommunity at a time has no say [items, K]."""
-    label_without: Ints | None = None
-    """The class each item would get then [items, K]."""
-    batch: Ints | None = None
-    """Graph of each node [N], for graph tasks."""
-    assignment: Floats | None = None
-    """Share of each community in each metacommunity [C, K], where that was learned."""
-    features: Floats | None = None
-    """Node features [N, F]."""
-    masks: Mapping[str, Bools]
-    """Which items were in ``train``, ``val`` and ``test``."""
+    probabilities: Floats | None = None  # of each class [items, classes]
+    community_embeddings: Floats | None = None  # [N, K, D]
+    log_odds: Floats | None = None  # of each item's prediction at the posterior mean
+    log_odds_without: Floats | None = None  # the same without one metacommunity [items, K]
+    label_without: Ints | None = None  # the class each item would get then [items, K]
+    batch: Ints | None = None  # graph of each node [N], for graph tasks
+    assignment: Floats | None = None  # of communities to metacommunities [C, K], where learned
+    features: Floats | None = None  # [N, F]
+    masks: Mapping[str, Bools]  # which items were in ``train``, ``val`` and ``test``
     class_names: tuple[str, ...]
     node_names: tuple[str, ...]
     graph_names: tuple[str, ...]

@@ -61,8 +61,7 @@ def look(hashsalt: str | None = None) -> Iterator[None]:
         yield
 
 
-styled = look()
-"""Give a drawing function the shared look."""
+styled = look()  # give a drawing function the shared look
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -11,16 +11,14 @@ from sklearn.metrics import confusion_matrix
 from vepm.report.run import Ints, Run, listed
 from vepm.report.style import community_colours
 
-UNSURE = 0.6
-"""An item whose likeliest class has a lower probability is called uncertain."""
+UNSURE = 0.6  # an item whose likeliest class has a lower probability is called uncertain
 BASELINES = {
     "label-propagation": "label propagation",
     **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "GRAND", "MLP", "ChebNet")},
     **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
 }
 """How baselines are written; others go by the name they have on the command line."""
-MOST = 0.6
-"""Communities that together have this part of the evidence carry most of it."""
+MOST = 0.6  # communities that together have this part of the evidence carry most of it
 
 
 def number_in(given: Mapping[str, Any], key: str) -> float | None:

@@ -10,6 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vepm.data import Dataset
+from vepm.data.edges import canonical_kinds
 from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.nn import VEPM, Adjacency, interactions
@@ -127,9 +128,12 @@ def _parts(dataset: Dataset, model: VEPM, outputs: Tensors, train: Tensor) -> li
     if not dataset.single_graph:
         # Of graphs, neither labels nor kinds are those of the nodes.
         return measuring.summarise_parts(model, *edges, train[:0])
-    kinds = dataset.graphs[0].get("edge_kind")
-    names = None if kinds is None else dataset.kind_names
-    return measuring.summarise_parts(model, *edges, train, kinds, names)
+    graph = dataset.graphs[0]
+    if "edge_kind" not in graph:
+        return measuring.summarise_parts(model, *edges, train)
+    # The split has both directions of every edge, a directed graph perhaps one.
+    kinds = canonical_kinds(edges[0], graph.edge_index, graph.edge_kind)
+    return measuring.summarise_parts(model, *edges, train, kinds, dataset.kind_names)
 
 
 def _names(dataset: Dataset) -> dict[str, Any]:

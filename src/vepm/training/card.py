@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.data.columns import with_columns
+from vepm.data.dataset import with_columns
 from vepm.data.features import NUM_POSITIONS
 from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
