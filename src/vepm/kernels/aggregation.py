@@ -111,7 +111,7 @@ class Adjacency:
             return self
         there = self.arcs[:, 0] > 0
         weight = None if self.weight is None else self.arcs[there, 0]
-        return type(self)(self.edge_index[:, there], self.num_nodes, weight=weight)
+        return Adjacency(self.edge_index[:, there], self.num_nodes, weight=weight)
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""
@@ -155,7 +155,7 @@ class Adjacency:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
         return apply(_SumAtTarget, values, self)
 
-    def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
+    def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """What :func:`aggregate` returns for features and weights of one type."""
         return apply(_Aggregate, x.contiguous(), weight, self)
 
