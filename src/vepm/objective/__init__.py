@@ -1,31 +1,18 @@
-"""The evidence lower bound as it is trained, term by term."""
+"""The evidence lower bound, term by term."""
 
 from vepm.objective.edges import (
     edge_log_likelihood,
     partial_edge_log_likelihood,
     subsampled_edge_log_likelihood,
 )
-from vepm.objective.terms import (
-    Batch,
-    Counts,
-    Terms,
-    bound_terms,
-    disagreement,
-    label_log_likelihood,
-    predictor_terms,
-    pretraining_terms,
-)
+from vepm.objective.terms import Counts, Terms, label_log_likelihood, shrinking_penalty
 
 __all__ = [
-    "Batch",
     "Counts",
     "Terms",
-    "bound_terms",
-    "disagreement",
     "edge_log_likelihood",
     "label_log_likelihood",
     "partial_edge_log_likelihood",
-    "predictor_terms",
-    "pretraining_terms",
+    "shrinking_penalty",
     "subsampled_edge_log_likelihood",
 ]
