@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,13 +52,9 @@ class Adjacency:
     zero where there is none. None where links have no direction."""
     in_degree: Tensor | None = field(default=None, kw_only=True)
     """Number of edges that end in each node [N], where not all of them are here."""
-    under_vmap: ClassVar[bool] = False
-    """Whether a subclass computes the sums below for several models at once, under ``vmap``."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
-    seen: dict[str, object] = field(default_factory=dict, repr=False)
-    """What :mod:`vepm.nn.smoothing` keeps of features that come with these edges."""
 
     @property
     def source(self) -> Tensor:

@@ -50,7 +50,7 @@ class CommunityBank(nn.Module):
                 f"normalize must be one of {', '.join(NORMALIZATIONS)}, got {normalize!r}"
             )
         width = hidden_channels // num_metacommunities
-        self.out_channels = width * num_metacommunities
+        self.in_channels, self.out_channels = in_channels, width * num_metacommunities
         self.normalize = normalize
         self.dropout, self.node_dropout = dropout, node_dropout
         self.layers = nn.ModuleList(

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -78,7 +78,6 @@ class ManyEdges(Adjacency):
     """The graph of all runs, or the graphs of all, each of one size, joined run after run."""
     shared: bool = True
     """Whether all runs have the same graph."""
-    under_vmap: ClassVar[bool] = True
 
     @classmethod
     def of(cls, graph: Adjacency) -> Self:
