@@ -118,21 +118,19 @@ class Adjacency:
 
     def pattern(self, heads: int, transposed: bool = False) -> Pattern:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
-        key = (heads, transposed)
-        if key not in self._patterns:
-            self._patterns[key] = self._new_pattern(heads, transposed)
-        return self._patterns[key]
-
-    def _new_pattern(self, heads: int, transposed: bool) -> Pattern:
-        device = self.edge_index.device.type
+        key, device = (heads, transposed), self.edge_index.device.type
+        if key in self._patterns:
+            return self._patterns[key]
         if device == "cpu":
-            return BlockPattern(self.sorted(transposed), heads)
-        triton_pattern = _triton_pattern() if device == "cuda" else None
-        if triton_pattern is None:
-            return Pattern(*self._checked_ends(transposed), self.num_nodes)
-        # Where rows are cut depends on the edges, so rows of replaceable ones are not.
-        uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
-        return triton_pattern(self.sorted(transposed), **uncut)
+            found: Pattern = BlockPattern(self.sorted(transposed), heads)
+        elif device == "cuda" and (triton_pattern := _triton_pattern()) is not None:
+            # Where rows are cut depends on the edges, so rows of replaceable ones are not.
+            uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
+            found = triton_pattern(self.sorted(transposed), **uncut)
+        else:
+            found = Pattern(*self._checked_ends(transposed), self.num_nodes)
+        self._patterns[key] = found
+        return found
 
     def _checked_ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
         """The node at which each edge is summed and the one it reads."""
@@ -160,7 +158,13 @@ class Adjacency:
         return apply(_EdgeDot, target.contiguous(), source.contiguous(), self)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
-        """What :func:`grouped_edge_dot` returns."""
+        r"""Products [E, K] of the two ends of every edge, communities gathered into groups.
+
+        .. math:: d_{ek} = \sum_c B_{ck} \, t_{jc} s_{ic} \quad \text{for edge } e = (i, j)
+
+        The assignment B is [C, K]; or [G, C, K], one for each of G graphs with equally many edges,
+        which follow each other. Time is O(E C K), memory O(N C + E K).
+        """
         groups = assignment if assignment.dim() == 3 else assignment[None]
         return apply(_GroupedDot, target.contiguous(), source.contiguous(), groups, self)
 
@@ -341,16 +345,3 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
         Products [E, K].
     """
     return as_adjacency(edge_index, target.size(0)).dot_ends(target, source)
-
-
-def grouped_edge_dot(
-    target: Tensor, source: Tensor, assignment: Tensor, edge_index: EdgeIndex
-) -> Tensor:
-    r"""Products [E, K] of the two ends of every edge, communities gathered into groups.
-
-    .. math:: d_{ek} = \sum_c B_{ck} \, t_{jc} s_{ic} \quad \text{for edge } e = (i, j)
-
-    The assignment B is [C, K]; or [G, C, K], one for each of G graphs with equally many edges,
-    which follow each other in ``edge_index``. Time is O(E C K), memory O(N C + E K).
-    """
-    return as_adjacency(edge_index, target.size(0)).group_ends(target, source, assignment)

@@ -3,13 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.kernels.aggregation import (
-    Adjacency,
-    EdgeIndex,
-    as_adjacency,
-    edge_dot,
-    grouped_edge_dot,
-)
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.draws import uniform_on_edges
 from vepm.kernels.shares import couple, posterior_shares, softmax_shares
 
@@ -229,10 +223,10 @@ class EdgePartitioner(nn.Module):
         grouping, (near, far) = self.grouping(), _ends(z, activation)
         if isinstance(grouping, int):
             near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
-            return edge_dot(_joined(near), _joined(far), edges)
+            return edges.dot_ends(_joined(near), _joined(far))
         if len(near) > 1:
             grouping = torch.cat([grouping] * len(near))
-        return grouped_edge_dot(_joined(near), _joined(far), grouping, edges)
+        return edges.group_ends(_joined(near), _joined(far), grouping)
 
     def forward(
         self,
