@@ -1,12 +1,13 @@
 """Third box: one small GNN per metacommunity, each on its own share of the edges."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
-from vepm.kernels.features import Features, drop_rows, dropout
+from vepm.kernels.features import drop_rows, dropout
 from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
 
 
@@ -75,14 +76,9 @@ class CommunityBank(nn.Module):
         weights = propagation(edges, edge_weight, self.normalize)
         states: list[Tensor] = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = states[-1] if states else parts
-            states.append(torch.relu_(norm(layer(self._drop(x), edges, weights))))
+            x: Any = dropout(states[-1], self.dropout, self.training) if states else None
+            if x is None:
+                whole = drop_rows(parts, self.node_dropout, self.training)
+                x = [dropout(part, self.dropout, self.training) for part in whole]
+            states.append(torch.relu_(norm(layer(x, edges, weights))))
         return states
-
-    def _drop(self, x: Tensor | Sequence[Features]) -> Tensor | list[Features]:
-        if isinstance(x, Sequence):
-            whole = drop_rows(x, self.node_dropout, self.training)
-            return [dropout(part, self.dropout, self.training) for part in whole]
-        dropped = dropout(x, self.dropout, self.training)
-        assert isinstance(dropped, Tensor)
-        return dropped

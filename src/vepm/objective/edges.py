@@ -97,17 +97,14 @@ def partial_edge_log_likelihood(
 
     Args:
         z: Affiliations of the batch [n, C].
-        activation: As in :func:`edge_log_likelihood`.
+        activation: As in :func:`edge_log_likelihood`, and so are ``mean`` and ``balanced``.
         edges: Edges within the batch, both directions.
-        mean: Posterior means [n, C] for the non-edge part.
+        mean: Posterior means of the batch [n, C].
         edge_weight: Weight w of each edge [e], the same in both directions.
         total: Sum of the posterior means of all nodes [C].
         num_nodes: Nodes of the whole graph.
         num_edges: Undirected edges of the whole graph.
-        balanced: As in :func:`edge_log_likelihood`.
-
-    Returns:
-        One value.
+        balanced: Whether to average.
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.

@@ -132,14 +132,8 @@ def fit_many(
 
     Each starts from the weights that :func:`fit` would start it from, takes the same batches in
     the same order, and stops and keeps its best epoch on its own. Only what is sampled while
-    training differs, with the same distribution. A single run is trained by :func:`fit`.
-
-    Args:
-        dataset: The graphs.
-        config: The settings.
-        runs: What differs between the runs; they must be of one group of :func:`group_runs`.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        calibrated: Fit the inverse temperature of the probabilities; accuracies do not change.
+    training differs, with the same distribution. A single run is trained by :func:`fit`, which
+    explains the arguments; several must be of one group of :func:`group_runs`.
     """
     if len(runs) == 1:
         only = runs[0]._asdict()

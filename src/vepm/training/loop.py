@@ -31,13 +31,9 @@ def train(
     """Run the remaining phases, then restore the weights of each run's best validation epoch.
 
     Every epoch draws its random numbers from the seeds, its phase and its index alone, so a run
-    resumed from the state after any epoch equals one that was never interrupted.
-
-    Args:
-        state: Where to start from; changed in place.
-        config: How to train.
-        progress: Called after every epoch of a single run.
-        on_epoch: Called with the state after every epoch, to save it.
+    resumed from the state after any epoch equals one that was never interrupted. The state is
+    changed in place; ``progress`` is called after every epoch of a single run, ``on_epoch`` with
+    the state after every epoch, to save it.
     """
     executor = state.executor
     devices = [executor.device] if executor.device.type == "cuda" else []

@@ -66,16 +66,10 @@ def predictor_loss(
     consistency_weight: Tensor | None = None,
     class_weights: Tensor | None = None,
 ) -> Terms:
-    """Labels alone, with the communities held.
+    """Labels of the given rows alone, with the communities held.
 
-    Args:
-        model: The model.
-        batch: The graphs.
-        rows: Indices of the labelled nodes or graphs.
-        held: Affiliations and the split of the edges.
-        config: The settings.
-        consistency_weight: Weight of the disagreement in this epoch, by default the settings'.
-        class_weights: Weight of the labels of each class; None weighs all alike.
+    The weight of the disagreement is that of the epoch, by default the settings'. Without class
+    weights all labels count alike.
     """
     b, split = batch, held.edge_weight
     if model.learns_grouping:

@@ -11,11 +11,10 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.optim import Optimizer
 
 from vepm.nn import VEPM
-from vepm.nn.convolution import CommunityNorm
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import ProcessGroup, replace_layers
+from vepm.scale.ddp import ProcessGroup, replace_norms
 from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
 from vepm.scale.large import LargeGraph
 from vepm.scale.many.edges import ManyEdges, SharedFeatures
@@ -68,7 +67,7 @@ class ManyRuns:
         self._padding = PaddingMask()
         self.model = copy.deepcopy(models[0])
         """Called with the weights of every run; its own weights are not used."""
-        replace_layers(self.model, {CommunityNorm: lambda norm: PaddedNorm(norm, self._padding)})
+        replace_norms(self.model, lambda norm: PaddedNorm(norm, self._padding))
         self._caller = _Caller(self.model)
         source = examples[0].source
         assert not isinstance(source, LargeGraph)
