@@ -1,7 +1,6 @@
 """Third box: one small GNN per metacommunity, each on its own share of the edges."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,11 +73,11 @@ class CommunityBank(nn.Module):
         parts = inputs if isinstance(inputs, Sequence) else [inputs]
         edges = as_adjacency(edge_index, parts[0].size(0))
         weights = propagation(edges, edge_weight, self.normalize)
+        whole = drop_rows(parts, self.node_dropout, self.training)
+        x: Inputs = [dropout(part, self.dropout, self.training) for part in whole]
         states: list[Tensor] = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x: Any = dropout(states[-1], self.dropout, self.training) if states else None
-            if x is None:
-                whole = drop_rows(parts, self.node_dropout, self.training)
-                x = [dropout(part, self.dropout, self.training) for part in whole]
+            if states:
+                x = dropout(states[-1], self.dropout, self.training)
             states.append(torch.relu_(norm(layer(x, edges, weights))))
         return states
