@@ -41,4 +41,4 @@ def __dir__() -> list[str]:
 # Whoever imports the package may take the divergence of a Weibull from a Gamma. The command line,
 # which starts outside of it, is spared the seconds that PyTorch takes until a command needs it.
 if "vepm_command" not in sys.modules:
-    importlib.import_module("vepm.nn.distributions")
+    importlib.import_module("vepm.nn")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from strategies import Graph, directed_graphs, no_edges, quick, random_graph, seeds, uniform
 from vepm.kernels import aggregation
-from vepm.kernels.aggregation import grouped_edge_dot
+from vepm.kernels.aggregation import Adjacency
 from vepm.kernels.shares import posterior_shares
 
 
@@ -24,7 +24,7 @@ def test_equals_a_double_loop(
     target, source, assignment = inputs(graph, communities, groups, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aggregation, "GROUPED_NUMBERS", block)
-        ours = grouped_edge_dot(target, source, assignment, graph.edge_index)
+        ours = Adjacency(*graph).group_ends(target, source, assignment)
     ends = target[graph.edge_index[1]] * source[graph.edge_index[0]]
     torch.testing.assert_close(ours, ends @ assignment, rtol=1e-12, atol=1e-12)
 
@@ -35,7 +35,7 @@ def test_gradients_by_finite_differences(monkeypatch: pytest.MonkeyPatch, block:
     graph = random_graph(6)
 
     def products(near: torch.Tensor, far: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-        return grouped_edge_dot(near, far, groups, graph.edge_index)
+        return Adjacency(*graph).group_ends(near, far, groups)
 
     assert torch.autograd.gradcheck(products, inputs(graph, 5, 2))
 
@@ -43,7 +43,7 @@ def test_gradients_by_finite_differences(monkeypatch: pytest.MonkeyPatch, block:
 def test_no_edges() -> None:
     graph = no_edges(3)
     target, source, assignment = inputs(graph, 4, 2)
-    out = grouped_edge_dot(target, source, assignment, graph.edge_index)
+    out = Adjacency(*graph).group_ends(target, source, assignment)
     assert out.shape == (0, 2)
     grads = torch.autograd.grad(out.sum(), (target, source, assignment))
     assert all(not grad.any() for grad in grads)

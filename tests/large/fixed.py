@@ -8,7 +8,7 @@ from torch.distributions import Weibull
 from torch_geometric.data import Data
 
 from strategies import random_graph
-from vepm.nn.distributions import Posterior
+from vepm.nn.encoder import Posterior
 from vepm.nn.model import Prediction
 from vepm.scale.clusters import Clusters
 from vepm.scale.ddp import ProcessGroup

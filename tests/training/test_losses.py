@@ -9,12 +9,13 @@ from torch.distributions import Gamma, kl_divergence
 
 from training.toys import SMALL, TASKS, examples_for, roles, run
 from vepm.nn import VEPM, Adjacency
-from vepm.objective import disagreement, edge_log_likelihood
+from vepm.objective import edge_log_likelihood
 from vepm.scale.many.padding import PaddedGraphs
 from vepm.training import Config, GraphBatch, GraphStore, loop
 from vepm.training.losses import (
     Held,
     bound_loss,
+    disagreement,
     hold,
     predictor_loss,
     pretraining_loss,

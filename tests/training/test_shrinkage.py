@@ -10,7 +10,7 @@ from vepm import VEPM
 from vepm.errors import InputError
 from vepm.kernels.shares import SMALLEST_SHARE, link_shares
 from vepm.nn import interactions
-from vepm.objective.terms import shrinking_penalty
+from vepm.objective import shrinking_penalty
 from vepm.scale.batches import single_graph
 from vepm.training import Config
 from vepm.training.config import AUTO

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,13 +52,9 @@ class Adjacency:
     zero where there is none. None where links have no direction."""
     in_degree: Tensor | None = field(default=None, kw_only=True)
     """Number of edges that end in each node [N], where not all of them are here."""
-    under_vmap: ClassVar[bool] = False
-    """Whether a subclass computes the sums below for several models at once, under ``vmap``."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
-    seen: dict[str, object] = field(default_factory=dict, repr=False)
-    """What :mod:`vepm.nn.smoothing` keeps of features that come with these edges."""
 
     @property
     def source(self) -> Tensor:
@@ -111,7 +107,7 @@ class Adjacency:
             return self
         there = self.arcs[:, 0] > 0
         weight = None if self.weight is None else self.arcs[there, 0]
-        return type(self)(self.edge_index[:, there], self.num_nodes, weight=weight)
+        return Adjacency(self.edge_index[:, there], self.num_nodes, weight=weight)
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""
@@ -122,21 +118,19 @@ class Adjacency:
 
     def pattern(self, heads: int, transposed: bool = False) -> Pattern:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
-        key = (heads, transposed)
-        if key not in self._patterns:
-            self._patterns[key] = self._new_pattern(heads, transposed)
-        return self._patterns[key]
-
-    def _new_pattern(self, heads: int, transposed: bool) -> Pattern:
-        device = self.edge_index.device.type
+        key, device = (heads, transposed), self.edge_index.device.type
+        if key in self._patterns:
+            return self._patterns[key]
         if device == "cpu":
-            return BlockPattern(self.sorted(transposed), heads)
-        triton_pattern = _triton_pattern() if device == "cuda" else None
-        if triton_pattern is None:
-            return Pattern(*self._checked_ends(transposed), self.num_nodes)
-        # Where rows are cut depends on the edges, so rows of replaceable ones are not.
-        uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
-        return triton_pattern(self.sorted(transposed), **uncut)
+            found: Pattern = BlockPattern(self.sorted(transposed), heads)
+        elif device == "cuda" and (triton_pattern := _triton_pattern()) is not None:
+            # Where rows are cut depends on the edges, so rows of replaceable ones are not.
+            uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
+            found = triton_pattern(self.sorted(transposed), **uncut)
+        else:
+            found = Pattern(*self._checked_ends(transposed), self.num_nodes)
+        self._patterns[key] = found
+        return found
 
     def _checked_ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
         """The node at which each edge is summed and the one it reads."""
@@ -155,7 +149,7 @@ class Adjacency:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
         return apply(_SumAtTarget, values, self)
 
-    def sum_neighbours(self, x: Tensor, weight: Tensor | None) -> Tensor:
+    def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """What :func:`aggregate` returns for features and weights of one type."""
         return apply(_Aggregate, x.contiguous(), weight, self)
 
@@ -164,7 +158,13 @@ class Adjacency:
         return apply(_EdgeDot, target.contiguous(), source.contiguous(), self)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
-        """What :func:`grouped_edge_dot` returns."""
+        r"""Products [E, K] of the two ends of every edge, communities gathered into groups.
+
+        .. math:: d_{ek} = \sum_c B_{ck} \, t_{jc} s_{ic} \quad \text{for edge } e = (i, j)
+
+        The assignment B is [C, K]; or [G, C, K], one for each of G graphs with equally many edges,
+        which follow each other. Time is O(E C K), memory O(N C + E K).
+        """
         groups = assignment if assignment.dim() == 3 else assignment[None]
         return apply(_GroupedDot, target.contiguous(), source.contiguous(), groups, self)
 
@@ -345,16 +345,3 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
         Products [E, K].
     """
     return as_adjacency(edge_index, target.size(0)).dot_ends(target, source)
-
-
-def grouped_edge_dot(
-    target: Tensor, source: Tensor, assignment: Tensor, edge_index: EdgeIndex
-) -> Tensor:
-    r"""Products [E, K] of the two ends of every edge, communities gathered into groups.
-
-    .. math:: d_{ek} = \sum_c B_{ck} \, t_{jc} s_{ic} \quad \text{for edge } e = (i, j)
-
-    The assignment B is [C, K]; or [G, C, K], one for each of G graphs with equally many edges,
-    which follow each other in ``edge_index``. Time is O(E C K), memory O(N C + E K).
-    """
-    return as_adjacency(edge_index, target.size(0)).group_ends(target, source, assignment)

@@ -138,7 +138,8 @@ class BlockPattern(Pattern):
         if weight is None:
             values = x.new_ones(self.columns.numel())
         else:
-            values = _taken(weight.flatten(), self._edge_of)
+            values = weight.flatten()
+            values = values if self._edge_of is None else values.index_select(0, self._edge_of)
         matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
         return multiply(matrix, x.contiguous().view(self.size, -1)).view_as(x)
 
@@ -163,11 +164,9 @@ class BlockPattern(Pattern):
         zeros = rows.new_zeros(self.columns.numel())
         pattern = csr_matrix(self.pointer, self.columns, zeros, (self.size, self.size))
         near, far = (end.contiguous().view(self.size, -1) for end in (rows, columns))
-        return _taken(_sampled_product(pattern, near, far), self._place_of).view(-1, self.heads)
-
-
-def _taken(values: Tensor, order: Tensor | None) -> Tensor:
-    return values if order is None else values.index_select(0, order)
+        found = _sampled_product(pattern, near, far)
+        found = found if self._place_of is None else found.index_select(0, self._place_of)
+        return found.view(-1, self.heads)
 
 
 def _sampled_product(pattern: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -6,8 +6,7 @@ from vepm.kernels.shares import edge_shares
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
-from vepm.nn.distributions import draw
-from vepm.nn.encoder import CommunityEncoder
+from vepm.nn.encoder import CommunityEncoder, draw
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
 from vepm.nn.partitioner import EdgePartitioner, interactions, members, segment_sizes
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
-from vepm.kernels.features import Features, drop_rows, dropout
+from vepm.kernels.features import drop_rows, dropout
 from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
 
 
@@ -50,7 +50,7 @@ class CommunityBank(nn.Module):
                 f"normalize must be one of {', '.join(NORMALIZATIONS)}, got {normalize!r}"
             )
         width = hidden_channels // num_metacommunities
-        self.out_channels = width * num_metacommunities
+        self.in_channels, self.out_channels = in_channels, width * num_metacommunities
         self.normalize = normalize
         self.dropout, self.node_dropout = dropout, node_dropout
         self.layers = nn.ModuleList(
@@ -73,16 +73,11 @@ class CommunityBank(nn.Module):
         parts = inputs if isinstance(inputs, Sequence) else [inputs]
         edges = as_adjacency(edge_index, parts[0].size(0))
         weights = propagation(edges, edge_weight, self.normalize)
+        whole = drop_rows(parts, self.node_dropout, self.training)
+        x: Inputs = [dropout(part, self.dropout, self.training) for part in whole]
         states: list[Tensor] = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = states[-1] if states else parts
-            states.append(torch.relu_(norm(layer(self._drop(x), edges, weights))))
+            if states:
+                x = dropout(states[-1], self.dropout, self.training)
+            states.append(torch.relu_(norm(layer(x, edges, weights))))
         return states
-
-    def _drop(self, x: Tensor | Sequence[Features]) -> Tensor | list[Features]:
-        if isinstance(x, Sequence):
-            whole = drop_rows(x, self.node_dropout, self.training)
-            return [dropout(part, self.dropout, self.training) for part in whole]
-        dropped = dropout(x, self.dropout, self.training)
-        assert isinstance(dropped, Tensor)
-        return dropped

@@ -77,74 +77,49 @@ def check_options(given: SimpleNamespace) -> None:
         )
 
 
-def affiliation_width(given: SimpleNamespace) -> int:
-    """Number of affiliations of a node."""
-    return int(given.num_communities) * (2 if given.directed else 1)
-
-
-def build_encoder(given: SimpleNamespace) -> CommunityEncoder:
-    """The first box."""
-    return CommunityEncoder(
+def build_boxes(
+    given: SimpleNamespace,
+) -> tuple[CommunityEncoder, EdgePartitioner, CommunityBank, NodeComposer | GraphComposer]:
+    """The four boxes of the paper's drawing, in their order, given options of the model."""
+    # Where links have directions, each community has two affiliations.
+    ways = 2 if given.directed else 1
+    width, background = ways * given.num_communities, ways if given.background else 0
+    encoder = CommunityEncoder(
         given.in_channels,
-        affiliation_width(given),
+        width,
         hidden_channels=given.encoder_channels,
         num_layers=given.encoder_layers,
         conv=given.conv if given.encoder_conv == "same" else given.encoder_conv,
         shape=given.shape,
         batch_norm=given.encoder_batch_norm,
         dropout=given.encoder_dropout,
-        num_background=_num_background(given),
+        num_background=background,
         sparse=given.sparse,
     )
-
-
-def build_partitioner(given: SimpleNamespace) -> EdgePartitioner:
-    """The second box."""
-    return EdgePartitioner(
+    partitioner = EdgePartitioner(
         given.num_metacommunities,
         given.temperature,
         given.partition,
         shares=given.shares,
-        num_communities=affiliation_width(given) if given.grouping == "learned" else None,
+        num_communities=width if given.grouping == "learned" else None,
         directed=given.directed,
-        num_background=_num_background(given),
+        num_background=background,
     )
-
-
-def _num_background(given: SimpleNamespace) -> int:
-    return affiliation_width(given) // int(given.num_communities) if given.background else 0
-
-
-def _bank_channels(given: SimpleNamespace) -> int:
-    widths = {"x": given.in_channels, "z": affiliation_width(given)}
-    return int(widths.get(given.inputs, sum(widths.values())))
-
-
-def build_bank(given: SimpleNamespace) -> CommunityBank:
-    """The third box."""
-    return CommunityBank(
-        _bank_channels(given),
+    head, read = HEADS[given.task], {"x": given.in_channels, "z": width}
+    bank = CommunityBank(
+        read.get(given.inputs, sum(read.values())),
         given.hidden_channels,
         given.num_metacommunities,
         num_layers=given.bank_layers,
         conv=given.conv,
         normalize=given.normalize,
-        dropout=given.dropout if HEADS[given.task].bank_dropout else 0.0,
+        dropout=given.dropout if head.bank_dropout else 0.0,
         node_dropout=given.node_dropout,
     )
-
-
-def build_composer(given: SimpleNamespace, width: int) -> NodeComposer | GraphComposer:
-    """The fourth box.
-
-    Args:
-        given: Options of the model.
-        width: Width of what the bank makes of a node.
-    """
-    head = HEADS[given.task]
-    known = vars(given) | {"skip_channels": [_bank_channels(given), *[width] * given.bank_layers]}
-    return head.composer(
-        in_channels=width,
+    skips = [bank.in_channels, *[bank.out_channels] * given.bank_layers]
+    known = vars(given) | {"skip_channels": skips}
+    composer = head.composer(
+        in_channels=bank.out_channels,
         out_channels=given.out_channels,
         kind=given.composer,
         num_metacommunities=given.num_metacommunities,
@@ -153,6 +128,7 @@ def build_composer(given: SimpleNamespace, width: int) -> NodeComposer | GraphCo
         dropout=given.dropout,
         **{name: known[name] for name in head.options},
     )
+    return encoder, partitioner, bank, composer
 
 
 def first_interactions(num_communities: int) -> Tensor:

@@ -54,25 +54,31 @@ class Relevance(nn.Module):
         return self.logit.numel() * torch.softmax(self.logit, dim=0)
 
     def forward(
-        self, edges: Adjacency, shares: Tensor, degree: Tensor | None = None
+        self,
+        edges: Adjacency,
+        edge_weight: Tensor | None,
+        degree: Tensor | None = None,
+        conv: str = "gcn",
     ) -> Propagation:
         """Weights of message passing.
 
         Args:
             edges: The graph.
-            shares: Share of each edge in each part [E, K].
+            edge_weight: Share of each edge in each part [E, K].
             degree: Degree of each node in each part [N, K], if edges are missing here.
+            conv: ``"gcn"`` as above, ``"gin"`` for sums over neighbours.
         """
+        if edge_weight is None:
+            raise ValueError('a composer of kind "weighted" needs the shares of the edges')
+        shares = weighted(edges, edge_weight)
+        if conv == "gin":
+            return Propagation(shares @ self.weight.to(shares.dtype)[:, None])
         degree = edges.sum_at_target(shares) if degree is None else degree
         weight = self.weight.to(shares.dtype)
         scale = (degree + 1 / weight.numel()).rsqrt()
         each = (1 - OWN_SHARE) / weight.numel()
         ends = (scale.index_select(0, end) for end in edges.edge_index)
         return Propagation(math.prod(ends, start=shares) @ (each * weight)[:, None], OWN_SHARE)
-
-    def sums(self, shares: Tensor) -> Propagation:
-        """Weights of message passing that sums neighbours, as GIN does."""
-        return Propagation(shares @ self.weight.to(shares.dtype)[:, None])
 
 
 class NodeComposer(nn.Module):
@@ -145,9 +151,8 @@ class NodeComposer(nn.Module):
         """Weights of message passing for the convolutions, and for scores that walk on."""
         if self.relevance is None:
             return plain_propagation(edges, h, self.conv), plain_propagation(edges, h, "gcn")
-        shares = _shares(edges, edge_weight)
-        walk = self.relevance(edges, shares, degree)
-        return walk if self.conv == "gcn" else self.relevance.sums(shares), walk
+        walk = self.relevance(edges, edge_weight, degree)
+        return walk if self.conv == "gcn" else self.relevance(edges, edge_weight, conv="gin"), walk
 
     def walk(self, h: Tensor, start: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
         """Scores [N, classes] one step further."""
@@ -228,18 +233,10 @@ class GraphComposer(nn.Module):
         edges = as_adjacency(edge_index, h.size(0))
         if self.relevance is None:
             weights = plain_propagation(edges, h, self.conv)
-        elif self.conv == "gcn":
-            weights = self.relevance(edges, _shares(edges, edge_weight))
         else:
-            weights = self.relevance.sums(_shares(edges, edge_weight))
+            weights = self.relevance(edges, edge_weight, conv=self.conv)
         states = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
             h = torch.relu(norm(layer(h, edges, weights).squeeze(1)))
             states.append(h)
         return states
-
-
-def _shares(edges: Adjacency, edge_weight: Tensor | None) -> Tensor:
-    if edge_weight is None:
-        raise ValueError('a composer of kind "weighted" needs the shares of the edges')
-    return weighted(edges, edge_weight)

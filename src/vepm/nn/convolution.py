@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,17 +17,6 @@ NORMALIZATIONS = ("none", "graph", "community", "neighbours")
 NEIGHBOUR_TEMPERATURE = 0.5
 
 Inputs = Features | Sequence[Features]
-
-
-class Smoothed(NamedTuple):
-    """Features that are summed over the neighbours already."""
-
-    values: Tensor
-    """The sums [N, F]."""
-
-    def size(self, dim: int) -> int:
-        """Number of rows (0) or columns (1)."""
-        return self.values.size(dim)
 
 
 class Propagation(NamedTuple):
@@ -157,21 +147,13 @@ class CommunityLinear(nn.Module):
             parts = x if isinstance(x, Sequence) else [x]
             shared = self.weight.transpose(0, 1).reshape(width, heads * out)
             weights = shared.split([part.size(1) for part in parts])
-            products = map(self.multiply, parts, weights)
-            y = functools.reduce(torch.add, products).view(-1, heads, out)
+            y = functools.reduce(torch.add, map(operator.matmul, parts, weights))
+            y = y.view(-1, heads, out)
         elif heads == 1:
-            y = self.multiply(x[:, 0], self.weight[0])[:, None]
+            y = (x[:, 0] @ self.weight[0])[:, None]
         else:
-            y = self.multiply_each(x)
+            y = torch.einsum("nki,kio->nko", x, self.weight)
         return y if self.bias is None else y + self.bias
-
-    def multiply(self, x: Features, weight: Tensor) -> Tensor:
-        """One map [N, in] to [N, out]."""
-        return x @ weight
-
-    def multiply_each(self, x: Tensor) -> Tensor:
-        """All maps, each of its own input [N, K, in] to [N, K, out]."""
-        return torch.einsum("nki,kio->nko", x, self.weight)
 
 
 class CommunityNorm(nn.Module):
@@ -218,9 +200,7 @@ class GCNConv(nn.Module):
         self.linear.reset_parameters()
         nn.init.zeros_(self.bias)
 
-    def forward(
-        self, x: Inputs | Smoothed, edge_index: EdgeIndex, weights: EdgeWeights = None
-    ) -> Tensor:
+    def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out].
 
         Args:
@@ -232,9 +212,6 @@ class GCNConv(nn.Module):
         edges = as_adjacency(edge_index, _num_nodes(x))
         if not isinstance(weights, Propagation):
             weights = _given(edges, weights, self.bias, "community", "gcn")
-        if isinstance(x, Smoothed):
-            sums: Tensor = self.linear(x.values)
-            return sums.add_(self.bias)
         _, narrow, wide = self.linear.weight.shape
         if narrow < wide and isinstance(x, Tensor) and x.dim() == 3:
             # Both are linear, so the sum over edges comes where there is less to sum.
@@ -288,10 +265,8 @@ class GINConv(nn.Module):
         return hidden
 
 
-def _num_nodes(x: Inputs | Smoothed) -> int:
-    if isinstance(x, Tensor | SparseFeatures | Smoothed):
-        return x.size(0)
-    return x[0].size(0)
+def _num_nodes(x: Inputs) -> int:
+    return x.size(0) if isinstance(x, Tensor | SparseFeatures) else x[0].size(0)
 
 
 def _given(

@@ -1,17 +1,23 @@
 """First box: how strongly each node belongs to each community, with uncertainty."""
 
 import itertools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Weibull
+from torch.distributions import Gamma, Weibull
+from torch.distributions.kl import register_kl
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
 from vepm.kernels.features import Dropout, Features
-from vepm.nn.convolution import CommunityNorm, Smoothed, convolution, plain_propagation
-from vepm.nn.distributions import Posterior
+from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
 
 SHAPES = ("entry", "node")
+EULER_GAMMA = 0.57721566490153286061
+
+# Affiliations of exactly zero would give an observed edge probability zero and a loss of
+# infinity; far below anything a posterior learns, far above what single precision loses.
+SMALLEST_AFFILIATION = 1e-6
 
 # Samples go as (-log u)^(1/shape): below this bound they span too many orders of magnitude
 # for single precision.
@@ -25,6 +31,55 @@ FLOOR = 0.02
 BACKGROUND_SCALE = 0.1
 BACKGROUND_SHAPE = 50.0
 """Scale and shape of every node's affiliation to the background: nearly the same in every draw."""
+
+
+@register_kl(Weibull, Gamma)
+def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
+    # The mean first: the order decides how gradients are added up, to the last bit.
+    mean, shape, scale, alpha, beta = q.mean, q.concentration, q.scale, p.concentration, p.rate
+    # What the prior alone decides is added up first: it is far smaller than the posterior.
+    constant = torch.lgamma(alpha) - alpha * torch.log(beta) - EULER_GAMMA - 1
+    spread = EULER_GAMMA * alpha / shape + torch.log(shape)
+    return spread - alpha * torch.log(scale) + beta * mean + constant
+
+
+class Posterior(Weibull):
+    """A Weibull whose mean, which likelihood and divergence both need, is computed once."""
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of every entry."""
+        # What is computed without gradients must not be taken for what has them.
+        key = f"_mean_{torch.is_grad_enabled()}"
+        if key not in self.__dict__:
+            self.__dict__[key] = self.scale * torch.exp(torch.lgamma(1 + 1 / self.concentration))
+        mean: Tensor = self.__dict__[key]
+        return mean
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """A draw with gradients to shape and scale."""
+        # Several times faster on a CPU than a draw from the exponential distribution.
+        uniform = torch.rand(
+            self._extended_shape(torch.Size(sample_shape)),
+            dtype=self.scale.dtype,
+            device=self.scale.device,
+        )
+        # The exponential's draws are written over those they are made of.
+        exponential = uniform.neg_().log1p_().neg_()
+        return self.scale * exponential.pow(1 / self.concentration)
+
+
+def draw(posterior: Weibull, sample: bool) -> Tensor:
+    r"""Affiliations Z from their posterior: one reparameterised draw, or the mean.
+
+    .. math:: Z = \Lambda \odot (-\log(1 - U))^{1 \oslash K}
+
+    Args:
+        posterior: Weibull of shape [N, C].
+        sample: Draw at random if true, else take the posterior mean.
+    """
+    z = posterior.rsample() if sample else posterior.mean
+    return z.clamp_min(SMALLEST_AFFILIATION)
 
 
 class CommunityEncoder(nn.Module):
@@ -78,7 +133,7 @@ class CommunityEncoder(nn.Module):
         )
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Features | Smoothed, edge_index: EdgeIndex) -> Weibull:
+    def forward(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior over affiliations [N, C] given features [N, F] and edges."""
         edges = as_adjacency(edge_index, x.size(0))
         values = x if isinstance(x, Tensor) else x.values

@@ -1,7 +1,6 @@
 """The four boxes wired together."""
 
 import math
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -13,18 +12,9 @@ from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.draws import normal_on_nodes
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
 from vepm.kernels.shares import SMALLEST_SHARE, link_shares
-from vepm.nn.building import (
-    build_bank,
-    build_composer,
-    build_encoder,
-    build_partitioner,
-    check_options,
-    first_interactions,
-)
+from vepm.nn.building import build_boxes, check_options, first_interactions
 from vepm.nn.composer import NodeComposer
-from vepm.nn.convolution import Smoothed
-from vepm.nn.distributions import draw
-from vepm.nn.smoothing import smoothed
+from vepm.nn.encoder import draw
 
 
 class Prediction(NamedTuple):
@@ -161,7 +151,7 @@ class VEPM(nn.Module):
         check_options(given)
         self.task, self.directed, self.feature_norm = task, directed, feature_norm
         self.inputs, self.fusion, self.fusion_weight = inputs, fusion, fusion_weight
-        self.encoder = build_encoder(given)
+        self.encoder, self.partitioner, self.bank, self.composer = build_boxes(given)
         # softplus(log(e - 1)) = 1: every community starts equally active.
         self.activation_logit = nn.Parameter(torch.full((num_communities,), math.log(math.e - 1)))
         self.interaction_logit = None
@@ -172,9 +162,6 @@ class VEPM(nn.Module):
         # The inverse temperature of probabilities, under its name in saved models.
         self.sharpness: Tensor
         self.register_buffer("sharpness", torch.ones(()))
-        self.partitioner = build_partitioner(given)
-        self.bank = build_bank(given)
-        self.composer = build_composer(given, self.bank.out_channels)
 
     @property
     def activation(self) -> Tensor:
@@ -244,12 +231,7 @@ class VEPM(nn.Module):
 
     def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior of the affiliations [N, C]."""
-        inputs: Features | Smoothed | None = None
-        if self.encoder.conv == "gcn":
-            inputs = smoothed(x, edge_index, self.feature_norm)
-        if inputs is None:
-            inputs = normalize_rows(x, self.feature_norm)
-        posterior: Weibull = self.encoder(inputs, edge_index)
+        posterior: Weibull = self.encoder(normalize_rows(x, self.feature_norm), edge_index)
         return posterior
 
     def split_edges(self, z: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None) -> Tensor:
@@ -270,33 +252,10 @@ class VEPM(nn.Module):
         edges = as_adjacency(edge_index, x.size(0))
         inputs = self.fuse(normalize_rows(x, self.feature_norm), z, edges, batch)
         states = self.bank(inputs, edges, edge_weight)
-        logits, embeddings = self._compose(inputs, states, edges, edge_weight, batch, num_graphs)
+        logits, embeddings = self.compose(inputs, states, edges, edge_weight, batch, num_graphs)
         return Prediction(logits, states[-1], embeddings)
 
-    def classify_without_each(
-        self,
-        x: Features,
-        z: Tensor,
-        edge_weight: Tensor,
-        edge_index: EdgeIndex,
-        batch: Tensor | None = None,
-        num_graphs: int | None = None,
-    ) -> Iterator[Tensor]:
-        """Class scores as in :meth:`classify`, with one metacommunity at a time having no say.
-
-        What it knows of each node is replaced by what it knows of all nodes on average, before
-        the composer sees it.
-        """
-        edges = as_adjacency(edge_index, x.size(0))
-        inputs = self.fuse(normalize_rows(x, self.feature_norm), z, edges, batch)
-        states = self.bank(inputs, edges, edge_weight)
-        for k in range(states[0].size(1)):
-            muted = [state.clone() for state in states]
-            for state in muted:
-                state[:, k] = state[:, k].mean(0)
-            yield self._compose(inputs, muted, edges, edge_weight, batch, num_graphs)[0]
-
-    def _compose(
+    def compose(
         self,
         inputs: list[Features],
         states: list[Tensor],
@@ -341,15 +300,8 @@ class VEPM(nn.Module):
         posterior = self.encode(x, edges)
         z = draw(posterior, self.training if sample is None else sample)
         edge_weight = self.split_edges(z, edges, batch)
-        prediction = self.classify(x, z, edge_weight, edges, batch, num_graphs)
-        return VEPMOutput(
-            prediction.logits,
-            posterior,
-            z,
-            edge_weight,
-            prediction.community_embeddings,
-            prediction.embeddings,
-        )
+        logits, *embeddings = self.classify(x, z, edge_weight, edges, batch, num_graphs)
+        return VEPMOutput(logits, posterior, z, edge_weight, *embeddings)
 
     def fuse(
         self, x: Features, z: Tensor, edges: Adjacency, batch: Tensor | None = None

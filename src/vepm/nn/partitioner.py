@@ -3,13 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vepm.kernels.aggregation import (
-    Adjacency,
-    EdgeIndex,
-    as_adjacency,
-    edge_dot,
-    grouped_edge_dot,
-)
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.draws import uniform_on_edges
 from vepm.kernels.shares import couple, posterior_shares, softmax_shares
 
@@ -58,18 +52,6 @@ def segment_matrix(num_communities: int, num_metacommunities: int) -> Tensor:
     return torch.eye(num_metacommunities)[segment]
 
 
-def gather(values: Tensor, grouping: Tensor | int) -> Tensor:
-    """Sum values of communities [N, C] over metacommunities [N, K].
-
-    Args:
-        values: Values [N, C].
-        grouping: Assignment [C, K], or the number K of consecutive segments.
-    """
-    if isinstance(grouping, int):
-        return stack_segments(values, grouping).sum(-1)
-    return values @ grouping
-
-
 def interactions(
     z: Tensor, activation: Tensor, grouping: Tensor | int, batch: Tensor | None = None
 ) -> Tensor:
@@ -81,7 +63,8 @@ def interactions(
     for nothing. With interactions [C, C] instead of activations [C], community c of node u meets
     all those of node v: :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`.
 
-    The metacommunity a node belongs to most is where this is largest. O(N C).
+    The metacommunity a node belongs to most is where this is largest. O(N C). The grouping is an
+    assignment [C, K], or the number K of consecutive segments.
 
     Example:
         >>> interactions(torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.ones(2), 2)
@@ -97,8 +80,12 @@ def interactions(
         sums = z.new_zeros(int(batch.max()) + 1 if batch.numel() else 0, z.size(1))
         total = sums.index_add(0, batch, z)[batch]
     if activation.dim() == 2:
-        return gather(z * couple(total, activation + activation.mT) / 2, grouping)
-    return gather(z * activation * total, grouping)
+        links = z * couple(total, activation + activation.mT) / 2
+    else:
+        links = z * activation * total
+    if isinstance(grouping, int):
+        return stack_segments(links, grouping).sum(-1)
+    return links @ grouping
 
 
 def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
@@ -229,10 +216,10 @@ class EdgePartitioner(nn.Module):
         grouping, (near, far) = self.grouping(), _ends(z, activation)
         if isinstance(grouping, int):
             near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
-            return edge_dot(_joined(near), _joined(far), edges)
+            return edges.dot_ends(_joined(near), _joined(far))
         if len(near) > 1:
             grouping = torch.cat([grouping] * len(near))
-        return grouped_edge_dot(_joined(near), _joined(far), grouping, edges)
+        return edges.group_ends(_joined(near), _joined(far), grouping)
 
     def forward(
         self,

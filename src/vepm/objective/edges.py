@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, subgraph
 
-from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, edge_dot
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate
 from vepm.kernels.shares import couple, pair_rates
 
 
@@ -22,43 +22,27 @@ def edge_log_likelihood(
     edge_weight: Tensor | None = None,
     directed: bool = False,
 ) -> Tensor:
-    r"""Exact Bernoulli-Poisson log-likelihood of the edges of each graph, in O(N C + E C).
+    r"""Exact Bernoulli-Poisson log-likelihood of the edges of each graph [G], in O(N C + E C).
 
     .. math:: \sum_{i<j} A_{ij} \log(1 - e^{-r_{ij}}) - (1 - A_{ij}) r_{ij}, \quad
               r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
 
-    With a matrix of interactions :math:`r_{ij} = z_i^\top \Lambda z_j`, in O((N + E) C^2).
-
-    Edges with weights are counts from a Poisson distribution instead:
-
-    .. math:: \sum_{i<j} w_{ij} \log r_{ij} - r_{ij} - \log \Gamma(w_{ij} + 1)
-
-    For weights that are not whole numbers this is Poisson's quasi-likelihood: the rate is the mean
-    of the weight.
-
-    In a directed graph the sums run over all ordered pairs, and interactions from community to
-    community need not be symmetric.
-
-    Non-edges enter linearly, so their sum follows from the sum of z over the nodes, less the
-    same over the edges.
+    With interactions it is :math:`r_{ij} = z_i^\top \Lambda z_j`. Weights of edges are counts of a
+    Poisson distribution, :math:`\sum_{i<j} w_{ij} \log r_{ij} - r_{ij} - \log \Gamma(w_{ij} + 1)`;
+    if they are not whole, that is its quasi-likelihood. Directed links sum over ordered pairs.
+    Non-edges enter linearly: their sum follows from that of z, less the same over the edges.
 
     Args:
         z: Affiliations [N, C].
-        activation: Community activations [C], or interactions between them [C, C], symmetric
-            unless directed.
+        activation: Activations [C], or interactions [C, C], symmetric unless directed.
         edge_index: Edges [2, E], in both directions unless directed; loops and repeats are
             ignored. An ``Adjacency`` is trusted to have none.
         batch: Graph of each node [N]; one graph if not given.
         balanced: Average over edges and over non-edges, then halve, instead of summing.
-        mean: Posterior means [N, C] for the non-edge part, whose expectation they give
-            exactly; z if not given.
+        mean: Posterior means [N, C], which give the expected non-edge part; z if not given.
         num_graphs: Number of graphs, counted if not given.
-        edge_weight: Positive weight of each edge [E], the same in both directions; those of
-            repeats add up. An ``Adjacency`` has its own.
+        edge_weight: Positive weight of each edge [E]; an ``Adjacency`` has its own.
         directed: Whether links run from ``edge_index[0]`` to ``edge_index[1]`` alone.
-
-    Returns:
-        One value per graph [G]; every unordered pair of nodes counts once, or every ordered one.
 
     Example:
         >>> z, edges = torch.ones(3, 1), torch.tensor([[0, 1], [1, 0]])
@@ -66,27 +50,23 @@ def edge_log_likelihood(
         tensor([-2.4587])
     """
     adjacency = _simple(edge_index, z.size(0), edge_weight)
-    adjacency = adjacency.links if directed else adjacency
     # Edges in both directions hold each pair twice, and so do ordered pairs.
-    times = 1 if directed else 2
+    adjacency, times = (adjacency.links, 1) if directed else (adjacency, 2)
     if batch is not None and num_graphs is None:
         num_graphs = int(batch.max()) + 1 if batch.numel() else 0
     groups, mean = _Groups(batch, num_graphs or 0), z if mean is None else mean
     edge_groups = _Groups(None if batch is None else batch[adjacency.source], groups.number)
-
     rate = _edge_rates(z, activation, adjacency, directed)
     on_edges = edge_groups.sum(_log_probability(rate, adjacency.weight)) / times
     if mean is z:
         rates_on_edges = edge_groups.sum(rate) / times
     else:
-        near = _neighbour_rates(mean, activation, adjacency, directed)
-        rates_on_edges = groups.sum(near) / times
+        rates_on_edges = groups.sum(_neighbour_rates(mean, activation, adjacency, directed)) / times
     off_edges = _pair_rates(mean, activation, groups) / times - rates_on_edges
     if adjacency.weight is not None:
         on_edges = on_edges - rates_on_edges
     if not balanced:
         return on_edges - off_edges
-
     nodes, edges = groups.sizes(z), edge_groups.sizes(rate) / times
     non_edges = nodes * (nodes - 1) / times - edges
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
@@ -117,17 +97,14 @@ def partial_edge_log_likelihood(
 
     Args:
         z: Affiliations of the batch [n, C].
-        activation: As in :func:`edge_log_likelihood`.
+        activation: As in :func:`edge_log_likelihood`, and so are ``mean`` and ``balanced``.
         edges: Edges within the batch, both directions.
-        mean: Posterior means [n, C] for the non-edge part.
+        mean: Posterior means of the batch [n, C].
         edge_weight: Weight w of each edge [e], the same in both directions.
         total: Sum of the posterior means of all nodes [C].
         num_nodes: Nodes of the whole graph.
         num_edges: Undirected edges of the whole graph.
-        balanced: As in :func:`edge_log_likelihood`.
-
-    Returns:
-        One value.
+        balanced: Whether to average.
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.
@@ -170,7 +147,7 @@ def subsampled_edge_log_likelihood(
         activation: As in :func:`edge_log_likelihood`.
         edge_index: Edges [2, E] in both directions.
         batch: Graph of each node [N], graph after graph; one graph if not given.
-        num_nodes: Nodes drawn with replacement, of each graph.
+        num_nodes: Nodes drawn, with replacement, of each graph.
         importance: Balance k between nodes of high and of low degree.
         exponent: Exponent :math:`\alpha` of the degrees.
         balanced: As in :func:`edge_log_likelihood`.
@@ -188,11 +165,7 @@ def subsampled_edge_log_likelihood(
     p = _importance(degree.pow(exponent), batch, sizes, importance)
     nodes = _draw_nodes(p, batch, sizes, num_nodes)
     kept, weight = subgraph(
-        nodes,
-        adjacency.edge_index,
-        adjacency.weight,
-        relabel_nodes=True,
-        num_nodes=z.size(0),
+        nodes, adjacency.edge_index, adjacency.weight, relabel_nodes=True, num_nodes=z.size(0)
     )
     value = edge_log_likelihood(
         z[nodes],
@@ -245,16 +218,16 @@ def _log_probability(rate: Tensor, weight: Tensor | None) -> Tensor:
 def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency, directed: bool = False) -> Tensor:
     """Rate from the source of each edge to its target [E]."""
     if directed:
-        return edge_dot(z[:, None], couple(z, activation)[:, None], edges).squeeze(1)
-    ends = couple(_as_both_ends(z), activation)[:, None], z.detach()[:, None]
-    return edge_dot(*ends, edges).squeeze(1)
+        return edges.dot_ends(z[:, None], couple(z, activation)[:, None]).squeeze(1)
+    near = couple(_as_both_ends(z), activation)[:, None]
+    return edges.dot_ends(near, z.detach()[:, None]).squeeze(1)
 
 
 def _neighbour_rates(mean: Tensor, activation: Tensor, edges: Adjacency, directed: bool) -> Tensor:
     """Sum of the rates of the edges into each node [N], which takes no rate of a single edge."""
     if directed:
-        return pair_rates(aggregate(mean[:, None], edges, None).squeeze(1), mean, activation)
-    near = aggregate(mean.detach()[:, None], edges, None).squeeze(1)
+        return pair_rates(edges.sum_neighbours(mean[:, None]).squeeze(1), mean, activation)
+    near = edges.sum_neighbours(mean.detach()[:, None]).squeeze(1)
     return pair_rates(_as_both_ends(mean), near, activation)
 
 

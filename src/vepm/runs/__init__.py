@@ -160,11 +160,7 @@ def _outputs_of(
         "edge_index": found.edge_index,
         "edge_weight": found.edge_weight,
         "memberships": found.memberships,
-        "activation": model.activation,
-        **_assignment(model),
-        "y": source.y,
-        **_masks(roles, source.y.numel()),
-        **_features(dataset),
+        **_known(dataset, model, source.y, roles),
     }
     if roles["train"].numel():
         samples = fitted.card.config.training.num_samples
@@ -199,11 +195,7 @@ def _large_outputs_of(
     excerpt = {
         "edge_index": edges.edge_index,
         "edge_weight": model.split_edges(z[nodes].to(graph.device), edges),
-        "activation": model.activation,
-        **_assignment(model),
-        "y": graph.y[nodes],
-        **{name: mask[nodes] for name, mask in _masks(roles, graph.num_nodes).items()},
-        **_features(dataset, nodes),
+        **_known(dataset, model, graph.y, roles, nodes),
     }
     if found is not None:
         samples, proba = fitted.card.config.training.num_samples, model.probabilities(found.logits)
@@ -238,15 +230,20 @@ def _assignment(model: VEPM) -> Tensors:
     return {"assignment": grouping.detach().cpu()} if isinstance(grouping, Tensor) else {}
 
 
-def _masks(roles: Tensors, count: int) -> Tensors:
-    none = torch.zeros(count, dtype=torch.bool)
-    return {f"{role}_mask": none.index_fill(0, rows, True) for role, rows in roles.items()}
-
-
-def _features(dataset: Dataset, nodes: Tensor | None = None) -> Tensors:
-    """The features of all nodes or some, as they were given, unless they are too many."""
+def _known(
+    dataset: Dataset, model: VEPM, y: Tensor, roles: Tensors, nodes: Tensor | None = None
+) -> Tensors:
+    """Activations; labels, roles and, unless they are too many, given features of all or some."""
+    known = {"y": y}
+    for role, rows in roles.items():
+        none = torch.zeros(y.numel(), dtype=torch.bool)
+        known[f"{role}_mask"] = none.index_fill(0, rows, True)
+    if nodes is not None:
+        known = {name: values[nodes] for name, values in known.items()}
     x = dataset.features if nodes is None else dataset.features.index_select(0, nodes)
-    return {"features": x.to_dense()} if x.numel() <= LARGEST_FEATURES else {}
+    if x.numel() <= LARGEST_FEATURES:
+        known["features"] = x.to_dense()
+    return known | {"activation": model.activation} | _assignment(model)
 
 
 def _on_cpu(tensors: Tensors) -> Tensors:

@@ -1,13 +1,13 @@
 """How good a prediction is, what each part of the edges is worth, and what that was measured on."""
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
 import resource
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,20 +157,14 @@ def commit() -> str | None:
     return os.environ.get("VEPM_COMMIT", "").strip() or _commit_of_tree()
 
 
-@cache
+@functools.cache
 def _commit_of_tree() -> str | None:
     folder = Path(__file__).parents[1]
     if not (folder.parents[1] / ".git").exists():
         return None
+    head, changes = ("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no", ".")
+    git = functools.partial(subprocess.check_output, cwd=folder, text=True, stderr=subprocess.PIPE)
     try:
-        head = _git(folder, "rev-parse", "HEAD")
-        changes = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
+        return git(["git", *head]).strip() + ("+" if git(["git", *changes]).strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head + ("+" if changes else "")
-
-
-def _git(folder: Path, *words: str) -> str:
-    command = ["git", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)  # noqa: S603
-    return done.stdout.strip()

@@ -53,7 +53,7 @@ class GraphBatch:
         given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
             return subsampled_edge_log_likelihood(*given, balanced=True, num_graphs=count).sum()
-        balanced = likelihood == "balanced"
+        balanced = likelihood != "summed"
         of_graphs = edge_log_likelihood(
             *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
         )

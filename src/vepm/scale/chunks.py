@@ -5,28 +5,19 @@ nothing is sampled or left out, and memory is a few values per node plus what on
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vepm.kernels.features import Features, normalize_rows
-from vepm.nn import VEPM, Adjacency, draw
+from vepm.nn import VEPM, Adjacency, Prediction, draw
 from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Propagation, over_degrees, plain_propagation, propagation
 from vepm.scale.large import LargeGraph
 
 EDGES_AT_ONCE = 2**20
 """Edges and nodes of a chunk, unless a single node has more."""
-
-
-class Inferred(NamedTuple):
-    """Results of a forward pass, on the CPU."""
-
-    logits: Tensor
-    """Class scores [N, classes]."""
-    community_embeddings: Tensor
-    """What each metacommunity knows of each node [N, K, H/K]."""
 
 
 class Chunk:
@@ -99,8 +90,8 @@ def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
     return torch.cat([draw(model.encoder.posterior(p.to(device)), sample).cpu() for p in parts])
 
 
-def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
-    """Class scores of every node, given the affiliations [N, C]."""
+def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
+    """What the model says of every node, on the CPU, given the affiliations [N, C]."""
     bank = model.bank
     degree = _degrees(model, graph, z) if bank.normalize == "community" else None
 
@@ -118,7 +109,8 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Inferred:
     h = _table(graph, layer, 0, None)
     for i in range(1, len(bank.layers)):
         h = _table(graph, layer, i, h)
-    return Inferred(_compose(model, graph, h.flatten(1), z), h)
+    logits = _compose(model, graph, h.flatten(1), z)
+    return Prediction(logits, h, logits)
 
 
 def _degrees(model: VEPM, graph: LargeGraph, z: Tensor) -> Tensor:

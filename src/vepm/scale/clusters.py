@@ -72,7 +72,7 @@ class ClusterBatch(GraphBatch):
             total=self.totals.renew(self.clusters, self.member, mean),
             num_nodes=self.num_nodes,
             num_edges=self.num_edges,
-            balanced=likelihood == "balanced",
+            balanced=likelihood != "summed",
         )
 
 

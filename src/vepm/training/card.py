@@ -185,7 +185,16 @@ class ModelCard:
                 f"{dataset.name}: the model was trained on a graph read {how} directed=True "
                 "(--directed); read this one so, too"
             )
-        self._check_weights(dataset)
+        if self.weighted is False and dataset.weighted:
+            raise InputError(
+                f"{dataset.name}: its edges have weights, and the model was trained without; read "
+                "it with weights=False (--no-weights)"
+            )
+        if self.weighted and not dataset.weighted:
+            # Edges that all have weight 1 are a legitimate input.
+            logger.warning(
+                "%s: the model was trained on weighted edges; here all have weight 1", dataset.name
+            )
         dataset = with_columns(dataset, self.feature_names, self.in_channels)
         if self.added_positions:
             dataset = with_coordinates(dataset)
@@ -197,18 +206,6 @@ class ModelCard:
         for graph in graphs:
             graph.x = self.scaling(graph.x)
         return replace(dataset, graphs=graphs, prepared=True)
-
-    def _check_weights(self, dataset: Dataset) -> None:
-        if self.weighted is False and dataset.weighted:
-            raise InputError(
-                f"{dataset.name}: its edges have weights, and the model was trained without; read "
-                "it with weights=False (--no-weights)"
-            )
-        if self.weighted and not dataset.weighted:
-            # Edges that all have weight 1 are a legitimate input.
-            logger.warning(
-                "%s: the model was trained on weighted edges; here all have weight 1", dataset.name
-            )
 
     def num_weights(self) -> int:
         """Number of weights of the model, which takes no memory for them."""

@@ -137,22 +137,17 @@ def _restore(
         if weights:
             run.model.load_state_dict(weights)
     for name in OPTIMIZERS:
-        _restore_moments(getattr(state, f"{name}_optimizer"), parts.get(name, {}))
+        optimizer, moments = getattr(state, f"{name}_optimizer"), dict[int, dict[str, Tensor]]()
+        for key, tensor in parts.get(name, {}).items():
+            index, _, moment = key.partition(".")
+            moments.setdefault(int(index), {})[moment] = tensor
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for number, found in moments.items():
+            shapes = {found[key].shape for key in MOMENTS - {"step"}}
+            real = all(tensor.is_floating_point() for tensor in found.values())
+            if found.keys() != MOMENTS or shapes != {parameters[number].shape} or not real:
+                raise ValueError(f"moments of parameter {number} do not fit")
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": moments, "param_groups": groups})
     if (clusters := run.examples[0].clusters) is not None:
         clusters.totals.table.copy_(parts["totals"]["table"])
-
-
-def _restore_moments(optimizer: torch.optim.Adam, tensors: dict[str, Tensor]) -> None:
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, _, key = name.partition(".")
-        moments.setdefault(int(index), {})[key] = tensor
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for number, found in moments.items():
-        shapes = {found[key].shape for key in MOMENTS - {"step"}}
-        real = all(tensor.is_floating_point() for tensor in found.values())
-        if found.keys() != MOMENTS or shapes != {parameters[number].shape} or not real:
-            raise ValueError(f"moments of parameter {number} do not fit")
-    optimizer.load_state_dict(
-        {"state": moments, "param_groups": optimizer.state_dict()["param_groups"]}
-    )

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import LabelPropagation
 
-from vepm.nn import VEPM, interactions
-from vepm.nn.distributions import draw
+from vepm.nn import VEPM, draw, interactions
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.executor import Row, Source
 from vepm.scale.large import LargeGraph

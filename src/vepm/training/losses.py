@@ -1,14 +1,20 @@
-"""The losses of a step: what the model computes for it, and the terms of the objective."""
+r"""What each kind of step minimises, from a model and a batch.
 
-from typing import Any, NamedTuple
+.. math:: \mathcal{L} = \log p_\theta(y \mid X, A, Z) + \log p(A \mid Z)
+          - \mathrm{KL}(q_\phi(Z \mid A, X) \,\Vert\, p(Z))
+
+Each term has a weight; noisy passes may add a penalty for disagreeing.
+"""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Weibull
+from torch.distributions import Gamma, Weibull, kl_divergence
 
 from vepm.kernels.features import dropout
 from vepm.nn import VEPM, Adjacency, draw
-from vepm.objective import Terms, bound_terms, predictor_terms, pretraining_terms
+from vepm.objective import Terms, label_log_likelihood, shrinking_penalty
 from vepm.scale.batches import GraphBatch
 from vepm.training.config import TrainingConfig
 
@@ -29,8 +35,7 @@ def pretraining_loss(model: VEPM, batch: GraphBatch, config: TrainingConfig) -> 
     if config.likelihood == "masked":
         x, edges = dropout(x, 1 - VISIBLE, training=True), _some_of(edges)
     posterior = model.encode(x, edges)
-    z = draw(posterior, config.sampling)
-    return _unsupervised_terms(model, posterior, z, batch, config)
+    return _unsupervised(model, posterior, draw(posterior, config.sampling), batch, config)
 
 
 def _some_of(edges: Adjacency) -> Adjacency:
@@ -61,40 +66,23 @@ def predictor_loss(
     consistency_weight: Tensor | None = None,
     class_weights: Tensor | None = None,
 ) -> Terms:
-    """Labels alone, with the communities held.
+    """Labels of the given rows alone, with the communities held.
 
-    Args:
-        model: The model.
-        batch: The graphs.
-        rows: Indices of the labelled nodes or graphs.
-        held: Affiliations and the split of the edges.
-        config: The settings.
-        consistency_weight: Weight of the disagreement in this epoch, by default the settings'.
-        class_weights: Weight of the labels of each class; None weighs all alike.
+    The weight of the disagreement is that of the epoch, by default the settings'. Without class
+    weights all labels count alike.
     """
-    b = batch
-    # Communities are held, but how labels group them may still be learned.
-    split = held.edge_weight
+    b, split = batch, held.edge_weight
     if model.learns_grouping:
+        # Communities are held, but how labels group them may still be learned.
         split = model.split_edges(held.z, b.edges, b.batch)
     passes = [
         model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
     ]
-    weights = _label_weights(config, consistency_weight, class_weights)
-    return predictor_terms(passes, rows, batch, **weights)
-
-
-def _label_weights(
-    config: TrainingConfig, consistency_weight: Tensor | None, class_weights: Tensor | None
-) -> dict[str, Any]:
+    task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
     weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    return {
-        "consistency_weight": weight,
-        "sharpening": config.sharpening,
-        "class_balance_weight": config.class_balance_weight,
-        "class_weights": class_weights,
-    }
+    task = task / batch.count(rows).labels
+    return Terms(weight * spread - task, task=task, disagreement=spread, correct=correct)
 
 
 def bound_loss(
@@ -114,23 +102,75 @@ def bound_loss(
         model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits
         for z, split in zip(draws, splits, strict=True)
     ]
-    unsupervised = _unsupervised_terms(model, posterior, draws[0], batch, config)
-    weights = _label_weights(config, consistency_weight, class_weights)
-    return bound_terms(unsupervised, passes, rows, batch, likelihood=config.likelihood, **weights)
+    loss, _, edges, kl, *_ = _unsupervised(model, posterior, draws[0], batch, config)
+    task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
+    counts = batch.count(rows)
+    task = task / (counts.nodes if config.likelihood == "summed" else counts.labels)
+    weight = config.consistency_weight if consistency_weight is None else consistency_weight
+    return Terms(loss - task + weight * spread, task, edges, kl, spread, correct)
 
 
-def _unsupervised_terms(
+def _unsupervised(
     model: VEPM, posterior: Weibull, z: Tensor, batch: GraphBatch, config: TrainingConfig
 ) -> Terms:
-    likelihood = "balanced" if config.likelihood == "masked" else config.likelihood
-    return pretraining_terms(
-        posterior,
-        z,
-        model.interactions,
-        batch,
-        likelihood=likelihood,
-        edge_term_weight=config.edge_term_weight,
-        kl_weight=config.kl_weight,
-        directed=model.directed,
-        shrinkage=config.shrinkage,
-    )
+    """Edges and KL divergence, given the posterior of the affiliations and a draw of it [N, C]."""
+    activation = model.interactions
+    # An exponential prior; a number would not live on the samples' device.
+    one = z.new_ones(())
+    kl = batch.keep_nodes(kl_divergence(posterior, Gamma(one, one, validate_args=False))).sum()
+    given = (z, posterior.mean, activation, config.likelihood, model.directed)
+    edges = batch.edge_log_likelihood(*given)
+    counts = batch.count(batch.y)
+    if config.likelihood == "summed":
+        edges, kl = edges / counts.nodes, kl / counts.nodes
+    else:
+        edges, kl = edges / counts.graphs, kl / (counts.nodes * z.size(1))
+    loss = config.kl_weight * kl - config.edge_term_weight * edges
+    if config.shrinkage:
+        mean = batch.keep_nodes(posterior.mean)
+        loss = loss + config.shrinkage * shrinking_penalty(mean, activation)
+    return Terms(loss, edges=edges, kl=kl)
+
+
+def _supervised(
+    passes: list[Tensor],
+    rows: Tensor,
+    batch: GraphBatch,
+    config: TrainingConfig,
+    class_weights: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-likelihood of all labels, disagreement of the passes, number of correct labels."""
+    scores = torch.stack([logits[rows] for logits in passes])
+    y, counts, balance = batch.y[rows], batch.count(rows), config.class_balance_weight
+    task = torch.stack([label_log_likelihood(s, y) for s in scores]).mean(0)
+    if class_weights is not None:
+        task = task * class_weights[y]
+    hits = scores.detach().mean(0).argmax(1) == y
+    power = balance * scores.size(-1) / counts.labels if balance else None
+    outputs = counts.nodes if batch.batch is None else counts.graphs
+    spread = disagreement(passes, batch, config.sharpening, power) / outputs
+    return batch.keep_outputs(task).sum(), spread, batch.keep_outputs(hits).sum()
+
+
+def disagreement(
+    passes: list[Tensor], batch: GraphBatch, sharpening: float, power: float | Tensor | None = None
+) -> Tensor:
+    """Squared distance of each pass's probabilities to their sharpened mean, summed over rows.
+
+    Args:
+        passes: Class scores of each pass.
+        batch: Says which rows are padding.
+        sharpening: Temperature of the mean; below one sharpens it.
+        power: Divide the mean by this power of the predicted class frequencies.
+    """
+    if len(passes) == 1:
+        return passes[0].new_zeros(())
+    probabilities = torch.softmax(torch.stack(passes), dim=-1)
+    common = probabilities.detach().mean(0)
+    if power is not None:
+        predicted = batch.keep_outputs(common).sum(0)
+        frequency = (predicted / predicted.sum()).clamp_min(1e-6)
+        common = common * frequency.pow(-power)
+    target = common.pow(1 / sharpening)
+    target = target / target.sum(-1, keepdim=True)
+    return batch.keep_outputs((probabilities - target).square().sum(-1).mean(0)).sum()

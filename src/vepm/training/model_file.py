@@ -60,25 +60,21 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
         ) from None
 
 
+@torch.no_grad()
 def require_usable(path: Path, model: VEPM, in_channels: int) -> None:
     """Refuse a model whose weights are not finite, or lead to numbers that are not."""
     remedy = "training diverged or the file was tampered with; train with a lower learning rate"
     for name, tensor in model.state_dict().items():
         if not (tensor.abs() <= LARGEST_WEIGHT).all():
             raise InputError(f"{path}: {name} is not finite, or beyond all bounds; {remedy}")
-    if not _answer(model, in_channels).isfinite().all():
-        raise InputError(f"{path}: the model gives no finite numbers; {remedy}")
-
-
-@torch.no_grad()
-def _answer(model: VEPM, in_channels: int) -> Tensor:
-    """What a model says of the smallest graph with an edge."""
+    # What it says of the smallest graph with an edge.
     device, training = model.activation.device, model.training
-    x = torch.ones(2, in_channels, device=device)
-    edge_index = torch.tensor([[1, 0], [0, 1]], device=device)
-    found = model.eval()(x, edge_index)
+    found = model.eval()(
+        torch.ones(2, in_channels, device=device), torch.tensor([[1, 0], [0, 1]], device=device)
+    )
     model.train(training)
-    return torch.cat([part.flatten() for part in (found.z, found.edge_weight, found.logits)])
+    if not all(part.isfinite().all() for part in (found.z, found.edge_weight, found.logits)):
+        raise InputError(f"{path}: the model gives no finite numbers; {remedy}")
 
 
 def write_tensors(

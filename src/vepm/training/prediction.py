@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from vepm.errors import InputError
+from vepm.kernels.features import normalize_rows
 from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.chunks import affiliations, chunks, classify, posterior_table
@@ -173,12 +174,17 @@ def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> A
 
 def _attribute_batch(model: VEPM, b: GraphBatch, labels: Tensor) -> Attribution:
     whole = model(b.x, b.edges, b.batch, b.num_graphs)
-    label = labels[: whole.logits.size(0)]
-    rest = model.classify_without_each(
-        b.x, whole.z, whole.edge_weight, b.edges, b.batch, b.num_graphs
-    )
-    found = [(_log_odds(scores, label), scores.argmax(1)) for scores in rest]
-    odds, turned = zip(*found, strict=True)
+    label, split = labels[: whole.logits.size(0)], whole.edge_weight
+    inputs = model.fuse(normalize_rows(b.x, model.feature_norm), whole.z, b.edges, b.batch)
+    states = model.bank(inputs, b.edges, split)
+    odds, turned = [], []
+    for k in range(states[0].size(1)):
+        muted = [state.clone() for state in states]
+        for state in muted:
+            state[:, k] = state[:, k].mean(0)
+        scores, _ = model.compose(inputs, muted, b.edges, split, b.batch, b.num_graphs)
+        odds.append(_log_odds(scores, label))
+        turned.append(scores.argmax(1))
     return Attribution(
         _log_odds(whole.logits, label), torch.stack(odds, dim=1), torch.stack(turned, dim=1)
     )

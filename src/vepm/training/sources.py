@@ -97,28 +97,19 @@ def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int)
     nodes or edges, many graphs with weighted edges and graphs so small that a batch may be a
     single node are trained one run at a time.
     """
-    if most < 2 or not _can_share(dataset, config):
+    single, size = TASKS[dataset.task].single_graph, config.training.batch_size
+    graphs = dataset.graphs
+    if single:
+        apart = size > 0
+    else:
+        apart = min(g.num_nodes for g in graphs) < FEWEST_NODES or "edge_weight" in graphs[0]
+    if most < 2 or apart or config.training.likelihood in INEXACT or is_sparse(graphs[0].x):
         return [[i] for i in range(len(runs))]
     groups: dict[int, list[int]] = {}
     for i, run in enumerate(runs):
-        groups.setdefault(_steps(dataset, config, run), []).append(i)
+        # Runs have their labels in common, or the steps that these take.
+        labels = run.train_on.numel()
+        if not single:
+            labels = -(-labels // size) if size else min(labels, 1)
+        groups.setdefault(labels, []).append(i)
     return [group[i : i + most] for group in groups.values() for i in range(0, len(group), most)]
-
-
-def _can_share(dataset: Dataset, config: Config) -> bool:
-    single = TASKS[dataset.task].single_graph
-    by_clusters = single and config.training.batch_size > 0
-    if config.training.likelihood in INEXACT or by_clusters or is_sparse(dataset.graphs[0].x):
-        return False
-    if single:
-        return True
-    smallest = min(g.num_nodes for g in dataset.graphs)
-    return smallest >= FEWEST_NODES and "edge_weight" not in dataset.graphs[0]
-
-
-def _steps(dataset: Dataset, config: Config, run: Run) -> int:
-    """What runs must have in common: labels of a graph's nodes, or steps of an epoch."""
-    labels, size = run.train_on.numel(), config.training.batch_size
-    if TASKS[dataset.task].single_graph:
-        return labels
-    return -(-labels // size) if size else min(labels, 1)
