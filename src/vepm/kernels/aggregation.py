@@ -107,7 +107,7 @@ class Adjacency:
             return self
         there = self.arcs[:, 0] > 0
         weight = None if self.weight is None else self.arcs[there, 0]
-        return Adjacency(self.edge_index[:, there], self.num_nodes, weight=weight)
+        return type(self)(self.edge_index[:, there], self.num_nodes, weight=weight)
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""

@@ -6,7 +6,7 @@ A step updates some of the parameters, and its loss calls the model several time
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -125,15 +125,17 @@ def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
 
 def sync_norms(model: nn.Module, group: ProcessGroup) -> None:
     """Make every batch normalisation of a model use the statistics of all processes."""
-    replace_norms(model, lambda norm: SyncNorm(norm, group))
+    replace_layers(model, {CommunityNorm: lambda norm: SyncNorm(norm, group)})
 
 
-def replace_norms(model: nn.Module, substitute: Callable[[CommunityNorm], CommunityNorm]) -> None:
-    """Replace the norms of a model by what is made of them."""
+def replace_layers(
+    model: nn.Module, substitutes: Mapping[type, Callable[[Any], nn.Module]]
+) -> None:
+    """Replace the layers of some types by what is made of them."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is CommunityNorm:
-                setattr(module, name, substitute(child))
+            if type(child) in substitutes:
+                setattr(module, name, substitutes[type(child)](child))
 
 
 class SyncNorm(CommunityNorm):
@@ -147,10 +149,20 @@ class SyncNorm(CommunityNorm):
         """Normalise [n, K, D] by the mean and variance of all processes' nodes."""
         if not self.training:
             return super().forward(x)
-        count = float(self.group.sum(x.new_tensor([x.size(0)], dtype=torch.double)))
+        flat, norm = x.flatten(1), self.norm
+        count = float(self.group.sum(flat.new_tensor([flat.size(0)], dtype=torch.double)))
         if count < 2:
             return super().forward(x)
-        return normalise(self.norm, x, lambda values: self._sum(values.sum(0)) / count, count)
+        mean = self._sum(flat.sum(0)) / count
+        centred = flat - mean
+        variance = self._sum(centred.square().sum(0)) / count
+        running_mean, running_var, times = norm.buffers()
+        momentum = norm.momentum or 0.0
+        times.add_(1)
+        running_mean.lerp_(mean.detach(), momentum)
+        running_var.lerp_(variance.detach() * (count / (count - 1)), momentum)
+        scale = norm.weight * torch.rsqrt(variance + norm.eps)
+        return (centred * scale + norm.bias).view_as(x)
 
     def _sum(self, values: Tensor) -> Tensor:
         return apply(_Sum, values, self.group)
@@ -167,25 +179,3 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return ctx.group.sum(grad.clone()), None
-
-
-def normalise(
-    norm: nn.BatchNorm1d, x: Tensor, mean_of: Callable[[Tensor], Tensor], count: float | Tensor
-) -> Tensor:
-    """Normalise [N, K, D] as in training, given how to take means over nodes, of which some count.
-
-    The running statistics take note of these means.
-    """
-    flat = x.flatten(1)
-    mean = mean_of(flat)
-    centred = flat - mean
-    variance = mean_of(centred.square())
-    running_mean, running_var, times = norm.buffers()
-    momentum = norm.momentum or 0.0
-    with torch.no_grad():
-        times.add_(1)
-        running_mean.add_(momentum * (mean - running_mean))
-        unbiased = variance * (count / (count - 1))
-        running_var.add_(momentum * (unbiased - running_var))
-    scale = norm.weight * torch.rsqrt(variance + norm.eps)
-    return torch.addcmul(norm.bias, centred, scale).view_as(x)

@@ -106,15 +106,7 @@ def fit(
     if class_weights is not None:
         class_weights = class_weights.to(where)
     examples = _examples(dataset, source, run, config, group, class_weights)
-    executor = OneRun(
-        model,
-        examples,
-        card.seed,
-        scores=scores,
-        batch_size=config.training.batch_size,
-        group=group,
-        capture=config.training.likelihood not in INEXACT,
-    )
+    executor = _one_run(model, examples, card, group)
     state = TrainingState.start(executor, config.training)
     _train_saving(state, executor, card, progress, checkpoint)
     return _fitted(model, card, source, state.courses[0], run, calibrated)
@@ -132,8 +124,15 @@ def fit_many(
 
     Each starts from the weights that :func:`fit` would start it from, takes the same batches in
     the same order, and stops and keeps its best epoch on its own. Only what is sampled while
-    training differs, with the same distribution. A single run is trained by :func:`fit`, which
-    explains the arguments; several must be of one group of :func:`group_runs`.
+    training differs, with the same distribution. A single run is trained by :func:`fit`. Runs of
+    one seed on one graph are pretrained once, since pretraining reads neither labels nor splits.
+
+    Args:
+        dataset: The graphs.
+        config: The settings.
+        runs: What differs between the runs; they must be of one group of :func:`group_runs`.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        calibrated: Fit the inverse temperature of the probabilities; accuracies do not change.
     """
     if len(runs) == 1:
         only = runs[0]._asdict()
@@ -146,13 +145,45 @@ def fit_many(
     source = in_batches(dataset, where, config)
     examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
     seeds = [run.seed for run in runs]
+    shared: list[Row] = []
+    if len(set(seeds)) == 1 and isinstance(source, GraphBatch):
+        shared = _pretrain_once(models, source, cards[0])
     executor = ManyRuns(models, examples, seeds, config.training.batch_size)
     state = TrainingState.start(executor, config.training)
+    if shared:
+        for course in state.courses:
+            course.history += shared
+        state.enter("finetune")
     train(state, config.training)
     return [
         _fitted(model, card, source, course, run, calibrated)
         for model, card, course, run in zip(models, cards, state.courses, runs, strict=True)
     ]
+
+
+def _one_run(
+    model: VEPM, examples: Examples, card: ModelCard, group: ProcessGroup | None = None
+) -> OneRun:
+    return OneRun(
+        model,
+        examples,
+        card.seed,
+        scores=scores,
+        batch_size=card.config.training.batch_size,
+        group=group,
+        capture=card.config.training.likelihood not in INEXACT,
+    )
+
+
+def _pretrain_once(models: Sequence[VEPM], source: GraphBatch, card: ModelCard) -> list[Row]:
+    """Pretrain models of one seed, which differ in nothing that pretraining reads."""
+    config = card.config.training
+    state = TrainingState.start(_one_run(models[0], Examples(source, NONE, NONE), card), config)
+    train(state, config, until="finetune")
+    for model in models:
+        model.load_state_dict(models[0].state_dict())
+        model.train()
+    return state.courses[0].history
 
 
 def _fitted(

@@ -27,13 +27,19 @@ def train(
     *,
     progress: Progress | None = None,
     on_epoch: Callable[[TrainingState], None] | None = None,
+    until: str = PHASES[-1],
 ) -> TrainingState:
     """Run the remaining phases, then restore the weights of each run's best validation epoch.
 
     Every epoch draws its random numbers from the seeds, its phase and its index alone, so a run
-    resumed from the state after any epoch equals one that was never interrupted. The state is
-    changed in place; ``progress`` is called after every epoch of a single run, ``on_epoch`` with
-    the state after every epoch, to save it.
+    resumed from the state after any epoch equals one that was never interrupted.
+
+    Args:
+        state: Where to start from; changed in place.
+        config: How to train.
+        progress: Called after every epoch of a single run.
+        on_epoch: Called with the state after every epoch, to save it.
+        until: Phase before which to stop.
     """
     executor = state.executor
     devices = [executor.device] if executor.device.type == "cuda" else []
@@ -43,7 +49,7 @@ def train(
             ("pretrain", config.pretrain_epochs),
             ("finetune", config.epochs if labelled else 0),
         ):
-            if state.phase == phase:
+            if state.phase == phase != until:
                 executor.begin(phase, epochs)
                 while active := state.active(epochs, config):
                     _run_epoch(state, active, epochs, config, progress)
@@ -108,7 +114,6 @@ def _finetune(state: TrainingState, tally: Tally, epoch: int, config: TrainingCo
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)
     held = _held_for_cycle(state, epoch, config)
     count, batches = state.executor.batches("finetune", epoch)
-    batch: Any
     for i, batch in enumerate(batches):
         step = epoch * count + i
         for kind in scheme_steps(config.scheme, config.encoder_interval, step):

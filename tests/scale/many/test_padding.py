@@ -9,8 +9,8 @@ from torch.func import functional_call, stack_module_state, vmap
 from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
-from vepm.scale.ddp import replace_norms
-from vepm.scale.many.padding import PaddedNorm, PaddingMask, Parts, Size, padded
+from vepm.scale.many.layers import PaddedNorm, PaddingMask, share_layers
+from vepm.scale.many.padding import Size, plan
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -19,9 +19,11 @@ CHOSEN = [[3, 0, 6], [1, 11], [6]]
 def test_every_replica_finds_its_graphs_in_its_batch() -> None:
     store = GraphStore(toy("graph").graphs)
     batches = [torch.tensor(chosen) for chosen in CHOSEN]
-    found = padded(store, batches, Size().including(store, batches))
+    planned = plan(store, batches, Size().including(store, batches))
+    assert planned.labels == [3, 2, 1]
+    padded = planned.laid_out()
     for r, chosen in enumerate(CHOSEN):
-        parts = Parts(*(part[r] for part in found))
+        parts = type(padded.parts)(*(part[r] for part in padded.parts))
         expected = store.select(torch.tensor(chosen))
         assert isinstance(expected.x, Tensor)
         assert expected.batch is not None
@@ -37,13 +39,11 @@ def test_every_replica_finds_its_graphs_in_its_batch() -> None:
         real = expected.edges.edge_index.size(1)
         assert torch.equal(parts.edge_index[:, :real], expected.edges.edge_index)
         assert not nodes[parts.edge_index[:, real:]].any()
-        local, rows = parts.local(found.union())
-        assert torch.equal(local.edges.degree[nodes], expected.edges.degree)
-        assert rows.tolist() == list(range(4))
-    size = found.x.size(1)
+        assert torch.equal(parts.in_degree[nodes], expected.edges.degree)
+    size = padded.parts.x.size(1)
     shifts = size * torch.arange(3)[:, None, None]
-    joined = (found.edge_index + shifts).transpose(0, 1).flatten(1)
-    assert torch.equal(found.union().edge_index, joined)
+    joined = (padded.parts.edge_index + shifts).transpose(0, 1).flatten(1)
+    assert torch.equal(padded.union.edge_index, joined)
 
 
 def test_norms_do_not_see_padding() -> None:
@@ -83,7 +83,7 @@ def test_norms_do_not_see_padding() -> None:
 def test_without_padding_a_norm_is_as_ever() -> None:
     norm, x = CommunityNorm(3, 1), torch.rand(5, 1, 3)
     model = torch.nn.Sequential(copy.deepcopy(norm))
-    replace_norms(model, lambda norm: PaddedNorm(norm, PaddingMask()))
+    share_layers(model, PaddingMask())
     assert isinstance(model[0], PaddedNorm)
     assert torch.equal(model(x), norm(x))
     assert torch.equal(model.eval()(x), norm.eval()(x))

@@ -13,7 +13,7 @@ from torch.func import vmap
 
 from strategies import Graph, directed_graphs, quick, seeds, uniform
 from vepm.nn import Adjacency, SparseFeatures
-from vepm.scale.many.edges import ManyEdges, SharedFeatures
+from vepm.scale.many.edges import OwnEdges, SharedEdges, SharedFeatures
 
 RUNS = 3
 
@@ -64,11 +64,11 @@ def check_edges(
 @quick
 def test_replicas_of_one_graph(graph: Graph, seed: int) -> None:
     alone = [Adjacency(*graph)] * RUNS
-    check_edges(ManyEdges.of(alone[0]), alone, graph.num_nodes, graph.edge_index.size(1), seed)
+    check_edges(SharedEdges(*graph), alone, graph.num_nodes, graph.edge_index.size(1), seed)
 
 
 def test_what_is_the_same_for_all_stays_so() -> None:
-    graph = ManyEdges.of(Adjacency(torch.tensor([[0, 1], [1, 0]]), 2))
+    graph = SharedEdges(torch.tensor([[0, 1], [1, 0]]), 2)
     weight = torch.rand(2, 3)
     found = vmap(lambda _: graph.sum_at_target(weight))(torch.zeros(RUNS))
     assert torch.equal(found, weight.flip(0).expand(RUNS, -1, -1))
@@ -81,7 +81,7 @@ def test_replicas_of_graphs_of_their_own(ends: list[int], seed: int) -> None:
     alone = [Adjacency(graph, 5) for graph in graphs]
     shifts = 5 * torch.arange(RUNS)[:, None, None]
     union = Adjacency((graphs + shifts).transpose(0, 1).flatten(1), 5 * RUNS)
-    own = ManyEdges(graphs[0], 5, graph=union, shared=False)
+    own = OwnEdges(graphs[0], 5, union=union, in_degree=alone[0].degree)
     check_edges(own, alone, 5, 6, seed)
     assert torch.equal(own.degree, alone[0].degree)
 
@@ -121,13 +121,13 @@ def test_dense_features_pass_through() -> None:
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton's interpreter is off")
-def test_replicas_go_through_the_kernels_of_a_gpu() -> None:
+def test_replicas_go_through_the_kernels_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     triton_pattern = pytest.importorskip("vepm.kernels.triton_pattern")
 
-    class TritonEdges(Adjacency):
-        def pattern(self, heads: int, transposed: bool = False) -> Any:
-            return triton_pattern.TritonPattern(self.sorted(transposed), longest=4)
+    def pattern(self: Adjacency, heads: int, transposed: bool = False) -> Any:
+        return triton_pattern.TritonPattern(self.sorted(transposed), longest=4)
 
     graph = (torch.tensor([[0, 1, 2, 3, 3, 4, 1], [1, 0, 1, 1, 2, 1, 4]]), 5)
-    alone, shared = [Adjacency(*graph)] * RUNS, TritonEdges(*graph)
-    check_edges(ManyEdges.of(shared), alone, 5, 7, seed=0)
+    alone = [Adjacency(*graph)] * RUNS
+    monkeypatch.setattr(SharedEdges, "pattern", pattern)
+    check_edges(SharedEdges(*graph), alone, 5, 7, seed=0)

@@ -34,6 +34,20 @@ def test_the_same_again(task: str) -> None:
     assert all(same_run(a, b) for a, b in zip(first, second, strict=True))
 
 
+def test_runs_of_one_seed_on_one_graph_are_pretrained_as_each_would_be_alone() -> None:
+    settings: Any = {"epochs": 2, "pretrain_epochs": 4, "sampling": True}
+    config = SMALL["node"].replace(**settings)
+    splits = [own._replace(seed=3) for own in runs_of("node")]
+    together = fit_many(toy("node"), config, splits, "cpu")
+    for found, alone in zip(together, separately(toy("node"), config, splits), strict=True):
+        first, second = (
+            [row["loss"] for row in fitted.history if row["phase"] == "pretrain"]
+            for fitted in (found, alone)
+        )
+        assert first == second
+        assert len(found.history) == len(alone.history) == 6
+
+
 @pytest.mark.parametrize("noise", [{"sampling": True}, {"dropout": 0.5}, {"node_dropout": 0.5}])
 @pytest.mark.parametrize("task", TASKS)
 def test_replicas_draw_their_own_noise(task: str, noise: dict[str, Any]) -> None:

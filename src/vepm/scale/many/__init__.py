@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -14,32 +14,33 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import ProcessGroup, replace_norms
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
 from vepm.scale.large import LargeGraph
-from vepm.scale.many.edges import ManyEdges, SharedFeatures
-from vepm.scale.many.padding import GraphBatches, PaddedNorm, PaddingMask
+from vepm.scale.many.edges import SharedEdges, SharedFeatures
+from vepm.scale.many.layers import PaddingMask, share_layers
+from vepm.scale.many.padding import GraphBatches, PaddedBatch, Plan
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ManyBatch:
-    """A batch of every run."""
+class SharedBatch:
+    """One graph for all runs, of whose nodes each learns from its own."""
 
-    parts: Any
-    """What differs between runs, stacked [R, ...]: graphs, or nodes to learn from."""
-    labels: list[int]
-    """Number of labels of each run."""
-    graph: GraphBatch | None = None
-    """The graph of all runs, if they share one."""
+    batch: GraphBatch
+    parts: Tensor
+    """Training nodes of each run [R, n]."""
+    size: None = None
 
-    def local(self, parts: Any) -> Callable[[Any], tuple[GraphBatch, Tensor]]:
-        """What finds one run's graphs and labelled rows in its slice of such parts."""
-        if (graph := self.graph) is not None:
-            return lambda rows: (graph, rows)
-        union = parts.union()
-        return lambda own: own.local(union)
+    @property
+    def labels(self) -> list[int]:
+        """Number of labels of each run."""
+        return [self.parts.size(1)] * self.parts.size(0)
+
+    def local(self, parts: Tensor) -> tuple[GraphBatch, Tensor]:
+        """The graph, and one run's training nodes."""
+        return self.batch, parts
 
 
 class ManyRuns:
@@ -63,11 +64,11 @@ class ManyRuns:
         self._weights = {**self._parameters, **buffers}
         """All that training changes, by name [R, ...]."""
         self._kept: dict[str, Tensor] = {}
-        self._kept_of: set[int] = set()
+        self._kept_of = torch.zeros(len(models), dtype=torch.bool)
         self._padding = PaddingMask()
         self.model = copy.deepcopy(models[0])
         """Called with the weights of every run; its own weights are not used."""
-        replace_norms(self.model, lambda norm: PaddedNorm(norm, self._padding))
+        share_layers(self.model, self._padding)
         self._caller = _Caller(self.model)
         source = examples[0].source
         assert not isinstance(source, LargeGraph)
@@ -79,10 +80,10 @@ class ManyRuns:
             for role in ("val", "test")
         }
         self._batches: GraphBatches | None = None
-        self._graph: ManyBatch | None = None
+        self._graph: SharedBatch | None = None
         if isinstance(source, GraphBatch):
             rows = torch.stack([own.train for own in examples]).to(self.device)
-            self._graph = ManyBatch(rows, [rows.size(1)] * len(rows), self._pieces[0])
+            self._graph = SharedBatch(self._pieces[0], rows)
         edges = (piece.edges.edge_index for piece in self._pieces)
         self._graphs = CUDAGraphs(on=all(map(worth_capturing, edges)))
 
@@ -98,46 +99,58 @@ class ManyRuns:
         if self._graph is None:
             self._batches = GraphBatches(self.examples, self.seeds, phase, epochs, self.batch_size)
 
-    def batches(self, phase: str, epoch: int) -> tuple[int, Iterator[ManyBatch]]:
+    def batches(self, phase: str, epoch: int) -> tuple[int, Sequence[SharedBatch | Plan]]:
         """Number of steps of an epoch, and a batch of every run for each; seeds what is drawn."""
         self.model.train()
-        torch.manual_seed(seed_of(*self.seeds, phase, epoch))
+        batches: Sequence[SharedBatch | Plan]
         if self._graph is not None:
-            return 1, iter([self._graph])
-        assert self._batches is not None
-        count, found = self._batches.epoch(epoch)
-        return count, (ManyBatch(*batch) for batch in found)
+            batches = [self._graph]
+        else:
+            assert self._batches is not None
+            batches = self._batches.epoch(epoch)
+        torch.manual_seed(seed_of(*self.seeds, phase, epoch))
+        return len(batches), batches
 
     def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
         """Call a function with the one graph and every model; None if there are many graphs."""
         if self._graph is None:
             return None
         self.model.train()
-        whole = self._pieces[0]
-        return self._graphs.run("hold", lambda: self._each(lambda model: function(model, whole)))
+
+        def work(batch: SharedBatch) -> Any:
+            return self._on(batch, lambda model, graphs, _: function(model, graphs))
+
+        return self._graphs.run("hold", work, self._graph)
 
     def step(
         self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
     ) -> Terms:
         """Step down the losses of all runs; the terms have one value for each."""
 
-        def work(parts: Any, *held: Any) -> Terms:
-            local = batch.local(parts)
+        def given(*arguments: Any) -> dict[str, Tensor]:
+            terms = loss(*arguments)._asdict()
+            return {name: value for name, value in terms.items() if value is not None}
 
-            def one(model: VEPM, own: Any, *held: Any) -> dict[str, Tensor]:
-                graphs, rows = local(own)
-                self._padding.nodes = getattr(graphs, "node_mask", None)
-                terms = loss(model, graphs, rows, *held)._asdict()
-                return {name: value for name, value in terms.items() if value is not None}
-
-            try:
-                terms = Terms(**self._each(one, parts, *held))
-            finally:
-                self._padding.nodes = None
+        def work(planned: SharedBatch | Plan, *held: Any) -> Terms:
+            batch = planned.laid_out() if isinstance(planned, Plan) else planned
+            terms = Terms(**self._on(batch, given, *held))
             descend(terms.loss.sum(), optimizers)
             return terms.detached()
 
-        return self._graphs.run(name, work, batch.parts, *held)
+        return self._graphs.run((name, batch.size), work, batch, *held)
+
+    def _on(self, batch: SharedBatch | PaddedBatch, function: Callable[..., T], *own: Any) -> T:
+        """Call a function with every run's model, batch, rows and own tensors."""
+
+        def one(model: VEPM, parts: Any, *own: Any) -> T:
+            graphs, rows = batch.local(parts)
+            self._padding.nodes = getattr(graphs, "node_mask", None)
+            try:
+                return function(model, graphs, rows, *own)
+            finally:
+                self._padding.nodes = None
+
+        return self._each(one, batch.parts, *own)
 
     def _each(self, function: Callable[..., T], *stacked: Any) -> T:
         """Call a function with each model and its slice of tensors [R, ...]; stack the results."""
@@ -190,22 +203,25 @@ class ManyRuns:
         """Remember the present weights of some runs."""
         if runs:
             self._kept = self._kept or {name: t.clone() for name, t in self._weights.items()}
-            _copy_runs(self._weights, self._kept, runs)
-            self._kept_of |= set(runs)
+            chosen = torch.zeros_like(self._kept_of)
+            chosen[list(runs)] = True
+            self._copy(self._weights, self._kept, chosen)
+            self._kept_of |= chosen
 
     @torch.no_grad()
     def restore(self) -> None:
         """Go back to the weights that were kept, and copy all weights to the models."""
-        _copy_runs(self._kept, self._weights, list(self._kept_of))
-        self._kept, self._kept_of = {}, set()
+        self._copy(self._kept, self._weights, self._kept_of)
+        self._kept, self._kept_of = {}, torch.zeros_like(self._kept_of)
         for run, model in enumerate(self.models):
             model.load_state_dict({name: tensor[run] for name, tensor in self._weights.items()})
             model.eval()
 
-
-def _copy_runs(source: dict[str, Tensor], target: dict[str, Tensor], runs: Sequence[int]) -> None:
-    for name, tensor in source.items():
-        target[name][list(runs)] = tensor[list(runs)]
+    def _copy(self, source: dict[str, Tensor], target: dict[str, Tensor], runs: Tensor) -> None:
+        chosen = runs.to(self.device)
+        for name, tensor in source.items():
+            mask = chosen.view(-1, *[1] * (tensor.dim() - 1))
+            target[name].copy_(torch.where(mask, tensor, target[name]))
 
 
 class _Caller(nn.Module):
@@ -221,7 +237,7 @@ class _Caller(nn.Module):
 
 def _shared(batch: GraphBatch) -> GraphBatch:
     """A batch that all runs read."""
-    edges = ManyEdges.of(batch.edges)
+    edges = SharedEdges(batch.edges.edge_index, batch.edges.num_nodes, **batch.edges.attributes)
     return dataclasses.replace(batch, x=SharedFeatures.of(batch.x), edges=edges)
 
 

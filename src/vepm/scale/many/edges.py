@@ -1,9 +1,8 @@
 """Graphs and sparse features under ``vmap``: one pass over the edges serves all runs."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,83 +56,92 @@ def runs_first(tensor: Tensor, dim: int | None, runs: int) -> Tensor:
     return tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
-def merged(function: Callable[..., Tensor], axis: int, *tensors: Tensor) -> Tensor:
+def merged(function: Callable[..., Tensor], axis: int, *arguments: Any) -> Tensor:
     """Call a function once, with the runs of all tensors merged into an axis of them."""
+    tensors = [a for a in arguments if isinstance(a, Tensor)]
+    others = [a for a in arguments if not isinstance(a, Tensor)]
 
     def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
         joined = [beside(t, d, axis, runs) for t, d in zip(tensors, dims, strict=True)]
-        return apart(function(*joined), axis, runs)
+        return apart(function(*joined, *others), axis, runs)
 
     return across(rule, *tensors)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ManyEdges(Adjacency):
-    """The edges of each run, under ``vmap``: those of one graph for all, or of a graph of its own.
-
-    Runs on one graph are additional communities to the kernels, graphs of their own are one union.
-    """
-
-    graph: Adjacency
-    """The graph of all runs, or the graphs of all, each of one size, joined run after run."""
-    shared: bool = True
-    """Whether all runs have the same graph."""
-
-    @classmethod
-    def of(cls, graph: Adjacency) -> Self:
-        """A graph that all runs learn from."""
-        return cls(graph.edge_index, graph.num_nodes, graph=graph, **graph.attributes)
-
-    @property
-    def degree(self) -> Tensor:
-        """Number of edges that end in each node, or the sum of their message weights [N]."""
-        if self.shared:
-            return super().degree
-        ones = torch.ones_like(self.target)
-        return ones.new_zeros(self.num_nodes).scatter_add(0, self.target, ones)
-
-    @functools.cached_property
-    def links(self) -> Adjacency:
-        """The links of a directed graph, each in its own direction alone."""
-        return self.of(self.graph.links) if self.shared else self
+@dataclass(frozen=True, eq=False)
+class SharedEdges(Adjacency):
+    """A graph that all runs learn from; the kernels see them as additional communities."""
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return merged(self.graph.sum_at_target, int(self.shared), values)
+        return merged(super().sum_at_target, 1, values)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """Weighted sums of neighbours [N, K, D]; runs with equal weights become channels."""
+        plain = super().sum_neighbours
 
-        def rule(runs: int, dims: Dims, x: Tensor, *weight: Tensor) -> tuple[Tensor, int]:
-            if self.shared and dims[1:] in ((), (None,)):
-                joined = beside(x, dims[0], 2, runs)
-                return apart(self.graph.sum_neighbours(joined, *weight), 2, runs)
-            axis, given = int(self.shared), zip((x, *weight), dims, strict=True)
-            return apart(
-                self.graph.sum_neighbours(*(beside(t, d, axis, runs) for t, d in given)), axis, runs
-            )
+        def rule(runs: int, dims: Dims, x: Tensor, *weights: Tensor) -> tuple[Tensor, int]:
+            if not weights or dims[1] is None:
+                weight = weights[0] if weights else None
+                return apart(plain(beside(x, dims[0], 2, runs), weight), 2, runs)
+            heads = (beside(t, d, 1, runs) for t, d in zip((x, *weights), dims, strict=True))
+            return apart(plain(*heads), 1, runs)
 
         return across(rule, x) if weight is None else across(rule, x, weight)
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """Dot products between the ends of every edge [E, K]."""
-        return merged(self.graph.dot_ends, int(self.shared), target, source)
+        return merged(super().dot_ends, 1, target, source)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """Products of the ends of every edge, communities gathered into groups [E, K]."""
-        plain = self.graph.group_ends
+        plain = super().group_ends
+
+        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
+            each = [runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True)]
+            return torch.stack([plain(*own) for own in zip(*each, strict=True)]), 0
+
+        return across(rule, target, source, assignment)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnEdges(Adjacency):
+    """The edges of one run where each run has a graph of its own, all of one size."""
+
+    union: Adjacency
+    """The graphs of all runs joined into one, run after run."""
+
+    def sum_at_target(self, values: Tensor) -> Tensor:
+        """Sum edge values [E, K] over the edges that end in each node [N, K]."""
+        return merged(self.union.sum_at_target, 0, values)
+
+    def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Weighted sums of neighbours [N, K, D]."""
+        return merged(self.union.sum_neighbours, 0, x, weight)
+
+    def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
+        """Dot products between the ends of every edge [E, K]."""
+        return merged(self.union.dot_ends, 0, target, source)
+
+    def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
+        """Products of the ends of every edge, communities gathered into groups [E, K]."""
+        plain = self.union.group_ends
 
         def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
             near, far, own = (runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True))
-            if self.shared:
-                return torch.stack([plain(*each) for each in zip(near, far, own, strict=True)]), 0
             return apart(plain(near.flatten(0, 1), far.flatten(0, 1), own), 0, runs)
 
         return across(rule, target, source, assignment)
 
 
 class SharedFeatures(SparseFeatures):
-    """Sparse features that all runs read, perhaps with different values."""
+    """Sparse features that all runs read, perhaps with different values.
+
+    Where the values are equal, one product serves the weights of all runs; where dropout has made
+    them differ, the matrices form a block-diagonal one.
+    """
+
+    _blocks: dict[int, SparseFeatures]
 
     @classmethod
     def of(cls, x: Features) -> Features:
@@ -141,15 +149,27 @@ class SharedFeatures(SparseFeatures):
         if isinstance(x, Tensor):
             return x
         shared = object.__new__(cls)
-        shared.__dict__ |= x.__dict__ | {"_normalised": {}}
+        shared.__dict__ |= x.__dict__ | {"_normalised": {}, "_blocks": {}}
         return shared
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        plain = SparseFeatures.__matmul__
-
-        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-            each = (runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True))
-            own = zip(*each, strict=True)
-            return torch.stack([plain(self.with_values(v), w) for v, w in own]), 0
+        def rule(runs: int, dims: Dims, values: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+            if dims[0] is None:
+                joined = beside(weight, dims[1], 1, runs)
+                return apart(SparseFeatures.__matmul__(self.with_values(values), joined), 1, runs)
+            blocks = self._diagonal(runs).with_values(beside(values, dims[0], 0, runs))
+            return apart(blocks @ beside(weight, dims[1], 0, runs), 0, runs)
 
         return across(rule, self.values, weight)
+
+    def _diagonal(self, runs: int) -> SparseFeatures:
+        """The pattern repeated along the diagonal."""
+        if runs not in self._blocks:
+            first = self.row_pointer.new_tensor(range(runs)).long()[:, None]
+            starts = (self.row_pointer[:-1] + first * self.rows.numel()).flatten()
+            pointer = starts.new_tensor([runs * self.rows.numel()])
+            columns = (self.columns + first * self.shape[1]).flatten()
+            self._blocks[runs] = SparseFeatures(
+                torch.cat([starts, pointer]), columns, columns, runs * self.shape[1]
+            )
+        return self._blocks[runs]

@@ -1,48 +1,33 @@
-"""Batches of many runs, each of its own graphs, padded to one size; norms that ignore padding."""
+"""Batches of many runs, each of its own graphs, padded to one size."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vepm.kernels.features import dense
 from vepm.nn import Adjacency
-from vepm.nn.convolution import CommunityNorm
 from vepm.objective import Counts
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.ddp import normalise
 from vepm.scale.executor import Examples, seed_of
-from vepm.scale.many.edges import ManyEdges
+from vepm.scale.many.edges import OwnEdges
 
 SPARE_NODES = 2
 """The least number of padding nodes of each run. Padding edges run from one node of a pair to the
 other, so that no sum over them feeds another and nothing grows from layer to layer."""
 
 
-class PaddingMask:
-    """Tells the norms of a model which nodes of the present batch are padding."""
+class Parts(NamedTuple):
+    """What differs between runs, stacked [R, ...]."""
 
-    nodes: Tensor | None = None
-    """True for nodes that are not padding [N]; None without padding."""
-
-
-class PaddedNorm(CommunityNorm):
-    """A norm that shares the weights of another, and whose statistics leave padding out."""
-
-    def __init__(self, norm: CommunityNorm, padding: PaddingMask) -> None:
-        nn.Module.__init__(self)
-        self.norm, self._padding = norm.norm, padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise [N, K, D]; padding goes through the same map."""
-        mask = self._padding.nodes
-        if not self.training or mask is None:
-            return super().forward(x)
-        count = mask.sum()
-        share = mask.to(x.dtype) / count
-        return normalise(self.norm, x, lambda values: share @ values, count)
+    x: Tensor
+    edge_index: Tensor
+    in_degree: Tensor
+    y: Tensor
+    batch: Tensor
+    node_mask: Tensor
+    graph_mask: Tensor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,41 +53,25 @@ class PaddedGraphs(GraphBatch):
         return torch.where(self.graph_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
 
-class Parts(NamedTuple):
-    """The batch of each run, stacked [R, ...]."""
+@dataclass(frozen=True, eq=False)
+class PaddedBatch:
+    """One batch per run, all of one size; the last graph of each holds the padding."""
 
-    x: Tensor
-    edge_index: Tensor
-    y: Tensor
-    batch: Tensor
-    node_mask: Tensor
-    graph_mask: Tensor
+    parts: Parts
+    union: Adjacency
+    """The graphs of all runs joined into one."""
 
-    def union(self) -> Adjacency:
-        """The graphs of all runs joined into one."""
-        runs, nodes, _ = self.x.shape
-        first = nodes * torch.arange(runs, device=self.x.device)[:, None, None]
-        ends = (self.edge_index + first).transpose(0, 1).flatten(1)
-        return Adjacency(ends, runs * nodes, replaceable=True)
-
-    def local(self, union: Adjacency) -> tuple[GraphBatch, Tensor]:
+    def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
         """One run's batch and the rows of its labels, under ``vmap``."""
-        nodes, graphs = self.x.size(0), self.y.size(0)
-        edges = ManyEdges(self.edge_index, nodes, graph=union, shared=False)
-        batch = PaddedGraphs(
-            self.x,
-            edges,
-            self.y,
-            self.batch,
-            graphs,
-            node_mask=self.node_mask,
-            graph_mask=self.graph_mask,
-        )
-        return batch, torch.arange(graphs, device=self.y.device)
+        nodes, graphs = self.parts.x.size(1), self.parts.y.size(1)
+        x, edge_index, in_degree, y, own, node_mask, graph_mask = parts
+        edges = OwnEdges(edge_index, nodes, union=self.union, in_degree=in_degree)
+        batch = PaddedGraphs(x, edges, y, own, graphs, node_mask=node_mask, graph_mask=graph_mask)
+        return batch, torch.arange(graphs, device=self.parts.y.device)
 
 
 class Size(NamedTuple):
-    """What the batch of each run is padded to; there are a few more nodes."""
+    """What the batch of each run is padded to."""
 
     nodes: int = 0
     edges: int = 0
@@ -114,37 +83,94 @@ class Size(NamedTuple):
         return Size(max(self.nodes, *nodes), max(self.edges, *edges))
 
 
-def padded(store: GraphStore, chosen: Sequence[Tensor], size: Size) -> Parts:
-    """One batch per run, all of one size: the graphs of the given indices, in their order.
+class Plan(NamedTuple):
+    """Where the graphs of one batch per run go: small, so that a GPU gets it in one copy.
 
-    The last graph of each run holds its padding.
+    Of batches of one size, only the form differs.
     """
-    runs = [store.select(graphs) for graphs in chosen]
-    nodes, graphs = size.nodes + SPARE_NODES, max(map(len, chosen))
-    batches = [own.y.new_zeros(0) if own.batch is None else own.batch for own in runs]
-    return Parts(
-        x=_stacked([dense(own.x) for own in runs], nodes),
-        edge_index=torch.stack([_with_spare_edges(own.edges, nodes, size.edges) for own in runs]),
-        y=_stacked([own.y for own in runs], graphs + 1),
-        batch=_stacked(batches, nodes, graphs),
-        node_mask=_stacked([torch.ones_like(own, dtype=torch.bool) for own in batches], nodes),
-        graph_mask=_stacked([torch.ones_like(r.y, dtype=torch.bool) for r in runs], graphs + 1),
+
+    store: GraphStore
+    form: Tensor
+    """For each graph and the padding after them [8, R, G + 1]: its index, whether it is not
+    padding, and for its nodes and edges their number, the index of the first in the batch, and
+    the index of the first in the store."""
+    size: Size
+    """What each run is padded to; there are a few more nodes."""
+    labels: list[int]
+    """Number of labelled graphs of each run."""
+
+    def laid_out(self) -> PaddedBatch:
+        """The batch itself."""
+        store, (nodes, edges) = self.store, self.size
+        # The graph after the others of a run is its padding.
+        runs, padding = self.form.size(1), self.form.size(2) - 1
+        indices, mask = self.form[0, :, :-1], self.form[1].bool()
+        node, graph = _members(self.form[2:5], nodes + SPARE_NODES)
+        edge, edge_graph = _members(self.form[5:8], edges)
+        starts, size = self.form[3], nodes + SPARE_NODES
+        spare = _between_spare_nodes(starts[:, -1:], size, edges)
+        moved = store.edge_index[:, edge] + torch.gather(starts, 1, edge_graph)
+        ends = torch.where(edge_graph < padding, moved, spare)
+        first_node = size * torch.arange(runs, device=store.device)[:, None]
+        union = Adjacency((ends + first_node).flatten(1), runs * size, replaceable=True)
+        node_mask = graph < padding
+        parts = Parts(
+            x=store.x[node].mul_(node_mask[..., None]),
+            edge_index=ends.transpose(0, 1),
+            in_degree=union.degree.view(-1, size),
+            y=torch.nn.functional.pad(store.y[indices], (0, 1)),
+            batch=graph,
+            node_mask=node_mask,
+            graph_mask=mask,
+        )
+        return PaddedBatch(parts, union)
+
+
+def plan(store: GraphStore, chosen: Sequence[Tensor], size: Size) -> Plan:
+    """Plan one batch per run: the graphs of the given indices, in their order."""
+    labels = [part.numel() for part in chosen]
+    indices = torch.nn.utils.rnn.pad_sequence(list(chosen), batch_first=True)
+    mask = torch.arange(indices.size(1)) < torch.tensor(labels)[:, None]
+    form = torch.stack(
+        [
+            *(torch.nn.functional.pad(of_graphs, (0, 1)) for of_graphs in (indices, mask)),
+            *_places(store.nodes, indices, mask, size.nodes + SPARE_NODES),
+            *_places(store.edges, indices, mask, size.edges),
+        ]
     )
+    return Plan(store, form.to(store.device), size, labels)
 
 
-def _stacked(parts: Sequence[Tensor], length: int, value: int = 0) -> Tensor:
-    """Tensors [n, ...] of several lengths, padded to one and stacked [R, length, ...]."""
-    pads = ((0, 0) * (part.dim() - 1) + (0, length - len(part)) for part in parts)
-    both = zip(parts, pads, strict=True)
-    return torch.stack([nn.functional.pad(part, pad, value=value) for part, pad in both])
+def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
+    """Ends of padding edges [2, R, edges], spread over pairs of the padding nodes."""
+    pairs = (size - first) // 2
+    each = torch.arange(edges, device=first.device)
+    source = first + 2 * (each * pairs // max(edges, 1))
+    return torch.stack([source, source + 1])
 
 
-def _with_spare_edges(own: Adjacency, nodes: int, edges: int) -> Tensor:
-    """Edges [2, edges], those that are added spread over pairs of the padding nodes."""
-    missing = edges - own.source.numel()
-    pairs = (nodes - own.num_nodes) // 2
-    source = own.num_nodes + 2 * (torch.arange(missing, device=own.source.device) % pairs)
-    return torch.cat([own.edge_index, torch.stack([source, source + 1])], dim=1)
+def _places(
+    sizes: Tensor, indices: Tensor, mask: Tensor, most: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Number of members of groups, and the index of the first in the batch and in the store.
+
+    The last group of each run is the padding, with which it has ``most`` members. Computed on the
+    CPU, where the sizes are: reading them from a GPU would synchronise.
+    """
+    counts = sizes[indices] * mask
+    counts = torch.cat([counts, most - counts.sum(1, keepdim=True)], dim=1)
+    begin = torch.nn.functional.pad((sizes.cumsum(0) - sizes)[indices], (0, 1))
+    return counts, counts.cumsum(1) - counts, begin
+
+
+def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Index of each member of the groups in the store, and its group [R, most]."""
+    counts, starts, begin = places
+    runs, groups = counts.shape
+    group = torch.arange(groups, device=counts.device).repeat(runs)
+    group = group.repeat_interleave(counts.flatten(), output_size=runs * most).view(runs, most)
+    place = torch.arange(most, device=counts.device) + torch.gather(begin - starts, 1, group)
+    return place.where(group < groups - 1, 0), group
 
 
 class GraphBatches:
@@ -172,18 +198,15 @@ class GraphBatches:
         ]
         self._sizes: dict[bool, Size] = {True: Size(), False: Size()}
         for epoch in range(epochs):
-            for is_last, chosen in self._chosen(epoch):
-                self._sizes[is_last] = self._sizes[is_last].including(store, chosen)
+            for is_last, parts in self._places(epoch):
+                self._sizes[is_last] = self._sizes[is_last].including(store, parts)
 
-    def epoch(self, epoch: int) -> tuple[int, Iterator[tuple[Parts, list[int]]]]:
-        """The number of batches of an epoch, and each with the number of labels of every run."""
-        batches = list(self._chosen(epoch))
-        return len(batches), (
-            (padded(self.store, chosen, self._sizes[is_last]), [len(own) for own in chosen])
-            for is_last, chosen in batches
-        )
+    def epoch(self, epoch: int) -> list[Plan]:
+        """The batches of an epoch."""
+        batches = self._places(epoch)
+        return [plan(self.store, parts, self._sizes[is_last]) for is_last, parts in batches]
 
-    def _chosen(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
+    def _places(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
         """For each batch, whether it is the last, and each run's graphs."""
         orders = []
         for chosen, seed in self._runs:
