@@ -8,7 +8,6 @@ from torch.nn.functional import dropout
 
 from vepm.baselines.base import NodeBaseline
 from vepm.baselines.fitting import Classifier
-from vepm.baselines.nodes import FeatureDropout
 from vepm.nn import Adjacency, aggregate, edge_dot
 from vepm.training import GraphBatch
 
@@ -52,11 +51,10 @@ class _DisenNetwork(Classifier):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
         self.routing = DisenConv(settings.num_iterations, settings.temperature)
-        self.drop = FeatureDropout(settings.dropout)
         self.settings = settings
 
     def forward(self, graph: GraphBatch) -> Tensor:
-        x = self.project(self.drop(graph.x)).relu()
+        x = self.project(graph.x).relu()
         x = unit_length(x.view(x.size(0), self.settings.num_factors, -1))
         for _ in range(self.settings.num_layers):
             x = self.routing(x, graph.edges)[0].relu()
@@ -70,8 +68,8 @@ class DisenGCN(NodeBaseline):
 
     Channels are projected and scaled to unit length once, before the first layer. Later layers
     route what the one before them found, after ReLU and dropout; scaled to unit length again,
-    what was dropped would be made up for. Features are dropped out as well. The settings are
-    those of the rerun of Ko and Jung (github.com/ssu-dmlab/DisenGCN-pytorch).
+    what was dropped would be made up for. The settings, for Cora, are those of the rerun of Ko
+    and Jung (2021).
 
     Args:
         num_factors: channels K.
