@@ -86,10 +86,6 @@ _SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
 
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "chebnet": {"Cora": {"order": 2}},
-    "disengcn": {
-        "CiteSeer": {"num_layers": 3, "dropout": 0.55, "weight_decay": 0.003},
-        "PubMed": {"num_layers": 3, "learning_rate": 0.008, "weight_decay": 0.03},
-    },
     "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
     "grand": {
         "CiteSeer": {
