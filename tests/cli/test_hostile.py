@@ -102,7 +102,12 @@ def test_tensors_that_claim_gigabytes(pets: Path, pets_run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("num_classes", 10**12), ("num_classes", "many"), ("task", ["node"])],
+    [
+        ("num_classes", 65_000),
+        ("num_classes", 10**12),
+        ("num_classes", "many"),
+        ("task", ["node"]),
+    ],
 )
 def test_metrics_that_claim_too_much(key: str, value: Any, pets_run: Path) -> None:
     shutil.copytree(pets_run, "run")
