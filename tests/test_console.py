@@ -182,6 +182,8 @@ def test_an_evaluation_as_json_holds_every_run(capsys: Captured) -> None:
         (InputError("no\x1b[2Jgraph"), "error: no\\x1b[2Jgraph"),
         (FileNotFoundError(errno.ENOENT, "No such file", "a.csv"), "error: a.csv: No such file"),
         (OSError("no name"), "error: no name"),
+        (MemoryError(), "error: not enough memory"),
+        (MemoryError("31 GiB"), "error: not enough memory; 31 GiB"),
         (
             OSError(errno.ENOSPC, "No space left", "a.csv"),
             "error: a.csv: No space left; what was written before is whole: make room and give "

@@ -1,11 +1,16 @@
 """What the wheel promises: its version, its extras and the packages that it needs."""
 
 import ast
+import importlib
 import re
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
+import pytest
+
+import vepm
 from vepm import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -58,6 +63,19 @@ def test_every_package_that_is_imported_is_required() -> None:
     required = names(PROJECT["dependencies"])
     assert found - required - EXTRAS.keys() == set()
     assert required - found == set()
+
+
+def test_the_divergence_is_known_unless_the_command_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(importlib, "import_module", loaded.append)
+    monkeypatch.setitem(sys.modules, "vepm_command", ModuleType("vepm_command"))
+    importlib.reload(vepm)
+    assert loaded == []
+    monkeypatch.delitem(sys.modules, "vepm_command")
+    importlib.reload(vepm)
+    assert loaded == ["vepm.nn.distributions"]
 
 
 def test_extras_are_pinned_too() -> None:

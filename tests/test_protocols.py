@@ -295,6 +295,11 @@ def test_without_validation_the_last_epoch_stands() -> None:
     assert (result.best_epoch, result.val_accuracy, result.test_accuracy) == (1, None, 0.3)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_published_split_counts(count: int) -> None:
+    assert len(PROTOCOLS["public"](node_task(num_splits=count))) == count
+
+
 def test_evaluate_runs_every_split_with_every_seed() -> None:
     def method(dataset: Dataset, split: Split, seed: int) -> RunResult:
         return RunResult.from_curve("toy", dataset.name, split.name, seed, CURVES[0])

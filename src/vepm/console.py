@@ -47,6 +47,8 @@ class _OneLine(logging.Formatter):
 def print_error(error: Exception) -> None:
     """What went wrong, on one line."""
     text = str(error)
+    if isinstance(error, MemoryError):
+        text = f"not enough memory; {text}" if text else "not enough memory"
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in FULL:

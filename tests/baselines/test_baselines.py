@@ -40,6 +40,17 @@ def test_learns_above_chance(name: str) -> None:
     assert result.seconds > 0
 
 
+def test_settings_are_those_that_were_published() -> None:
+    """As in the papers of Kipf and Welling (2017) and of Velickovic et al. (2018)."""
+    every = {"weight_decay": 5e-4}
+    gcn = {"learning_rate": 0.01, "dropout": 0.5, "patience": 10, "hidden_channels": 16}
+    gat = {"learning_rate": 0.005, "dropout": 0.6, "patience": 100}
+    heads = {"heads": 8, "head_channels": 8, "output_heads": 1}
+    for name, printed in (("gcn", every | gcn), ("gat", every | gat | heads)):
+        ours = vars(baseline(name))
+        assert {key: ours[key] for key in printed} == printed
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_measures_are_of_the_epoch_that_counts(name: str) -> None:
     dataset, split = toy_for(name)

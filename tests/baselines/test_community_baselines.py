@@ -1,14 +1,19 @@
 """Community detection to compare with."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from vepm.baselines.communities import DETECTORS, bigclam, leiden, nocd
+from vepm.baselines import communities
+from vepm.baselines.communities import DETECTORS, bigclam, leiden, nocd, require_nocd
+from vepm.bench import PeakMemory
 from vepm.data import planted_graph
 from vepm.errors import InputError
-from vepm.evaluation.communities import average_f1, overlapping_nmi
+from vepm.evaluation.communities import average_f1, modularity, overlapping_nmi
+from vepm.training import memory
 
 GRAPH = planted_graph(200, 3, overlap=0.02, average_degree=14, seed=3).graphs[0]
 EDGES = GRAPH.edge_index.numpy()
@@ -22,7 +27,9 @@ def test_planted_communities_are_found(name: str) -> None:
     found = DETECTORS[name](EDGES, 200, 3, 0)
     # BigCLAM leaves nodes of few links in no community.
     assert overlapping_nmi(found, TRUTH) > (0.3 if name == "bigclam" else 0.6)
-    assert np.array_equal(found, DETECTORS[name](EDGES, 200, 3, 0))
+    again = DETECTORS[name](EDGES, 200, 3, 0)
+    first, second = (sp.csr_array(table).toarray() for table in (found, again))
+    assert np.array_equal(first, second)
 
 
 def test_bigclam_finds_nodes_in_two_communities() -> None:
@@ -50,3 +57,30 @@ def test_leiden_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "leidenalg", None)
     with pytest.raises(InputError, match=r"pip install 'vepm\[leiden\]'"):
         leiden(EDGES, 200, 3)
+
+
+def test_nocd_is_refused_where_it_would_not_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "meminfo").write_text("MemAvailable: 2097152 kB\n")
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "CGROUPS", ())
+    require_nocd(300_000, 400_000)
+    with pytest.raises(InputError) as refused:
+        require_nocd(400_000, 1_000_000)
+    assert str(refused.value) == (
+        "baseline 'nocd' needs about 3.0 GiB for 400,000 nodes and 500,000 edges, and 2.0 GiB are "
+        "free; leave it out"
+    )
+
+
+@pytest.mark.parametrize("name", ["louvain", "label-propagation", "nocd"])
+def test_no_table_of_all_pairs_of_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of 30,000 separate pairs, each a community; all pairs of nodes take 3.6e9 bytes."""
+    monkeypatch.setattr(communities, "EPOCHS", 1)
+    once = np.arange(60_000).reshape(2, -1)
+    edges = np.hstack([once, once[::-1]])
+    peak = PeakMemory()
+    found = DETECTORS[name](edges, 60_000, 2, 0)
+    assert modularity(found, edges) > (0.99 if name != "nocd" else -1)
+    assert peak.read() < 2**30

@@ -15,7 +15,7 @@ from vepm.baselines import (
     wl_features,
     wl_kernels,
 )
-from vepm.baselines.fitting import Labelled
+from vepm.baselines.fitting import Labelled, unit_rows
 from vepm.baselines.grand import GRAND, disagreement, mean_of_powers
 from vepm.baselines.graphs import FactorDiscriminator
 from vepm.baselines.nodes import FeatureDropout
@@ -202,3 +202,10 @@ def test_gat_drops_out_single_projected_features() -> None:
     model.eval()
     assert (layer(hidden, nothing) != 0).all()
     assert model(one_graph(x, nothing)).shape == (50, 4)
+
+
+def test_sparse_rows_have_unit_sum_as_those_of_a_table() -> None:
+    table = torch.tensor([[0.0, 3.0, 1.0], [0.0, 0.0, 0.0], [-2.0, 0.0, 6.0]])
+    expected = torch.tensor([[0.0, 0.75, 0.25], [0.0, 0.0, 0.0], [-0.25, 0.0, 0.75]])
+    assert unit_rows(table).equal(expected)
+    assert unit_rows(table.to_sparse()).to_dense().equal(expected)

@@ -9,6 +9,7 @@ import pytest
 
 from cli.running import names_in, read_json, read_rows, refused, succeed
 from cli.writing import NODES, write_nodes, write_table
+from vepm.baselines import communities
 from vepm.data import read
 from vepm.evaluation.communities import overlapping_nmi
 
@@ -137,6 +138,16 @@ def test_bad_truth_and_baselines_are_refused_before_training(pets: Path, tmp_pat
         (("--baselines", "metis"), "no baseline 'metis'; there are louvain, leiden"),
     ):
         assert message in refused("communities", pets, *words)
+    assert names_in(tmp_path) == before
+
+
+def test_nocd_is_refused_before_training_where_it_would_not_fit(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(communities, "available_bytes", lambda device: 1000)
+    before = names_in(tmp_path)
+    said = refused("communities", pets, "--baselines", "louvain,nocd")
+    assert re.search("baseline 'nocd' needs about .* leave it out", said)
     assert names_in(tmp_path) == before
 
 

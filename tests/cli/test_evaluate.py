@@ -123,6 +123,7 @@ def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
         (("--method", "gcn,mlp"), "no baseline 'gcn,mlp'"),
         (("--method", "gin"), "labels graphs"),
         (("--method", "gcn", "--set", "epochs=3"), "keep their published settings"),
+        (("--method", "wl", "--set", "epochs=3"), "keep their published settings"),
         (("--set", "num_communities=2"), "metacommunities"),
         (("--device", "cuda:x"), "cuda"),
     ],

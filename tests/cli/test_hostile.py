@@ -2,14 +2,16 @@
 
 import json
 import pickle
+import re
 import shutil
 import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from cli.running import QUICK, names_in, read_rows, refused, succeed
+from cli.running import QUICK, names_in, read_rows, refused, succeed, vepm
 from cli.writing import write_nodes, write_table
 from paper.toys import NODES
 from training.forging import Bomb
@@ -102,13 +104,29 @@ def test_tensors_that_claim_gigabytes(pets: Path, pets_run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("num_classes", 10**12), ("num_classes", "many"), ("task", ["node"])],
+    [
+        ("num_classes", 65_000),
+        ("num_classes", 10**12),
+        ("num_classes", "many"),
+        ("task", ["node"]),
+    ],
 )
 def test_metrics_that_claim_too_much(key: str, value: Any, pets_run: Path) -> None:
     shutil.copytree(pets_run, "run")
     path = Path("run/metrics.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
     assert "metrics.json" in refused("report", "run")
+
+
+def test_lack_of_memory_takes_one_line(pets_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(*_: object) -> None:
+        np.zeros(2**50)
+
+    monkeypatch.setattr("vepm.report.page.plan_drawings", too_much)
+    shutil.copytree(pets_run, "run")
+    found = vepm("report", "run")
+    assert found.code == 1
+    assert re.fullmatch("error: not enough memory; Unable to allocate .*\n", found.err)
 
 
 @pytest.mark.parametrize("name", ["..", "../../escaped", "."])

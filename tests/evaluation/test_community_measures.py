@@ -3,22 +3,28 @@
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
+from vepm.bench import PeakMemory
+from vepm.data import as_dataset
 from vepm.evaluation import communities
 from vepm.evaluation.communities import (
     as_table,
     average_f1,
     compare,
+    known_communities,
     modularity,
     omega_index,
     overlapping_nmi,
+    read_cover,
 )
 
 Bools = NDArray[np.bool_]
@@ -134,10 +140,36 @@ def test_modularity_of_a_partition_is_newman_s() -> None:
     assert modularity(np.ones((34, 1)), edges) == pytest.approx(0)
     # Two copies of one community share its nodes between them.
     table = as_table(groups, 34)
-    assert modularity(np.hstack([table, table]), edges) == pytest.approx(expected / 2)
+    assert modularity(sp.hstack([table, table], "csr"), edges) == pytest.approx(expected / 2)
 
 
 def test_covers_of_different_graphs_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(30, 4\) and \(12, 4\)"):
         compare(cover(0), cover(0, 12))
     assert compare(cover(0), cover(0)) == {"overlapping_nmi": 1, "omega": 1, "f1": 1}
+
+
+def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = cover(7), cover(8, groups=9)
+    whole = compare(x, y)
+    for pairs in (1, 20, 70):
+        monkeypatch.setattr(communities, "BLOCK", pairs)
+        assert compare(x, y) == compare(sp.csr_array(x), y) == whole
+
+
+def test_as_many_communities_as_nodes_fit_in_memory(tmp_path: Path) -> None:
+    """A table of all pairs of the nodes of these small files would take gigabytes."""
+    names = [str(i) for i in range(60_000)]
+    (tmp_path / "truth.txt").write_text("\n".join(names))
+    once = np.arange(60_000).reshape(2, -1)
+    edges = np.hstack([once, once[::-1]])
+    peak = PeakMemory()
+    found = read_cover(tmp_path / "truth.txt", names)
+    assert (*found.shape, found.nnz) == (60_000, 60_000, 60_000)
+    assert modularity(found, edges) == pytest.approx(-1 / 60_000)
+    assert average_f1(found, found) == omega_index(found, found) == 1
+    labelled = as_dataset((np.ones((60_000, 1)), sp.coo_array((60_000, 60_000)), np.arange(60_000)))
+    known = known_communities(labelled)
+    assert known is not None
+    assert known.nnz == 60_000
+    assert peak.read() < 2**30

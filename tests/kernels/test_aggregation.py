@@ -40,6 +40,17 @@ def test_edge_dot_of_a_hand_computed_graph() -> None:
     assert edge_dot(target, source, edge_index).equal(expected)
 
 
+def test_links_are_those_of_their_own_direction() -> None:
+    """One link from 0 to 1 of weight 2, and links both ways between 1 and 2, of 3 and 4."""
+    ends = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    arcs = torch.tensor([[2.0, 0.0], [0.0, 2.0], [3.0, 4.0], [4.0, 3.0]])
+    links = Adjacency(ends, 3, weight=arcs.sum(1), arcs=arcs).links
+    assert links.edge_index.tolist() == [[0, 1, 2], [1, 2, 1]]
+    assert links.weight is not None
+    assert links.weight.tolist() == [2, 3, 4]
+    assert Adjacency(ends, 3, arcs=arcs).links.weight is None
+
+
 def test_messages_flow_from_the_first_row_to_the_second() -> None:
     out = aggregate(torch.ones(3, 1, 1), torch.tensor([[0], [2]]), torch.ones(1, 1))
     assert out.flatten().tolist() == [0, 0, 1]

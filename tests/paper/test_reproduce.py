@@ -51,6 +51,18 @@ def test_list_shows_any_title(tmp_path: Path) -> None:
     assert r"[/red] \x1b[2J" in found.out
 
 
+def test_quick_runs_have_a_folder_of_their_own(tmp_path: Path) -> None:
+    toys = write_toys(tmp_path / "toys")
+    for folder in ("table-1", "quick/table-1"):
+        (tmp_path / "out" / folder).mkdir(parents=True)
+        (tmp_path / "out" / folder / "table.md").write_text("mine")
+    words = ("table-1", "--experiments", toys, "-o", tmp_path / "out", "--jobs", "1")
+    for options, folder in (((), "out/table-1"), (("--quick",), "out/quick/table-1")):
+        found = reproduce(*words, *options)
+        assert found.code == 2
+        assert f"{folder}: holds table.md" in found.err
+
+
 def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
     for options, complaint in [
         ((), "--list names them"),

@@ -20,6 +20,13 @@ def test_neighbours_stay_close(size: int) -> None:
     assert near < far / 2
 
 
+def test_edges_of_a_ring_are_about_equally_long() -> None:
+    edges, size = _ring(120)
+    positions = layout(edges, size)
+    lengths = np.linalg.norm(positions[edges[0]] - positions[edges[1]], axis=1)
+    assert lengths.std() < lengths.mean() / 3
+
+
 def test_parts_do_not_lie_on_one_another() -> None:
     ring, size = _ring(6)
     edges = np.hstack([ring, ring + size])

@@ -9,8 +9,10 @@ import pytest
 
 from vepm.errors import InputError
 from vepm.report import read_run, write_report
+from vepm.report.page import plan_drawings
+from vepm.report.summary import most_confused
 
-from .writing import Array, change, write_graph_run, write_node_run
+from .writing import Array, change, rewrite_metrics, write_graph_run, write_node_run
 
 
 def metrics(**changes: Any) -> str:
@@ -32,6 +34,25 @@ def test_reads_everything(folder: Path) -> None:
     assert np.isnan(run.history["task"][0])
     assert run.history["phase"][-1] == "finetune"
     assert set(run.masks) == {"train", "val", "test"}
+
+
+def test_classes_that_the_probabilities_do_not_have_are_refused(folder: Path) -> None:
+    rewrite_metrics(folder, num_classes=65_000)
+    with pytest.raises(InputError, match="speak of 65000 classes, the probabilities of 3"):
+        read_run(folder)
+
+
+def test_many_classes_need_no_table_of_all_pairs(folder: Path) -> None:
+    """A forged label may be any class; a table of all pairs of these would take gigabytes."""
+    labels = np.arange(30) % 3
+    labels[2:27:3] = 65_000
+    guesses = np.where(np.arange(30) % 2, 0, labels)
+    guesses[29] = -1
+    change(folder, y=labels, prediction=guesses, probabilities=None, log_odds=None)
+    run = read_run(folder)
+    assert "confusion" not in plan_drawings(run)
+    # Of the ten test items, labelled 65,000 but for the last, every other is predicted to be 0.
+    assert most_confused(run) == [{"true": 65_000, "predicted": 0, "count": 4}]
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from training.toys import TASKS
 from vepm.errors import InputError
-from vepm.search.space import Space, default_space, flat, parse_space, read_space
+from vepm.search.space import (
+    Space,
+    default_space,
+    flat,
+    parse_space,
+    random_changes,
+    read_space,
+)
 from vepm.training import Config, preset
 
 
@@ -61,6 +68,15 @@ def test_draws_cover_what_the_space_holds() -> None:
         assert low <= min(drawn[name]) < max(drawn[name]) <= high
         # Half of the draws lie below the middle of the scale.
         assert np.mean([value < middle for value in drawn[name]]) == pytest.approx(0.5, abs=0.1)
+
+
+def test_every_setting_of_a_small_space_is_drawn_once() -> None:
+    space = parsed({"epochs": list(range(1, 61))})
+    drawn = random_changes(space, 61, seed=0)
+    assert drawn[0] == {}
+    assert sorted(changes["epochs"] for changes in drawn[1:]) == list(range(1, 61))
+    # There are no more, however many are asked for.
+    assert len(random_changes(space, 70, seed=0)) == 61
 
 
 def test_a_choice_may_set_several_settings() -> None:

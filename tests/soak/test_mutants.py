@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from tools.mutants import sample
-from tools.mutants.closeness import HERE, SOURCE, closest_tests
+from tools.mutants.closeness import HERE, SOURCE, closest_tests, files
 from tools.mutants.sample import (
+    EQUIVALENT,
     allot,
     modules,
     mutants_of,
@@ -93,6 +94,13 @@ def test_mutants_of_what_nothing_runs_are_left_out(
     for code in found:
         ast.parse(code)
         assert "def double(*, x: int | float = " in code
+
+
+def test_equivalent_mutants_are_of_present_code() -> None:
+    for (module, line), reason in EQUIVALENT.items():
+        assert module in modules()
+        assert line not in files()[module].read_text()
+        assert reason
 
 
 def test_tests_run_on_the_changed_code() -> None:

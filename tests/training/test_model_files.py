@@ -54,6 +54,12 @@ def test_forging_without_changes_loads(model_file: Path) -> None:
     assert load_model(model_file)[1].task == "node"
 
 
+@pytest.mark.parametrize("seed", [-(2**63), 2**64 - 1])
+def test_every_seed_that_pytorch_takes_is_read(seed: int, model_file: Path) -> None:
+    forge(model_file, put(seed=seed))
+    assert load_model(model_file)[1].seed == seed
+
+
 def test_nothing_is_ever_unpickled(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("a pickle was read")

@@ -5,6 +5,7 @@ import importlib.abc
 import importlib.util
 import io
 import json
+import linecache
 import math
 import os
 import resource
@@ -41,7 +42,10 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         )
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self.code, str(source_of(self.module)), "exec"), module.__dict__)
+        path = str(source_of(self.module))
+        # Triton compiles what `inspect` says the source of a kernel is.
+        linecache.cache[path] = len(self.code), None, self.code.splitlines(keepends=True), path
+        exec(compile(self.code, path, "exec"), module.__dict__)
 
 
 def preload() -> None:

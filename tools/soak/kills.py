@@ -281,10 +281,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
-    found = kill(chosen.kills, chosen.seed, chosen.commands)
-    what = "killed, then given again: every file of a command never killed"
-    keep(chosen.output, what, beside(chosen.output, "commands", found))
-    if wrong := sum(len(part["wrong"]) for part in found.values()):
+    what, wrong = "killed, then given again: every file of a command never killed", 0
+    for command in chosen.commands:
+        found = kill(chosen.kills, chosen.seed, [command])
+        wrong += len(found[command]["wrong"])
+        keep(chosen.output, what, beside(chosen.output, "commands", found))
+    if wrong:
         raise SystemExit(f"{wrong} commands ended otherwise")
 
 

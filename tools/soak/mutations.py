@@ -32,7 +32,7 @@ TOKENS: tuple[bytes, ...] = (
 )
 KEYS = ("x", "", "format", "excerpt_of", "warnings", "baselines", "versions", "rule", "nmi", "ece")
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 7, 2**31, 2**53, 2**62, 10**30, -(10**30), 10**400),
+    *(None, True, False, 0, 1, -1, 2, 7, 65_000, 2**31, 2**53, 2**62, 10**30, -(10**30), 10**400),
     *(0.5, -0.5, 1e308, 1e-320, float("nan"), float("inf"), -float("inf")),
     *("", "x", "node", "graph", "done", "\0", "1" * 5000, [], [[]], {}, {"a": 1}, [1] * 50),
 )
@@ -126,7 +126,7 @@ DTYPES: tuple[Any, ...] = (
     *("g", "c8", "G", "U5", "S3", "M8[s]", "m8[ns]", "V3", object, [("a", "f4")]),
 )
 SCALES = (0.0, 1e-320, 1e-45, 1e-38, 1e-27, 1e-19, 1e-8, -1.0, 1e8, 1e19, 1e27, 1e38, 1e200, 1e308)
-INTEGERS = (-1, 0, 1, 3, 2**31 - 1, 2**31, 2**62, 10**18, -(2**63))
+INTEGERS = (-1, 0, 1, 3, 65_000, 2**31 - 1, 2**31, 2**62, 10**18, -(2**63))
 
 
 def retype(array: Any, draw: Random) -> Any:

@@ -9,15 +9,15 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import dropout, normalize
+from torch.nn.functional import dropout
 from torch_geometric.nn import GCNConv
 
 from vepm.errors import InputError
-from vepm.evaluation.communities import as_table
+from vepm.evaluation.communities import Bools, as_table
 from vepm.nn import Adjacency
 from vepm.objective import edge_log_likelihood
+from vepm.training.memory import FLOAT, GIB, available_bytes
 
-Bools = NDArray[np.bool_]
 Edges = NDArray[np.int64]
 
 STEPS, STEP_SIZES, MOST_AFFILIATION, LEAST_RATE = 200, 0.3 ** np.arange(8), 1000, 1e-8
@@ -27,19 +27,21 @@ EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
 """NOCD's, as in its paper: look at the loss every 25 epochs, stop after ten without a better."""
 
 
-def louvain(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
+def louvain(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> sp.csr_array:
     """Partition of highest modularity by Louvain's method; it finds the number on its own."""
     found = nx.community.louvain_communities(_networkx(edges, num_nodes), seed=seed)
     return as_table(found, num_nodes)
 
 
-def label_propagation(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
+def label_propagation(
+    edges: Edges, num_nodes: int, num_communities: int, seed: int = 0
+) -> sp.csr_array:
     """Partition by asynchronous label propagation; it finds the number on its own."""
     found = nx.community.asyn_lpa_communities(_networkx(edges, num_nodes), seed=seed)
     return as_table(found, num_nodes)
 
 
-def leiden(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
+def leiden(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> sp.csr_array:
     """Partition of highest modularity by Leiden's method; it finds the number on its own."""
     igraph, leidenalg = require_leiden()
     graph = igraph.Graph(n=num_nodes, edges=_once(edges))
@@ -118,6 +120,18 @@ class _NOCD(nn.Module):
         return torch.relu(self.second(h, edges))
 
 
+def require_nocd(num_nodes: int, num_edges: int) -> None:
+    """Refuses a graph on which NOCD would not fit in memory."""
+    # Measured: tables of so many rows at the peak, of weights, their moments and messages.
+    need = FLOAT * HIDDEN * (8 * num_nodes + 3 * num_edges)
+    available = available_bytes(torch.device("cpu"))
+    if need > available:
+        raise InputError(
+            f"baseline 'nocd' needs about {need / GIB:.1f} GiB for {num_nodes:,} nodes and "
+            f"{num_edges // 2:,} edges, and {available / GIB:.1f} GiB are free; leave it out"
+        )
+
+
 def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
     """Overlapping communities by NOCD (Shchur and Günnemann, 2019), a GCN of the affiliations.
 
@@ -128,12 +142,14 @@ def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> B
     edge_index = torch.from_numpy(edges)
     # The smallest rate of an edge is that of the graph's density, as in the paper's code.
     density = _density(edges.shape[1], num_nodes)
-    x = torch.zeros(num_nodes, num_nodes)
-    x[tuple(edge_index)] = 1
+    # Rows of length one, without a table of all pairs of nodes.
+    values = 1 / np.sqrt(np.bincount(edges[0])[edges[0]], dtype=np.float32)
+    shape = num_nodes, num_nodes
+    x = torch.sparse_coo_tensor(edge_index, torch.from_numpy(values), shape, check_invariants=True)
+    x = x.coalesce()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = _NOCD(num_nodes, num_communities)
-        x = normalize(x, dim=1).to_sparse()
         optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         best, found, waited = float("inf"), torch.zeros(num_nodes, num_communities), 0
         for epoch in range(EPOCHS):
@@ -178,7 +194,7 @@ def _once(edges: Edges) -> list[Any]:
     return edges[:, edges[0] < edges[1]].T.tolist()
 
 
-DETECTORS: dict[str, Callable[[Edges, int, int, int], Bools]] = {
+DETECTORS: dict[str, Callable[[Edges, int, int, int], Bools | sp.csr_array]] = {
     "louvain": louvain,
     "leiden": leiden,
     "label-propagation": label_propagation,

@@ -99,7 +99,7 @@ def main() -> None:
     try:
         with _ending_when_told():
             app()
-    except (InputError, LostProcessError, OSError) as error:
+    except (InputError, LostProcessError, OSError, MemoryError) as error:
         console.print_error(error)
         sys.exit(2 if isinstance(error, (InputError, *UNUSABLE_PATH)) else 1)
     except KeyboardInterrupt:

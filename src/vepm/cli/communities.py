@@ -10,9 +10,11 @@ from vepm.errors import InputError
 from vepm.files import write_csv
 
 if TYPE_CHECKING:
-    from vepm.baselines.communities import Bools
+    from scipy.sparse import csr_array
+
     from vepm.data import Dataset
     from vepm.estimators import Memberships
+    from vepm.evaluation.communities import Bools
     from vepm.training import Explanation
 
 CHOICE = options.Choice("communities")
@@ -52,13 +54,13 @@ def communities(
     sizes = {"num_metacommunities": num_metacommunities, "n_init": starts}
     job = prepare(CommunityDetector, data, choice, reading, machine, num_communities=count, **sizes)
     known = read_cover(truth, job.data.item_names) if truth else known_communities(job.data)
-    peers = _detectors(baselines)
     folder = output or Path("runs") / f"{job.data.name}-communities"
     nodes, edges = job.data.graphs[0].num_nodes, job.data.graphs[0].edge_index.numpy()
+    peers = _detectors(baselines, nodes, edges.shape[1])
 
-    def judge(found: "Bools") -> dict[str, float]:
+    def judge(found: "Bools | csr_array") -> dict[str, float]:
         scores = {} if known is None else compare(found, known)
-        used = int(found.any(0).sum())
+        used = int((found.sum(0) > 0).sum())
         return {"communities": used, "modularity": modularity(found, edges), **scores}
 
     with run_folder(folder, overwrite, job.inputs) as checkpoint:
@@ -66,7 +68,7 @@ def communities(
         explained = job.estimator.explain(job.data)
         found = job.estimator.communities_behind(explained)
         say_unweighted(job.data, peers)
-        tables = {"vepm": found.overlapping}
+        tables: dict[str, Bools | csr_array] = {"vepm": found.overlapping}
         for name in peers:
             tables[name] = DETECTORS[name](edges, nodes, found.soft.shape[1], choice.seed)
         write_communities(folder, job.data, found, explained)
@@ -75,9 +77,9 @@ def communities(
     console.print_result(metrics, folder, as_json, console.print_communities)
 
 
-def _detectors(names: str) -> list[str]:
-    """Baselines by name, each there to be run."""
-    from vepm.baselines.communities import DETECTORS, require_leiden
+def _detectors(names: str, num_nodes: int, num_edges: int) -> list[str]:
+    """Baselines by name, each there to be run on a graph of this size."""
+    from vepm.baselines.communities import DETECTORS, require_leiden, require_nocd
 
     found = options.listed(names)
     for name in found:
@@ -85,6 +87,8 @@ def _detectors(names: str) -> list[str]:
             raise InputError(f"no baseline '{name}'; there are {', '.join(DETECTORS)}")
     if "leiden" in found:
         require_leiden()
+    if "nocd" in found:
+        require_nocd(num_nodes, num_edges)
     return found
 
 

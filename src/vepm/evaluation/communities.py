@@ -1,7 +1,8 @@
 """How well communities that may overlap match known ones, and how well they fit the edges.
 
-Communities, ``found`` [N, K] and ``truth`` [N, L], are tables of zeros and ones: who is a member
-of what. An ``edge_index`` [2, E] has both directions.
+Communities, ``found`` [N, K] and ``truth`` [N, L], are tables of zeros and ones, dense or sparse:
+who is a member of what. An ``edge_index`` [2, E] has both directions. There may be as many
+communities as nodes, so no measure holds a table of all pairs of nodes or communities.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
@@ -17,16 +19,18 @@ from vepm.data.tables import read_table, read_text
 from vepm.errors import InputError
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Ints = NDArray[np.integer]
+Cover = ArrayLike | sp.csr_array
 
 MOST_EXACT = 5_000
 """Nodes up to which the omega index counts every pair; beyond, it draws pairs."""
 PAIRS = 5_000_000
+BLOCK = 2**20
+"""Pairs of nodes or communities that are compared at once."""
 _BETWEEN = re.compile(r"[\s,;]+")
 
 
-def overlapping_nmi(found: ArrayLike, truth: ArrayLike) -> float:
+def overlapping_nmi(found: Cover, truth: Cover) -> float:
     r"""Normalised mutual information of two covers (McDaid, Greene and Hurley, 2011).
 
     .. math:: \frac{I(X : Y)}{\max(H(X), H(Y))}, \quad
@@ -39,18 +43,19 @@ def overlapping_nmi(found: ArrayLike, truth: ArrayLike) -> float:
         1.0
     """
     x, y = _tables(found, truth)
-    if not x.size or not y.size:
+    if not x.nnz or not y.nnz:
         return 0.0
     h_x, h_y = _entropy(x), _entropy(y)
     most = max(h_x.sum(), h_y.sum())
     if most == 0:
-        return float(x.shape == y.shape and bool((x.all(0) == y.all(0)).all()))
+        # Every community is of all nodes.
+        return float(x.shape == y.shape)
     given_y, given_x = _conditional(x, y, h_x), _conditional(y, x, h_y)
     information = (h_x.sum() - given_y.sum() + h_y.sum() - given_x.sum()) / 2
     return float(information / most)
 
 
-def omega_index(found: ArrayLike, truth: ArrayLike, seed: int = 0) -> float:
+def omega_index(found: Cover, truth: Cover, seed: int = 0) -> float:
     """How far two covers agree on the number of communities that two nodes share.
 
     The agreement is corrected for chance (Collins and Dent, 1988). For partitions it is the
@@ -61,7 +66,7 @@ def omega_index(found: ArrayLike, truth: ArrayLike, seed: int = 0) -> float:
         >>> omega_index([[1, 0], [1, 1], [0, 1]], [[0, 1], [1, 1], [1, 0]])
         1.0
     """
-    x, y = (table.astype(np.int32) for table in _tables(found, truth))
+    x, y = _tables(found, truth)
     # Two nodes share at most as many as a node has.
     size = 1 + max(int(table.sum(1).max(initial=0)) for table in (x, y))
     joint = np.zeros((size, size), dtype=np.int64)
@@ -74,7 +79,7 @@ def omega_index(found: ArrayLike, truth: ArrayLike, seed: int = 0) -> float:
     return 1.0 if expected == 1 else (observed - expected) / (1 - expected)
 
 
-def average_f1(found: ArrayLike, truth: ArrayLike) -> float:
+def average_f1(found: Cover, truth: Cover) -> float:
     """F1 of each community with its best match, averaged over both covers (Yang and Leskovec).
 
     Example:
@@ -82,14 +87,17 @@ def average_f1(found: ArrayLike, truth: ArrayLike) -> float:
         0.8
     """
     x, y = _tables(found, truth)
-    both = x.T.astype(np.float64) @ y
-    if not both.size:
+    if not x.nnz or not y.nnz:
         return 0.0
-    scores = 2 * both / (x.sum(0)[:, None] + y.sum(0))
-    return float((scores.max(0).mean() + scores.max(1).mean()) / 2)
+    both = (x.T @ y).tocoo()
+    scores = 2 * both.data / (x.sum(0)[both.row] + y.sum(0)[both.col])
+    best = np.zeros(both.shape[0]), np.zeros(both.shape[1])
+    for values, places in zip(best, (both.row, both.col), strict=True):
+        np.maximum.at(values, places, scores)
+    return float((best[0].mean() + best[1].mean()) / 2)
 
 
-def modularity(found: ArrayLike, edge_index: ArrayLike) -> float:
+def modularity(found: Cover, edge_index: ArrayLike) -> float:
     r"""Modularity, extended to communities that overlap (Shen et al., 2009).
 
     .. math:: \frac{1}{2M} \sum_k \sum_{i, j \in k} \frac{1}{O_i O_j}
@@ -101,21 +109,19 @@ def modularity(found: ArrayLike, edge_index: ArrayLike) -> float:
         >>> modularity([[1, 0], [1, 0], [0, 1], [0, 1]], [[0, 1, 2, 3], [1, 0, 3, 2]])
         0.5
     """
-    member = np.asarray(found, dtype=bool)
-    source, target = np.asarray(edge_index)
-    if not source.size:
+    member, ends = _sparse(found), np.asarray(edge_index)
+    count = ends.shape[1]
+    if not count:
         return 0.0
-    belongs = member / np.maximum(member.sum(1, keepdims=True), 1)
-    degree = np.bincount(source, minlength=len(member))
-    inside = 0.0
-    for start in range(0, source.size, 2**20):
-        part = slice(start, start + 2**20)
-        inside += float((belongs[source[part]] * belongs[target[part]]).sum())
-    expected = np.square(degree @ belongs).sum() / source.size
-    return float((inside - expected) / source.size)
+    nodes = member.shape[0]
+    belongs = sp.diags_array(1 / np.maximum(member.sum(1), 1)) @ member
+    edges = sp.csr_array((np.ones(count), tuple(ends)), shape=(nodes, nodes))
+    inside = float((edges @ belongs).multiply(belongs).sum())
+    expected = np.square(edges.sum(1) @ belongs).sum() / count
+    return float((inside - expected) / count)
 
 
-def compare(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
+def compare(found: Cover, truth: Cover) -> dict[str, float]:
     """All measures against known communities; a node may be in none of these."""
     return {
         "overlapping_nmi": overlapping_nmi(found, truth),
@@ -124,16 +130,15 @@ def compare(found: ArrayLike, truth: ArrayLike) -> dict[str, float]:
     }
 
 
-def as_table(communities: Iterable[Iterable[int]], num_nodes: int) -> Bools:
-    """Sets of node indices as a table [N, K]."""
-    sets = [list(nodes) for nodes in communities]
-    member = np.zeros((num_nodes, len(sets)), dtype=bool)
-    for k, nodes in enumerate(sets):
-        member[nodes, k] = True
-    return member
+def as_table(communities: Iterable[Iterable[int]], num_nodes: int) -> sp.csr_array:
+    """Sets of node indices as a sparse table [N, K]."""
+    sets = [{*members} for members in communities]
+    pairs = np.array([(node, k) for k, own in enumerate(sets) for node in own], dtype=np.int64)
+    nodes, groups = pairs.reshape(-1, 2).T
+    return _entries(nodes, groups, (num_nodes, len(sets)))
 
 
-def known_communities(dataset: Dataset) -> Bools | None:
+def known_communities(dataset: Dataset) -> sp.csr_array | None:
     """Communities that come with a graph [N, K]: its memberships, or else its labels.
 
     Where memberships have strengths, those of at least a fifth of a node's strongest count.
@@ -141,14 +146,16 @@ def known_communities(dataset: Dataset) -> Bools | None:
     graph = dataset.graphs[0]
     if "memberships" in graph:
         strength = graph.memberships.numpy()
-        return np.asarray((strength > 0) & (strength >= strength.max(1, keepdims=True) / 5))
+        return _sparse((strength > 0) & (strength >= strength.max(1, keepdims=True) / 5))
     if dataset.num_classes == 0:
         return None
-    return np.asarray(dataset.labels.numpy()[:, None] == np.arange(dataset.num_classes))
+    labels = dataset.labels.numpy()
+    rows = np.flatnonzero(labels >= 0)
+    return _entries(rows, labels[rows], (labels.size, dataset.num_classes))
 
 
-def read_cover(path: Path, names: Sequence[str]) -> Bools:
-    """Known communities as a table [N, K], from a file.
+def read_cover(path: Path, names: Sequence[str]) -> sp.csr_array:
+    """Known communities as a sparse table [N, K], from a file.
 
     A CSV with the columns ``id`` and ``community`` has a row for each membership. Any other text
     has a community on each line: the ids of its members, separated by blanks or commas. ``names``
@@ -180,43 +187,65 @@ def _memberships(path: Path) -> Iterator[tuple[int, str, str]]:
         yield from ((number, str(number), name) for name in _BETWEEN.split(line.strip()) if name)
 
 
-def _tables(found: ArrayLike, truth: ArrayLike) -> tuple[Bools, Bools]:
+def _entries(nodes: Ints, communities: Ints, shape: tuple[int, int]) -> sp.csr_array:
+    """A table of zeros, with ones for some pairs of a node and a community."""
+    return sp.csr_array((np.ones(nodes.size, np.int64), (nodes, communities)), shape=shape)
+
+
+def _sparse(cover: Cover) -> sp.csr_array:
+    if isinstance(cover, sp.csr_array):
+        return cover.astype(bool).astype(np.int64)
+    return sp.csr_array(np.asarray(cover, dtype=bool)).astype(np.int64)
+
+
+def _tables(found: Cover, truth: Cover) -> tuple[sp.csr_array, sp.csr_array]:
     """Both covers, without empty communities."""
-    x, y = (np.asarray(table, dtype=bool) for table in (found, truth))
-    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        raise ValueError(f"covers must be [N, K] and [N, L], got {x.shape} and {y.shape}")
-    return x[:, x.any(0)], y[:, y.any(0)]
+    shapes = [cover.shape if sp.issparse(cover) else np.shape(cover) for cover in (found, truth)]
+    if [len(shape) for shape in shapes] != [2, 2] or shapes[0][0] != shapes[1][0]:
+        raise ValueError(f"covers must be [N, K] and [N, L], got {shapes[0]} and {shapes[1]}")
+    x, y = _sparse(found), _sparse(truth)
+    return x[:, x.sum(0) > 0], y[:, y.sum(0) > 0]
 
 
-def _entropy(member: Bools) -> Floats:
+def _entropy(member: sp.csr_array) -> Floats:
     """Entropy of each community's membership [K]."""
-    share = member.mean(0)
-    found: Floats = -xlogy(share, share) - xlogy(1 - share, 1 - share)
+    share = member.sum(0) / member.shape[0]
+    return np.asarray(-xlogy(share, share) - xlogy(1 - share, 1 - share), dtype=np.float64)
+
+
+def _conditional(x: sp.csr_array, y: sp.csr_array, h_x: Floats) -> Floats:
+    """Entropy of each community of x given the one of y that tells most of it [K]."""
+    nodes, (others, of_y, h_y) = x.shape[0], (y.astype(np.float64), y.sum(0), _entropy(y))
+    found = h_x.copy()
+    for rows in _blocks(x.shape[1], y.shape[1]):
+        part = x[:, rows]
+        both, of_x = (part.T @ others).toarray(), part.sum(0)[:, None]
+        # Share of the nodes in both, in one alone, in neither.
+        shares = np.stack([both, of_x - both, of_y - both, nodes - of_x - of_y + both]) / nodes
+        h = -xlogy(shares, shares)
+        # A community tells nothing by being the complement of another.
+        useful = h[0] + h[3] >= h[1] + h[2]
+        given = np.where(useful, h.sum(0) - h_y, h_x[rows, None]).min(1)
+        found[rows] = np.minimum(given, h_x[rows])
     return found
 
 
-def _conditional(x: Bools, y: Bools, h_x: Floats) -> Floats:
-    """Entropy of each community of x given the one of y that tells most of it [K]."""
-    nodes, both = len(x), x.T.astype(np.float64) @ y
-    of_x, of_y = x.sum(0)[:, None], y.sum(0)
-    # Share of the nodes in both, in one alone, in neither.
-    shares = np.stack([both, of_x - both, of_y - both, nodes - of_x - of_y + both]) / nodes
-    h = -xlogy(shares, shares)
-    given = h.sum(0) - _entropy(y)
-    # A community tells nothing by being the complement of another.
-    useful = h[0] + h[3] >= h[1] + h[2]
-    found: Floats = np.where(useful, given, h_x[:, None]).min(1)
-    return np.minimum(found, h_x)
+def _blocks(count: int, width: int) -> Iterator[slice]:
+    """Rows of a table of so many columns, in blocks."""
+    step = max(1, BLOCK // width)
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
-def _shared_counts(x: Ints, y: Ints, seed: int) -> Iterator[tuple[Ints, Ints]]:
-    """Number of communities that pairs of nodes share in each cover, in chunks."""
-    nodes = len(x)
+def _shared_counts(x: sp.csr_array, y: sp.csr_array, seed: int) -> Iterator[tuple[Ints, Ints]]:
+    """Number of communities that pairs of nodes share in each cover, in blocks."""
+    nodes = x.shape[0]
     if nodes <= MOST_EXACT:
-        yield from ((x[i + 1 :] @ x[i], y[i + 1 :] @ y[i]) for i in range(nodes))
+        for rows in _blocks(nodes, nodes):
+            later = np.arange(nodes) > np.arange(nodes)[rows, None]
+            yield (x[rows] @ x.T).toarray()[later], (y[rows] @ y.T).toarray()[later]
         return
     random = np.random.default_rng(seed)
     for _ in range(PAIRS // 2**18):
         i = random.integers(nodes, size=2**18)
         j = (i + random.integers(1, nodes, size=2**18)) % nodes
-        yield (x[i] * x[j]).sum(1), (y[i] * y[j]).sum(1)
+        yield x[i].multiply(x[j]).sum(1), y[i].multiply(y[j]).sum(1)

@@ -130,7 +130,7 @@ def plan_drawings(run: Run) -> dict[str, Drawing]:
     if matrix is not None:
         words = f"{tested.sum():,} test {run.items}"
         found["confusion"] = lambda: figures.confusion_matrix(matrix, run.class_names, words)
-    if matrix is not None and run.probabilities is not None:
+    if tested.any() and run.prediction is not None and run.probabilities is not None:
         right = np.asarray(run.prediction == run.labels)[tested]
         found["reliability"] = lambda: figures.reliability(run.confidence[tested], right)
     return found

@@ -73,6 +73,11 @@ def read_run(folder: str | Path) -> Run:
     given = [arrays[name] for name in ("y", "prediction") if name in arrays]
     largest = [int(found.max(initial=-1)) + 1 for found in given]
     classes = max(metrics.get("num_classes") or 0, sizes.get("classes", 0), *largest)
+    if "probabilities" in arrays and classes != sizes["classes"]:
+        raise InputError(
+            f"{folder}: metrics.json or the labels speak of {classes} classes, the probabilities "
+            f"of {sizes['classes']}; train again to rewrite them"
+        )
     masks = {split: arrays.pop(f"{split}_mask", None) for split in SPLITS}
     return Run(
         folder=folder,

@@ -18,6 +18,7 @@ BASELINES = {
     **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
 }
 """How baselines are written; others go by the name they have on the command line."""
+MOST_DRAWN_CLASSES = 1000  # classes of a confusion matrix that is drawn
 MOST = 0.6  # communities that together have this part of the evidence carry most of it
 
 
@@ -63,23 +64,25 @@ def _baselines(run: Run) -> dict[str, float]:
 
 
 def test_confusion(run: Run) -> Ints | None:
-    """Test items by true and by predicted class [classes, classes], where there are any."""
-    tested = run.labelled("test")
+    """Test items by true and by predicted class [classes, classes], where a picture can hold it."""
+    tested, classes = run.labelled("test"), range(len(run.class_names))
     if run.labels is None or run.prediction is None or not tested.any():
         return None
-    classes = range(len(run.class_names))
+    if len(classes) > MOST_DRAWN_CLASSES:
+        return None
     return confusion_matrix(run.labels[tested], run.prediction[tested], labels=classes)
 
 
 def most_confused(run: Run, count: int = 5) -> list[dict[str, int]]:
     """The pairs of classes that test items were most often confused in."""
-    matrix = test_confusion(run)
-    if matrix is None:
+    if run.labels is None or run.prediction is None:
         return []
-    np.fill_diagonal(matrix, 0)
-    worst = np.argsort(-matrix, axis=None, kind="stable")[:count]
-    pairs = zip(*np.unravel_index(worst, matrix.shape), strict=True)
-    return [{"true": t, "predicted": p, "count": matrix[t, p]} for t, p in pairs if matrix[t, p]]
+    wrong = run.labelled("test") & (run.labels != run.prediction) & (run.prediction >= 0)
+    both = np.stack([run.labels[wrong], run.prediction[wrong]])
+    pairs, counts = np.unique(both, axis=1, return_counts=True)
+    worst = np.argsort(-counts, kind="stable")[:count]
+    rows = zip(*pairs[:, worst], counts[worst], strict=True)
+    return [{"true": t, "predicted": p, "count": n} for t, p, n in rows]
 
 
 def conclusion(run: Run) -> list[str]:
