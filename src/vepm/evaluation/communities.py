@@ -19,6 +19,7 @@ from vepm.data.tables import read_table, read_text
 from vepm.errors import InputError
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.integer]
 Cover = ArrayLike | sp.csr_array
 
