@@ -26,7 +26,7 @@ logger = logging.getLogger("vepm")
 
 SUBGRAPH_NODES = 200
 QUICK_POINTS = 200
-DPI = 100
+DPI = 90
 
 Arrays = dict[str, Array]
 Drawn = dict[str, Figure]
