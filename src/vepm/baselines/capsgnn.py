@@ -51,10 +51,9 @@ class _CapsNetwork(Classifier):
             nn.Linear(depth * width, width), nn.Tanh(), nn.Linear(width, capsules)
         )
         self.drop = nn.Dropout(settings.dropout)
+        # Smaller votes would be squashed to nothing, twice.
         self.to_graph = nn.Parameter(torch.randn(capsules, settings.num_capsules, size, width))
         self.to_class = nn.Parameter(torch.randn(settings.num_capsules, out_channels, width, width))
-        nn.init.normal_(self.to_graph, std=size**-0.5)
-        nn.init.normal_(self.to_class, std=width**-0.5)
         self.settings = settings
 
     def forward(self, graph: GraphBatch) -> Tensor:
