@@ -15,6 +15,8 @@ from torch import Tensor
 from training.toys import SMALL, TASKS, predictions, roles, run, toy
 from vepm.data import planted_relations
 from vepm.errors import InputError
+from vepm.evaluation import Split
+from vepm.evaluation.methods import result_of
 from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.report.reading import METRICS, read_metrics
@@ -22,6 +24,7 @@ from vepm.runs import HISTORY_COLUMNS, LAST, RULE, write_run
 from vepm.runs.metrics import (
     accuracy,
     agreement,
+    agreement_with_kinds,
     calibration_error,
     commit,
     describe_machine,
@@ -204,7 +207,7 @@ def test_commit_is_that_of_the_source_tree() -> None:
         assert found is not None
 
 
-def test_kinds_of_a_directed_graph_are_shares_of_its_parts(tmp_path: Path) -> None:
+def test_kinds_of_a_directed_graph_are_those_of_both_directions(tmp_path: Path) -> None:
     dataset = planted_relations(60, 2, 3, average_degree=4, seed=0)
     both = dataset.graphs[0]
     graph = both.clone()
@@ -214,7 +217,8 @@ def test_kinds_of_a_directed_graph_are_shares_of_its_parts(tmp_path: Path) -> No
     graph.directed = True
     directed = replace(dataset, graphs=[graph])
     train = graph.train_mask.nonzero().flatten()
-    fitted = fit(directed, SMALL["node"], train_on=train, validate_on=NONE)
+    others = (~graph.train_mask).nonzero().flatten()
+    fitted = fit(directed, SMALL["node"], train_on=train, validate_on=NONE, watch=others)
     metrics = write_run(tmp_path, directed, fitted, {"train": train, "val": NONE, "test": NONE}, {})
     shares = load_file(tmp_path / "outputs.safetensors")["edge_weight"].double()
     assert len(shares) == both.num_edges
@@ -222,3 +226,7 @@ def test_kinds_of_a_directed_graph_are_shares_of_its_parts(tmp_path: Path) -> No
         for name, of_kind in zip(dataset.kind_names or (), both.edge_kind.T, strict=True):
             expected = shares[of_kind, k].sum() / shares[:, k].sum()
             assert part["kinds"][name] == pytest.approx(float(expected))
+    judged = result_of(fitted, directed, Split("half", train, NONE, others), seconds=0.0).measures
+    known = agreement_with_kinds(shares.float(), both.edge_kind)
+    assert judged["parts_by_kind"] == pytest.approx(known.mutual_information, abs=1e-6)
+    assert judged["kind_ranking"] == pytest.approx(known.ranking, abs=1e-6)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from vepm.data import Dataset
+from vepm.data.edges import canonical_kinds
 from vepm.evaluation.executor import HERE, Compute, run_jobs
 from vepm.evaluation.results import RunResult
 from vepm.evaluation.splits import Split
@@ -75,8 +76,10 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
         drawn = probabilities(fitted.model, fitted.source, samples, card.seed)
         measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
     if dataset.kind_names and card.config.model.partition == "learned":
-        shares = explain(fitted.model, fitted.source).edge_weight.cpu()
-        found_kinds = agreement_with_kinds(shares, dataset.graphs[0].edge_kind)
+        parts, graph = explain(fitted.model, fitted.source), dataset.graphs[0]
+        # The split has both directions of every edge, a directed graph perhaps one.
+        kinds = canonical_kinds(parts.edge_index.cpu(), graph.edge_index, graph.edge_kind)
+        found_kinds = agreement_with_kinds(parts.edge_weight.cpu(), kinds)
         measures["parts_by_kind"] = found_kinds.mutual_information
         measures["kind_ranking"] = found_kinds.ranking
     rows = [row for row in fitted.history if row["phase"] == "finetune"]
