@@ -75,7 +75,7 @@ def test_the_divergence_is_known_unless_the_command_starts(
     assert loaded == []
     monkeypatch.delitem(sys.modules, "vepm_command")
     importlib.reload(vepm)
-    assert loaded == ["vepm.nn.distributions"]
+    assert loaded == ["vepm.nn"]
 
 
 def test_extras_are_pinned_too() -> None:
