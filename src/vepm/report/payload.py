@@ -128,11 +128,13 @@ def embed_json(payload: dict[str, Any]) -> str:
 
 
 def _start(run: Run, excerpt: Excerpt) -> int:
-    """A well-connected node between communities, as a place in the excerpt."""
-    part = np.clip(shares(run.interaction[excerpt.nodes]), 1e-12, 1)
-    mixture = -(part * np.log(part)).sum(axis=1)
-    degree = np.bincount(excerpt.edges.ravel(), minlength=len(part))
-    return int((mixture * np.log1p(degree)).argmax())
+    """A well-connected node whose neighbours differ in their main community, in the excerpt."""
+    main = run.interaction[excerpt.nodes].argmax(axis=1)
+    count = np.zeros((len(main), run.interaction.shape[1]))
+    for one, other in (excerpt.edges, excerpt.edges[::-1]):
+        np.add.at(count, (one, main[other]), 1)
+    part = np.clip(shares(count), 1e-12, 1)
+    return int((-(part * np.log(part)).sum(axis=1) * np.log1p(count.sum(axis=1))).argmax())
 
 
 def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
