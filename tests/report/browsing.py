@@ -78,6 +78,9 @@ def opened() -> Iterator[Browser]:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+        # What the browser asks for when it starts is not the page's.
+        driver.get("about:blank")
+        driver.get_log("performance")
         yield Browser(driver)
         driver.quit()
 
