@@ -2,7 +2,7 @@
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message says what and how to mend it.
+    """Something the user gave cannot be used; the message says what and how to fix it.
 
     The command line prints the message on one line and exits with code 2.
     """

@@ -139,9 +139,9 @@ class GraphHGANet(PooledBaseline):
     """Gao and Ji (2019) on graphs: hard attention, a convolution, and the best nodes kept, in turn.
 
     Args:
-        num_layers: how often.
+        num_layers: rounds of attention, convolution and pooling.
         num_neighbours: most neighbours that a node attends to.
-        kept_share: share of the nodes that each turn keeps.
+        kept_share: share of the nodes that each pooling keeps.
     """
 
     network = _GraphHardNetwork

@@ -33,9 +33,9 @@ def route(votes: Tensor, owner: Tensor, num_owners: int, num_iterations: int) ->
     agreement = votes.new_zeros(votes.shape[:3])
     for left in reversed(range(num_iterations)):
         # Only the last round is differentiated.
-        heard = votes if left == 0 else votes.detach()
+        counted = votes if left == 0 else votes.detach()
         share = agreement.softmax(dim=2).unsqueeze(3)
-        found = squash(scatter((share * heard).sum(1), owner, dim_size=num_owners))
+        found = squash(scatter((share * counted).sum(1), owner, dim_size=num_owners))
         agreement = agreement + (found.detach()[owner].unsqueeze(1) * votes.detach()).sum(3)
     return found
 
@@ -51,7 +51,7 @@ class _CapsNetwork(Classifier):
             nn.Linear(depth * width, width), nn.Tanh(), nn.Linear(width, capsules)
         )
         self.drop = nn.Dropout(settings.dropout)
-        # Smaller votes would be squashed to nothing, twice.
+        # Smaller weights would leave capsules of almost no length after two squashings.
         self.to_graph = nn.Parameter(torch.randn(capsules, settings.num_capsules, size, width))
         self.to_class = nn.Parameter(torch.randn(settings.num_capsules, out_channels, width, width))
         self.settings = settings
