@@ -97,6 +97,11 @@ def test_a_run_names_its_parts(capsys: Captured) -> None:
     ]
 
 
+def test_a_run_that_chose_its_split_says_what_validated(capsys: Captured) -> None:
+    console.print_run(RUN | {"partitions": {"learned": 0.5, "even": 0.625}}, Path("out"))
+    assert "split: learned 50.0 %, even 62.5 % on validation labels" in capsys.readouterr().out
+
+
 def test_communities_are_shown_by_every_measure_there_is(capsys: Captured) -> None:
     measures = {"modularity": 0.416, "overlapping_nmi": 0.5, "omega": 0.25, "f1": 0.75}
     found = {"vepm": measures, "louvain": {"modularity": 0.25}}

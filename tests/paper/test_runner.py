@@ -186,6 +186,52 @@ def test_equal_runs_of_other_experiments_serve(toys: Path, nowhere: Path, finish
     assert (copied["experiment"], copied["row"]) == ("table-2", "again")
 
 
+CHOOSING = """
+title = "Choosing"
+description = "The default beside its two splits"
+dataset = "planted:nodes=60,communities=3,seed=0"
+method = "vepm"
+preset = "default"
+protocol = "public"
+seeds = 3
+columns = [{ name = "planted" }]
+[settings]
+epochs = 8
+pretrain_epochs = 3
+num_communities = 6
+hidden_channels = 10
+[[rows]]
+name = "learned"
+settings = { partition = "learned" }
+[[rows]]
+name = "even"
+settings = { partition = "even" }
+[[rows]]
+name = "default"
+"""
+
+
+def test_runs_that_choose_their_split_are_the_better_of_finished_ones(
+    tmp_path: Path, nowhere: Path
+) -> None:
+    (tmp_path / "table-9.toml").write_text(CHOOSING)
+    every = squares(catalogue(tmp_path)["table-9"])
+    *splits, default = every
+    trained, derived = tmp_path / "trained", tmp_path / "derived"
+    assert run([default], trained, nowhere, ONE).ran == 3
+    assert run(splits, derived, nowhere, ONE).ran == 6
+    ended = run([default], derived, nowhere, ONE, elsewhere=every)
+    assert (ended.ran, ended.found) == (0, 3)
+    for cell in default.cells:
+        alone, chosen = (
+            read_cell(folder / cell.path, cell.task.fingerprint) for folder in (trained, derived)
+        )
+        assert alone is not None and alone.result is not None
+        assert chosen is not None and chosen.result is not None
+        assert chosen.result.curve == alone.result.curve
+        assert chosen.result.settings == alone.result.settings
+
+
 def test_a_cell_without_its_arrays_counts_and_serves(tmp_path: Path) -> None:
     (tmp_path / "figure-1.toml").write_text(MAPS)
     first, second = squares(catalogue(tmp_path)["figure-1"])

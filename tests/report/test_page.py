@@ -114,6 +114,14 @@ def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> N
     rewrite_metrics(folder, parts=[part | {"relevance": 1.0} for part in parts])
     text = " ".join(Page(write_report(folder)).text.split())
     assert "All communities have about the same weight" in text
+    rewrite_metrics(folder, partitions={"learned": 0.5, "even": 0.625})
+    text = " ".join(Page(write_report(folder)).text.split())
+    tried = "Validation accuracy was 50.0 % with a learned split and 62.5 % with an even one"
+    assert f"{tried}, so the learned one was kept. All communities have about" in text
+    (folder / "config.toml").write_text('[model]\npartition = "even"\n')
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert f"{tried}, so every edge counts alike for all communities." in text
+    assert "All communities have about" not in text
     rewrite_metrics(folder, parts=["no", "such", "parts"])
     assert "How much each community counts" not in Page(write_report(folder)).text
 

@@ -19,7 +19,7 @@ from vepm.errors import InputError, LostProcessError
 from vepm.files import HALVES, refuse_special
 
 MARKER = ".vepm"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, CHECKPOINTS = "checkpoint.safetensors", "checkpoint*.safetensors"
 METRICS = "metrics.json"
 SUBFOLDERS = ("figures", "tensorboard", "cells")
 """Where files are written, beside the folder itself."""
@@ -45,7 +45,7 @@ class Kind:
 RUN = Kind(
     "run",
     (
-        *(METRICS, CHECKPOINT, "config.toml", "edges.csv", "history.csv", "links.toml"),
+        *(METRICS, CHECKPOINTS, "config.toml", "edges.csv", "history.csv", "links.toml"),
         *("memberships.csv", "missing.csv", "model.safetensors", "names.json"),
         *("outputs.safetensors", "pairs.csv", "predictions.safetensors", "report.html"),
         *("figures/adjacency.svg", "figures/confusion.svg", "figures/learning_curves.svg"),
@@ -199,6 +199,8 @@ def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path | None]) -> 
             clear(folder, RUN)
         with how_to_continue(lambda: continuation(folder)):
             yield checkpoint
+        for path in {*folder.glob(CHECKPOINTS)} - {checkpoint}:
+            path.unlink()
         checkpoint.unlink(missing_ok=True)
 
 

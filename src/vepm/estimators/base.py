@@ -195,6 +195,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(sign, TrainingWarning, stacklevel=3)
         self.history_ = fitted.history
         self.best_epoch_ = fitted.best_epoch
+        self.partitions_ = fitted.tried
         used = Used.of(dataset, train_on, validate_on) if dataset.single_graph else None
         fitted = replace(fitted, card=replace(fitted.card, seed=seed, used=used))
         self._adopt(fitted.model, fitted.card)

@@ -73,6 +73,12 @@ class RunResult:
         told = dict(settings or {}), dict(measures or {})
         return cls(method, dataset, split, seed, curve, best, *scores, seconds, *told)
 
+    @property
+    def score(self) -> tuple[float, float]:
+        """Validation accuracy and minus validation loss of the chosen epoch; zeros if unknown."""
+        losses = self.curve.get("val_loss") or [0.0] * (self.best_epoch + 1)
+        return self.val_accuracy or 0.0, -losses[self.best_epoch]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return asdict(self)

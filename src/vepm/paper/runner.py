@@ -2,10 +2,9 @@
 
 import contextlib
 import functools
-import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +26,7 @@ from vepm.paper.cells import (
 from vepm.paper.plan import Square
 from vepm.paper.studies import NEEDS, STUDIES, WHOLE
 from vepm.training import pick_device
+from vepm.training.config import TRIED
 
 QUICK_GRAPHS = 40
 
@@ -65,13 +65,14 @@ def run(
 ) -> Ended:
     """Compute every cell of the squares that is not there yet."""
     ended = Ended(missing=missing_datasets(wanted, root))
-    shelf, groups = _by_task(elsewhere), _by_task(wanted)
+    groups = _by_task(wanted)
+    shelf = _by_task([*wanted, *elsewhere])
     todo: list[list[Cell]] = []
     # By dataset, so that few are loaded at a time.
     for group in sorted(groups.values(), key=lambda group: group[0].task.dataset):
         if group[0].task.dataset in ended.missing:
             continue
-        known = _reuse(group, shelf.get(group[0].task.fingerprint, []), folder)
+        known = _reuse(group, shelf, folder) or _chosen(group, shelf, folder)
         ended.found += len(known)
         ended.commits.update(record.commit for record in known)
         package = NEEDS.get(method := group[0].task.method)
@@ -127,17 +128,41 @@ def _by_task(squares: Iterable[Square]) -> dict[str, list[Cell]]:
     return groups
 
 
-def _reuse(group: list[Cell], shelf: list[Cell], folder: Path) -> list[Record]:
+def _reuse(group: list[Cell], shelf: Mapping[str, list[Cell]], folder: Path) -> list[Record]:
     """The records of cells of one task, one of which is done or on the shelf; none otherwise."""
     found = {cell.path: read_cell(folder / cell.path, cell.task.fingerprint) for cell in group}
-    others = (read_cell(folder / cell.path, cell.task.fingerprint) for cell in shelf)
-    first = next((record for record in itertools.chain(found.values(), others) if record), None)
+    first = next(filter(None, found.values()), None) or _first(group[0].task, shelf, folder)
     if first is None:
         return []
     for cell in group:
         if found[cell.path] is None:
             copy_cell(first, folder, cell)
     return [record or first for record in found.values()]
+
+
+def _first(task: Task, shelf: Mapping[str, list[Cell]], folder: Path) -> Record | None:
+    """A finished cell of a task."""
+    cells = shelf.get(task.fingerprint, [])
+    records = (read_cell(folder / cell.path, task.fingerprint) for cell in cells)
+    return next(filter(None, records), None)
+
+
+def _chosen(group: list[Cell], shelf: Mapping[str, list[Cell]], folder: Path) -> list[Record]:
+    """The records of runs that choose their split, where a run with each split is done."""
+    task, found = group[0].task, list[Record]()
+    model = task.settings.get("model", {})
+    if model.get("partition") != "auto":
+        return []
+    for name in TRIED:
+        own = replace(task, settings={**task.settings, "model": {**model, "partition": name}})
+        record = _first(own, shelf, folder)
+        if record is None or record.result is None:
+            return []
+        found.append(record)
+    best = max(found, key=lambda record: record.result.score if record.result else (0.0, 0.0))
+    for cell in group:
+        copy_cell(best, folder, cell)
+    return [best] * len(group)
 
 
 def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list[list[int]]:

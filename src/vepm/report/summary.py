@@ -150,8 +150,22 @@ def _kinds(given: Any) -> list[tuple[str, float]]:
     return sorted(found, key=lambda kind: -kind[1])
 
 
-def part_verdict(rows: list[dict[str, Any]]) -> str:
-    """What the weights of the parts say about the split."""
+def split_verdict(run: Run, rows: list[dict[str, Any]]) -> str:
+    """How a learned and an even split did on validation labels, where both were tried, and what
+    the weights of the parts say."""
+    given, model = run.metrics.get("partitions"), run.settings.get("model")
+    tried = given if isinstance(given, dict) else {}
+    learned, even = (number_in(tried, name) for name in ("learned", "even"))
+    if learned is None or even is None:
+        return _weights_in_words(rows)
+    words = f"{100 * learned:.1f} % with a learned split and {100 * even:.1f} % with an even one"
+    first = f"Validation accuracy was {words}"
+    if isinstance(model, dict) and model.get("partition") == "even":
+        return f"{first}, so every edge counts alike for all communities."
+    return f"{first}, so the learned one was kept. {_weights_in_words(rows)}"
+
+
+def _weights_in_words(rows: list[dict[str, Any]]) -> str:
     weighed = sorted((row["relevance"], row["name"]) for row in rows if row["relevance"])
     if len(weighed) < 2:
         return ""

@@ -93,14 +93,16 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, outputs: Tensors)
         "val_accuracy": None,
         "test_accuracy": None,
         "best_epoch": fitted.best_epoch,
-        "epochs": len(fitted.history),
-        "seconds": sum(row["seconds"] for row in fitted.history),
+        "epochs": len(fitted.history) + fitted.spent[0],
+        "seconds": sum(row["seconds"] for row in fitted.history) + fitted.spent[1],
         **measuring.peak_memory(),
         **{f"num_{role}": rows.numel() for role, rows in roles.items()},
         "device": str(model.activation.device),
         "versions": measuring.describe_machine(),
         "warnings": list(fitted.warnings),
     }
+    if fitted.tried:
+        metrics["partitions"] = fitted.tried
     if "probabilities" in outputs:
         metrics["rule"] = RULE if roles["val"].numel() else LAST
         metrics["num_samples"] = card.config.training.num_samples

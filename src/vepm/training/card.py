@@ -16,7 +16,7 @@ from vepm.data.features import NUM_POSITIONS
 from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training.config import SCALED, Config
+from vepm.training.config import SCALED, TRIED, Config
 
 logger = logging.getLogger("vepm")
 
@@ -106,7 +106,7 @@ class ModelCard:
         return cls(
             dataset.task,
             dataset.num_features,
-            _for_kinds(config, dataset),
+            _settled(config, dataset),
             dataset.class_names,
             int(seed),
             dataset.feature_names,
@@ -230,8 +230,11 @@ class ModelCard:
             raise InputError(f"settings: {error}") from None
 
 
-def _for_kinds(config: Config, dataset: Dataset) -> Config:
-    """Settings with a metacommunity for each known kind of edges, if they are split by kind."""
+def _settled(config: Config, dataset: Dataset) -> Config:
+    """Settings with the first partition to be tried or, if edges are split by their known kind,
+    with a metacommunity for each."""
+    if config.model.partition == "auto":
+        return config.replace(partition=TRIED[0])
     if config.model.partition != "kinds":
         return config
     if dataset.kind_names is None or not dataset.single_graph:

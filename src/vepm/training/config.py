@@ -34,6 +34,8 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 INPUTS = ("x", "z", *FUSIONS, "random")
 SCHEMES = ("alternating", "joint", "predictor", "scratch", "unlabelled")
+TRIED = ("learned", "even")
+"""What the partition ``"auto"`` chooses from."""
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
 """What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
 
@@ -53,7 +55,9 @@ class ModelConfig:
     ``sparse`` they may belong to a community not at all; ``plain`` has GCN layers without
     normalisation and one shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
-    partition: str = checked("learned", choices=PARTITIONS)
+    partition: str = checked("learned", choices=("auto", *PARTITIONS))
+    """How edges are split; ``auto`` trains with a learned and with an even split, and keeps the
+    one that is better on validation labels (the learned one, where there are none)."""
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
     grouping: str = checked("segments", choices=GROUPINGS)
@@ -82,9 +86,10 @@ class ModelConfig:
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments for :class:`vepm.nn.VEPM`."""
         fused = {"inputs": "both", "fusion": self.inputs} if self.inputs in FUSIONS else {}
-        scaled = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
+        decided = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
+        decided |= {"partition": TRIED[0]} if self.partition == "auto" else {}
         own = {name: value for name, value in vars(self).items() if name != "encoder"}
-        return own | ENCODERS[self.encoder] | fused | scaled
+        return own | ENCODERS[self.encoder] | fused | decided
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """From a dataset and settings to a trained model: the one call behind every user of training."""
 
+import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from vepm.scale.many import ManyRuns
 from vepm.training.card import ModelCard
 from vepm.training.checkpoint import fingerprint_of, load_state, save_state
 from vepm.training.checks import signs_of_failure
-from vepm.training.config import Config
+from vepm.training.config import TRIED, Config
 from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
 from vepm.training.memory import require_memory
@@ -44,12 +46,38 @@ class Fitted:
     best_epoch: int
     warnings: tuple[str, ...] = ()
     """Signs that the training failed, with what to try next; none if it was not calibrated."""
+    tried: dict[str, float] = field(default_factory=dict)
+    """Validation accuracy with each partition that was tried; this model has the best."""
+    spent: tuple[int, float] = (0, 0.0)
+    """Epochs and seconds of finetuning that went into those that were not kept."""
+
+    @property
+    def finetuning(self) -> list[Row]:
+        """The history of finetuning."""
+        return [row for row in self.history if row["phase"] == "finetune"]
 
     @property
     def best(self) -> Row:
         """History row of the epoch whose weights were kept; empty without finetuning."""
-        rows = [row for row in self.history if row["phase"] == "finetune"]
+        rows = self.finetuning
         return rows[self.best_epoch] if rows else {}
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """Validation accuracy and minus validation loss of that epoch; zeros if unknown."""
+        return self.best.get("val_accuracy", 0.0), -self.best.get("val_loss", 0.0)
+
+
+class Pretrained(NamedTuple):
+    """Where finetuning begins."""
+
+    weights: dict[str, Any]
+    history: list[Row]
+
+    @classmethod
+    def of(cls, model: VEPM, course: Course) -> Self:
+        """What a pretrained model has now."""
+        return cls(copy.deepcopy(model.state_dict()), list(course.history))
 
 
 def new_model(card: ModelCard, device: torch.device) -> VEPM:
@@ -101,15 +129,23 @@ def fit(
         require_memory(dataset, card, where)
     run = Run(train_on, validate_on, watch, card.seed)
     dataset = card.prepare(dataset)
-    model = new_model(card, where)
-    source = in_batches(dataset, where, config)
+    source = in_batches(dataset, where, card.config)
     if class_weights is not None:
         class_weights = class_weights.to(where)
-    examples = _examples(dataset, source, run, config, group, class_weights)
-    executor = _one_run(model, examples, card, group)
-    state = TrainingState.start(executor, config.training)
-    _train_saving(state, executor, card, progress, checkpoint)
-    return _fitted(model, card, source, state.courses[0], run, calibrated)
+    tried, start = list[Fitted](), None
+    for own in _candidates(card, config, [run]):
+        model = new_model(own, where)
+        examples = _examples(dataset, source, run, config, group, class_weights)
+        state = TrainingState.start(_one_run(model, examples, own, group), config.training)
+        named = own.config.model.partition
+        saved, told = checkpoint, progress
+        if tried:
+            saved = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{named}")
+            told = progress and _named(progress, named)
+        start = _train_saving(state, own, told, saved, start)
+        course = state.courses[0]
+        tried.append(Fitted(model, own, source, course.history, course.best_epoch))
+    return _best(tried, run, calibrated)
 
 
 def fit_many(
@@ -140,25 +176,63 @@ def fit_many(
     where = pick_device(device)
     measured = ModelCard.of(dataset, config)
     dataset = measured.prepare(dataset)
-    cards = [replace(measured, seed=int(run.seed)) for run in runs]
-    models = [new_model(card, where) for card in cards]
-    source = in_batches(dataset, where, config)
+    source = in_batches(dataset, where, measured.config)
     examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
     seeds = [run.seed for run in runs]
-    shared: list[Row] = []
-    if len(set(seeds)) == 1 and isinstance(source, GraphBatch):
-        shared = _pretrain_once(models, source, cards[0])
-    executor = ManyRuns(models, examples, seeds, config.training.batch_size)
-    state = TrainingState.start(executor, config.training)
-    if shared:
-        for course in state.courses:
-            course.history += shared
-        state.enter("finetune")
-    train(state, config.training)
+    tried, starts = list[list[Fitted]](), list[Pretrained]()
+    for own in _candidates(measured, config, runs):
+        cards = [replace(own, seed=int(seed)) for seed in seeds]
+        models = [new_model(card, where) for card in cards]
+        if not starts and len(set(seeds)) == 1 and isinstance(source, GraphBatch):
+            starts = [_pretrain_once(models[0], source, cards[0])] * len(runs)
+        for model, start in zip(models, starts, strict=bool(starts)):
+            model.load_state_dict(start.weights)
+            model.train()
+        executor = ManyRuns(models, examples, seeds, config.training.batch_size)
+        state = TrainingState.start(executor, config.training)
+        if starts:
+            _skip_pretraining(state, *starts)
+        train(state, config.training, until="finetune")
+        courses = state.courses
+        starts = starts or [Pretrained.of(*pair) for pair in zip(models, courses, strict=True)]
+        train(state, config.training)
+        found = [(course.history, course.best_epoch) for course in courses]
+        trained = zip(models, cards, found, strict=True)
+        tried.append([Fitted(model, card, source, *rest) for model, card, rest in trained])
     return [
-        _fitted(model, card, source, course, run, calibrated)
-        for model, card, course, run in zip(models, cards, state.courses, runs, strict=True)
+        _best(own, run, calibrated) for own, run in zip(zip(*tried, strict=True), runs, strict=True)
     ]
+
+
+def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> list[ModelCard]:
+    """The cards of the models to choose from: of one, unless validation labels are to decide."""
+    decides = any(run.train_on.numel() and run.validate_on.numel() for run in runs)
+    if config.model.partition != "auto" or not decides:
+        return [card]
+    return [replace(card, config=card.config.replace(partition=name)) for name in TRIED]
+
+
+def _best(tried: Sequence[Fitted], run: Run, calibrated: bool) -> Fitted:
+    """The model that validates best, the first of equals; perhaps calibrated and checked."""
+    best = max(tried, key=lambda one: one.score)
+    if len(tried) > 1:
+        found = {one.card.config.model.partition: one.score[0] for one in tried}
+        others = [row for one in tried if one is not best for row in one.finetuning]
+        spent = len(others), sum(row["seconds"] for row in others)
+        best = replace(best, tried=found, spent=spent)
+    if not calibrated:
+        return best
+    model, card, source = best.model, best.card, best.source
+    learned, val, *_ = run
+    if learned.numel():
+        calibrate(model, source, val, card.config.training.num_samples, card.seed)
+    signs = signs_of_failure(model, card, source, learned, val, best.history, best.best_epoch)
+    return replace(best, warnings=tuple(signs))
+
+
+def _named(progress: Progress, name: str) -> Progress:
+    """Progress that says what is tried beside the phase."""
+    return lambda phase, *rest: progress(f"{phase} ({name})", *rest)
 
 
 def _one_run(
@@ -175,47 +249,39 @@ def _one_run(
     )
 
 
-def _pretrain_once(models: Sequence[VEPM], source: GraphBatch, card: ModelCard) -> list[Row]:
-    """Pretrain models of one seed, which differ in nothing that pretraining reads."""
+def _pretrain_once(model: VEPM, source: GraphBatch, card: ModelCard) -> Pretrained:
+    """Pretrain for models that differ in nothing that pretraining reads."""
     config = card.config.training
-    state = TrainingState.start(_one_run(models[0], Examples(source, NONE, NONE), card), config)
+    state = TrainingState.start(_one_run(model, Examples(source, NONE, NONE), card), config)
     train(state, config, until="finetune")
-    for model in models:
-        model.load_state_dict(models[0].state_dict())
-        model.train()
-    return state.courses[0].history
+    return Pretrained.of(model, state.courses[0])
 
 
-def _fitted(
-    model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
-) -> Fitted:
-    """A trained model, perhaps calibrated on its validation labels and checked."""
-    found = course.history, course.best_epoch
-    if not calibrated:
-        return Fitted(model, card, source, *found)
-    train, val, *_ = run
-    if train.numel():
-        calibrate(model, source, val, card.config.training.num_samples, card.seed)
-    signs = tuple(signs_of_failure(model, card, source, train, val, *found))
-    return Fitted(model, card, source, *found, signs)
+def _skip_pretraining(state: TrainingState, *starts: Pretrained) -> None:
+    """Let runs go on from where others were pretrained, if they have a pretraining."""
+    if state.phase == "pretrain":
+        for course, start in zip(state.courses, starts, strict=True):
+            course.history += start.history
+        state.enter("finetune")
 
 
 def _train_saving(
     state: TrainingState,
-    executor: OneRun,
     card: ModelCard,
     progress: Progress | None,
     checkpoint: Path | None,
-) -> None:
-    """Train from the checkpoint, if there is one, and save to it."""
-    config, group = card.config.training, executor.group
-    if checkpoint is None:
-        train(state, config, progress=progress)
-        return
-    fingerprint = fingerprint_of(card, executor.examples[0], group)
+    start: Pretrained | None,
+) -> Pretrained | None:
+    """Train from the checkpoint, if there is one, and save to it; gives what was pretrained."""
+    executor, config = state.executor, card.config.training
+    group, examples = executor.group, executor.examples[0]
+    fingerprint = {} if checkpoint is None else fingerprint_of(card, examples, group)
     # The first process has prepared the folder; what it finds there counts for all.
-    if group.from_first(checkpoint.exists):
+    if checkpoint is not None and group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
+    elif start is not None:
+        executor.model.load_state_dict(start.weights)
+        _skip_pretraining(state, start)
     here = (state.phase, state.courses[0].epoch)
     if here != group.from_first(lambda: here):
         raise InputError(
@@ -228,20 +294,27 @@ def _train_saving(
     # leaves behind is not a state to resume from.
     def save_now_and_then(state: TrainingState) -> None:
         nonlocal last
-        if group.leads and time.monotonic() - last >= SECONDS_BETWEEN_SAVES:
+        due = time.monotonic() - last >= SECONDS_BETWEEN_SAVES
+        if checkpoint is not None and group.leads and due:
             save_state(checkpoint, state, fingerprint)
             last = time.monotonic()
 
     unfinished = state.phase != PHASES[-1]
+    how: Any = {"progress": progress, "on_epoch": save_now_and_then}
     try:
-        train(state, config, progress=progress, on_epoch=save_now_and_then)
+        if state.phase == "pretrain":
+            train(state, config, until="finetune", **how)
+            start = Pretrained.of(executor.model, state.courses[0])
+        train(state, config, **how)
     except DivergedError as error:
-        if not checkpoint.exists():
+        if checkpoint is None or not checkpoint.exists():
             raise
         raise DivergedError(f"{error}; the last good state is kept in {checkpoint}") from None
-    if group.leads and unfinished:
+    if checkpoint is not None and group.leads and unfinished:
         # Whatever stops the work that follows, nothing is trained again.
         save_state(checkpoint, state, fingerprint)
+    # Clusters of a large graph remember what was pretrained, and each training has its own.
+    return start if examples.clusters is None else None
 
 
 def _examples(

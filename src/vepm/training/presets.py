@@ -26,6 +26,7 @@ _UNLABELLED = {
         num_metacommunities=4,
         hidden_channels=128,
         encoder="normalized",
+        partition="learned",
         shares="softmax",
         grouping="segments",
         temperature=0.3 if task == "node" else 1.0,
