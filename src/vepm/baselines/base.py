@@ -105,7 +105,10 @@ class NeuralBaseline(Baseline):
         model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
         decayed = self.decayed(model)
         others = [p for p in model.parameters() if p not in set(decayed)]
-        groups = [{"params": decayed, "weight_decay": self.weight_decay}, {"params": others}]
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": self.weight_decay},
+            {"params": others},
+        ]
         optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
         return fit(model, self.problem(dataset, split), optimizer, self.epochs, seed)
 
