@@ -13,46 +13,11 @@ def _read(name: str) -> dict[str, Any]:
     return tomllib.loads(files("vepm.training").joinpath(name).read_text("utf-8"))
 
 
-PRESETS: dict[str, dict[str, Config]] = {
-    name: {task: Config().replace(**changes) for task, changes in tasks.items()}
-    for name, tasks in _read("presets.toml").items()
-}
+PRESETS: dict[str, dict[str, Config]] = {}
 """Settings by preset and task."""
-
-# Without labels nothing teaches how communities are grouped, and fewer of them are found.
-_UNLABELLED = {
-    task: own.replace(
-        num_communities=16,
-        num_metacommunities=4,
-        hidden_channels=128,
-        encoder="normalized",
-        shares="softmax",
-        grouping="segments",
-        temperature=0.3 if task == "node" else 1.0,
-        pretrain_epochs=300 if task == "node" else 100,
-    )
-    for task, own in PRESETS["default"].items()
-}
-
-PRESETS["communities"] = {
-    task: config.replace(
-        encoder="sparse",
-        encoder_channels=128,
-        kl_weight=0.0,
-        pretrain_epochs=300,
-        scheme="unlabelled",
-        encoder_learning_rate=0.002,
-        weight_decay=0.01,
-    )
-    for task, config in _UNLABELLED.items()
-}
-"""Settings to find communities without labels: nodes may be no members at all of most of them."""
-
-PRESETS["links"] = {
-    task: config.replace(num_communities=64, encoder_channels=256, likelihood="masked")
-    for task, config in _UNLABELLED.items()
-}
-"""Settings to predict links."""
+for _name, _tasks in _read("presets.toml").items():
+    _base = PRESETS.get(_tasks.pop("base", ""), {})
+    PRESETS[_name] = {t: _base.get(t, Config()).replace(**own) for t, own in _tasks.items()}
 
 
 RECORD_FOLDS = frozenset(
