@@ -1,21 +1,18 @@
 """Named settings: for any graph, for known datasets, of the paper's text and its released code."""
 
-import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from vepm.errors import InputError
+from vepm.files import read_toml
 from vepm.training.config import Config
 
-
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("vepm.training").joinpath(name).read_text("utf-8"))
-
+FOLDER = Path(__file__).parent
 
 PRESETS: dict[str, dict[str, Config]] = {}
 """Settings by preset and task."""
-for _name, _tasks in _read("presets.toml").items():
+for _name, _tasks in read_toml(FOLDER / "presets.toml").items():
     _base = PRESETS.get(_tasks.pop("base", ""), {})
     PRESETS[_name] = {t: _base.get(t, Config()).replace(**own) for t, own in _tasks.items()}
 
@@ -55,7 +52,7 @@ def preset(
 def tuned_for() -> dict[tuple[str, str], dict[str, Any]]:
     """What ``"tuned"`` changes on single datasets, by dataset and partition."""
     found = {}
-    for dataset, changes in _read("tuned.toml").items():
+    for dataset, changes in read_toml(FOLDER / "tuned.toml").items():
         others = {key: value for key, value in changes.items() if isinstance(value, dict)}
         found[dataset, "learned"] = {k: v for k, v in changes.items() if k not in others}
         found |= {(dataset, partition): own for partition, own in others.items()}
