@@ -40,10 +40,8 @@ or the last; without ``"val"`` where nothing validates."""
 class Problem(NamedTuple):
     """What to learn from, how, and what to be scored on."""
 
-    training: Callable[[torch.Generator], Iterable[Labelled]]
-    """Draws the mini-batches of one epoch."""
-    graphs: list[GraphBatch]
-    """What is read after every epoch."""
+    training: Callable[[torch.Generator], Iterable[Labelled]]  # draws the mini-batches of one epoch
+    graphs: list[GraphBatch]  # what is read after every epoch
     held_out: dict[str, tuple[Tensor, Tensor]]
     """Rows of their class scores, and labels, of ``"val"`` and ``"test"``; none is empty."""
     patience: int | None = None

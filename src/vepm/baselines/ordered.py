@@ -20,8 +20,7 @@ from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
 
-FEWEST = 10
-"""Nodes that the convolutions over the sorted nodes need."""
+FEWEST = 10  # nodes that the convolutions over the sorted nodes need
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from vepm.kernels.aggregation import Adjacency
 
-_BITS = 52
-"""Half steps of this fineness lie strictly between 0 and 1 in double precision."""
+_BITS = 52  # half steps of this fineness lie strictly between 0 and 1 in double precision
 
 
 def uniform_on_edges(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:

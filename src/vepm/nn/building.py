@@ -17,10 +17,8 @@ class Head(NamedTuple):
     """What distinguishes the boxes of a task."""
 
     composer: type[NodeComposer] | type[GraphComposer]
-    options: tuple[str, ...]
-    """Options of the composer that those of other tasks do not have."""
-    bank_dropout: bool
-    """Whether inputs of the bank are dropped, as GCN does and GIN does not."""
+    options: tuple[str, ...]  # options of the composer that those of other tasks do not have
+    bank_dropout: bool  # whether inputs of the bank are dropped, as GCN does and GIN does not
 
 
 HEADS = {

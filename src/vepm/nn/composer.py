@@ -20,8 +20,7 @@ from vepm.nn.convolution import (
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
 READOUTS = ("jumping", "last")
-OWN_SHARE = 1 / 3
-"""Share of its own state that a node keeps where messages run over weighed parts."""
+OWN_SHARE = 1 / 3  # share of its own state that a node keeps where messages run over weighed parts
 
 
 class Relevance(nn.Module):

@@ -22,14 +22,12 @@ Inputs = Features | Sequence[Features]
 class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
-    edge: Tensor | None
-    """Weight of each edge in each community [E, K]; None for ones."""
+    edge: Tensor | None  # weight of each edge in each community [E, K]; None for ones
     loop: Tensor | float = 1.0
     """Weight of each node's own features beside its neighbours', one for all or [N, K]."""
     sent: Tensor | None = None
     """Factor of what each node sends, to itself too [N, K]; None for ones."""
-    received: Tensor | None = None
-    """Factor of what each node receives [N, K]; None for ones."""
+    received: Tensor | None = None  # factor of what each node receives [N, K]; None for ones
 
     def spread(self, x: Tensor, edges: Adjacency, own: Tensor | None = None) -> Tensor:
         """Weighted sums of the neighbours' features and the node's own [N, K, D].
@@ -52,8 +50,7 @@ class Propagation(NamedTuple):
         return total if self.received is None else total * self.received[..., None]
 
 
-EdgeWeights = Tensor | Propagation | None
-"""What a convolution takes as weights of the edges."""
+EdgeWeights = Tensor | Propagation | None  # what a convolution takes as weights of the edges
 
 
 def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:

@@ -9,8 +9,7 @@ from vepm.kernels.shares import couple, posterior_shares, softmax_shares
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
-MEMBER_SHARE = 0.3
-"""A node with more than this share of the links of a typical member is a member."""
+MEMBER_SHARE = 0.3  # a node with more than this share of the links of a typical member is a member
 UNUSED_SHARE = 0.01
 """Metacommunities whose members have less than this share of the links elsewhere have none."""
 ASSIGNMENT_SCALE = 3.0

@@ -14,8 +14,7 @@ from vepm.training import PRESETS
 
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
 FOLDER = Path(__file__).parent
-QUOTED = "quoted"
-"""Method of rows that only quote the paper."""
+QUOTED = "quoted"  # method of rows that only quote the paper
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,7 @@ class Metric:
     unit: str = ""
     scale: float = 1.0
     decimals: int = 2
-    exact: bool = False
-    """Whether it has no spread, so that any difference counts."""
+    exact: bool = False  # whether it has no spread, so that any difference counts
 
     def text(self, value: float) -> str:
         """The value as it is written."""

@@ -19,8 +19,7 @@ from vepm.tasks import TASKS, TaskName
 from vepm.training import preset
 from vepm.training.legacy import recorded
 
-PRESET = "tuned"
-"""Ours, where an experiment does not name another."""
+PRESET = "tuned"  # ours, where an experiment does not name another
 PRESET_ROWS = {
     "paper": "as in the paper",
     "released": "as in the released code",

@@ -213,8 +213,6 @@ STUDIES: dict[str, Study] = {
 TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})
 """Methods of the paper that train VEPM."""
 
-NEEDS = {"metis": "pymetis"}
-"""Packages that a study needs and that may not be installed."""
+NEEDS = {"metis": "pymetis"}  # packages that a study needs and that may not be installed
 
-WHOLE = frozenset({"statistics"})
-"""Studies so cheap that quick runs do not shrink their data."""
+WHOLE = frozenset({"statistics"})  # studies so cheap that quick runs do not shrink their data

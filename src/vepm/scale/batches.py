@@ -61,8 +61,7 @@ class GraphBatch:
 
 
 GRAPHS_AT_ONCE = 512
-HEAVY_TAIL = 100
-"""Largest weight over the median, beyond which logarithms of weights are taken."""
+HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
 
 
 class GraphStore:

@@ -16,8 +16,7 @@ from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Propagation, over_degrees, plain_propagation, propagation
 from vepm.scale.large import LargeGraph
 
-EDGES_AT_ONCE = 2**20
-"""Edges and nodes of a chunk, unless a single node has more."""
+EDGES_AT_ONCE = 2**20  # edges and nodes of a chunk, unless a single node has more
 
 
 class Chunk:

@@ -18,8 +18,7 @@ from vepm.errors import LostProcessError
 from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityNorm
 
-GATHER_TIMEOUT = timedelta(days=30)
-"""The first to finish waits for the last."""
+GATHER_TIMEOUT = timedelta(days=30)  # the first to finish waits for the last
 TRAINING_TIMEOUT = timedelta(hours=1)
 """How long to wait for a process that neither answers nor has ended; one that ends is noticed at
 once."""

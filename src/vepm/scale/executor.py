@@ -58,8 +58,7 @@ class OwnBatch(NamedTuple):
     """The batch of a single run."""
 
     batch: GraphBatch
-    rows: Tensor
-    """Indices of the labelled nodes or graphs."""
+    rows: Tensor  # indices of the labelled nodes or graphs
 
     @property
     def labels(self) -> list[int]:

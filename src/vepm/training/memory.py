@@ -16,18 +16,15 @@ from vepm.training.sources import pick_device
 
 GIB = 2**30
 FLOAT = 4
-BASE = 100 * 2**20
-"""What kernels and the like take for any graph."""
-CHUNK = 3 * 2**29
-"""Memory of a chunk in inference on a large graph."""
+BASE = 100 * 2**20  # what kernels and the like take for any graph
+CHUNK = 3 * 2**29  # memory of a chunk in inference on a large graph
 COPIES = 20
 """Tables of the size of the weights at the peak of training, measured with weights of many sparse
 columns: gradients, moments, the best epoch and what is computed between them."""
 SAFE_SHARE = 0.5
 """Share of the available memory that a suggested batch size, or many runs at once, should need."""
 FEWEST_SUGGESTED = 1000
-MOST_RUNS = 64
-"""Runs at once on a GPU; more do not use it better."""
+MOST_RUNS = 64  # runs at once on a GPU; more do not use it better
 MEMINFO = Path("/proc/meminfo")
 CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),

@@ -18,8 +18,7 @@ from vepm.scale.chunks import affiliations, chunks, classify, posterior_table
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 
-LARGEST_LOGARITHM = 4.0
-"""Bound of the logarithm of an inverse temperature."""
+LARGEST_LOGARITHM = 4.0  # bound of the logarithm of an inverse temperature
 
 
 @contextmanager

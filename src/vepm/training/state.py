@@ -16,8 +16,7 @@ from vepm.training.losses import Held
 
 PHASES = ("pretrain", "finetune", "done")
 PRETRAIN_LEARNING_RATE = 0.01
-PRETRAIN_PATIENCE = 100
-"""Pretraining has converged after this many epochs without improvement."""
+PRETRAIN_PATIENCE = 100  # pretraining has converged after this many epochs without improvement
 PRETRAIN_TOLERANCE = 1e-4
 """The least improvement of the pretraining loss that counts, relative to it."""
 
@@ -30,19 +29,15 @@ class Course:
     """How far a run has come: its history, when it stops and which epoch it keeps."""
 
     phase: str = "pretrain"
-    epoch: int = 0
-    """Epochs completed in this phase."""
+    epoch: int = 0  # epochs completed in this phase
     history: list[Row] = field(default_factory=list)
-    converging: float = math.inf
-    """Best smoothed loss of pretraining."""
+    converging: float = math.inf  # best smoothed loss of pretraining
     smoothed: float = math.inf
-    stale: int = 0
-    """Epochs since the phase last improved."""
+    stale: int = 0  # epochs since the phase last improved
     best_epoch: int = -1
     best_score: tuple[float, float] = (-math.inf, -math.inf)
     """Validation accuracy and minus validation loss of the best epoch."""
-    improved: bool = False
-    """Whether the last epoch of finetuning was the best so far on validation."""
+    improved: bool = False  # whether the last epoch of finetuning was the best so far on validation
 
     def stopped(self, config: TrainingConfig) -> bool:
         """Whether the phase has not improved for too long."""

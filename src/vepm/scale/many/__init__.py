@@ -28,8 +28,7 @@ class SharedBatch:
     """One graph for all runs, of whose nodes each learns from its own."""
 
     batch: GraphBatch
-    parts: Tensor
-    """Training nodes of each run [R, n]."""
+    parts: Tensor  # training nodes of each run [R, n]
     size: None = None
 
     @property

@@ -35,10 +35,8 @@ class Parts(NamedTuple):
 class PaddedGraphs(GraphBatch):
     """Labelled graphs, the last of which is padding that counts nowhere."""
 
-    node_mask: Tensor
-    """True for nodes that are not padding [N]."""
-    graph_mask: Tensor
-    """True for graphs that are not padding [G]."""
+    node_mask: Tensor  # true for nodes that are not padding [N]
+    graph_mask: Tensor  # true for graphs that are not padding [G]
 
     def count(self, rows: Tensor) -> Counts:
         """What to divide sums by."""
@@ -59,8 +57,7 @@ class PaddedBatch:
     """One batch per run, all of one size; the last graph of each holds the padding."""
 
     parts: Parts
-    union: Adjacency
-    """The graphs of all runs joined into one."""
+    union: Adjacency  # the graphs of all runs joined into one
 
     def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
         """One run's batch and the rows of its labels, under ``vmap``."""
@@ -95,10 +92,8 @@ class Plan(NamedTuple):
     """For each graph and the padding after them [8, R, G + 1]: its index, whether it is not
     padding, and for its nodes and edges their number, the index of the first in the batch, and
     the index of the first in the store."""
-    size: Size
-    """What each run is padded to; there are a few more nodes."""
-    labels: list[int]
-    """Number of labelled graphs of each run."""
+    size: Size  # what each run is padded to; there are a few more nodes
+    labels: list[int]  # number of labelled graphs of each run
 
     def laid_out(self) -> PaddedBatch:
         """The batch itself."""
@@ -222,8 +217,7 @@ class GraphBatches:
 class PaddingMask:
     """Tells the norms of a model which nodes of the present batch are padding."""
 
-    nodes: Tensor | None = None
-    """True for nodes that are not padding [N]; None without padding."""
+    nodes: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
 
 
 class PaddedNorm(CommunityNorm):
