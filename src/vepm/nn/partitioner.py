@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
-from vepm.kernels.draws import uniform_on_edges
-from vepm.kernels.shares import couple, posterior_shares, softmax_shares
+from vepm.kernels.shares import couple, posterior_shares, softmax_shares, uniform_on_edges
+from vepm.nn.convolution import require_one_of
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
@@ -168,16 +168,11 @@ class EdgePartitioner(nn.Module):
         super().__init__()
         if temperature <= 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
-        if scheme not in PARTITIONS:
-            raise ValueError(f"scheme must be one of {', '.join(PARTITIONS)}, got {scheme!r}")
-        if shares not in SHARES:
-            raise ValueError(f"shares must be one of {', '.join(SHARES)}, got {shares!r}")
-        self.num_metacommunities = num_metacommunities
-        self.temperature = temperature
-        self.scheme = scheme
-        self.shares = shares
-        self.directed = directed
-        self.num_background = num_background
+        require_one_of("scheme", scheme, PARTITIONS)
+        require_one_of("shares", shares, SHARES)
+        self.num_metacommunities, self.temperature = num_metacommunities, temperature
+        self.scheme, self.shares = scheme, shares
+        self.directed, self.num_background = directed, num_background
         self.assignment_logit = None
         if num_communities is not None:
             self.assignment_logit = nn.Parameter(torch.empty(num_communities, num_metacommunities))
@@ -212,7 +207,13 @@ class EdgePartitioner(nn.Module):
 
     def _rates(self, z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
         """Rates of links from the source of each edge to its target [E, K]."""
-        grouping, (near, far) = self.grouping(), _ends(z, activation)
+        grouping = self.grouping()
+        # What meets at the two ends of an edge, community by community, in one or two parts.
+        if activation.dim() == 1:
+            near, far = [couple(z, activation)], [z]
+        else:
+            sent, received = couple(z, activation / 2), couple(z, activation.mT / 2)
+            near, far = [received, z], [z, sent]
         if isinstance(grouping, int):
             near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
             return edges.dot_ends(_joined(near), _joined(far))
@@ -249,14 +250,6 @@ class EdgePartitioner(nn.Module):
             return _by_kind(edges.kinds, self.num_metacommunities).to(z.dtype)
         shares = posterior_shares if self.shares == "posterior" else softmax_shares
         return shares(self.rates(z, activation, edges), 1 / self.temperature)
-
-
-def _ends(z: Tensor, activation: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """What meets at the two ends of an edge, community by community, in one or two parts."""
-    if activation.dim() == 1:
-        return [couple(z, activation)], [z]
-    sent, received = couple(z, activation / 2), couple(z, activation.mT / 2)
-    return [received, z], [z, sent]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
