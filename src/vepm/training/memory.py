@@ -102,7 +102,9 @@ def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> N
         return
     fits = SAFE_SHARE * available / need
     if single:
-        option = f"--batch-nodes {_round(min(batch_size or nodes, nodes) * fits)}"
+        size = max(int(min(batch_size or nodes, nodes) * fits), FEWEST_SUGGESTED)
+        unit = 10 ** (len(str(size)) - 1)
+        option = f"--batch-nodes {size // unit * unit}"
     else:
         option = f"--set batch_size={max(1, int(len(graphs) * fits))}"
     raise InputError(
@@ -136,10 +138,3 @@ def _sizes(graphs: list[Data]) -> tuple[int, int, int]:
     x = graphs[0].x
     width = -(-x.values().numel() // x.size(0)) if x.layout == torch.sparse_coo else x.size(1)
     return nodes, sum(int(graph.num_edges) for graph in graphs), width
-
-
-def _round(number: float) -> int:
-    """The number rounded down to one digit and zeros, but not below the smallest suggestion."""
-    size = max(int(number), FEWEST_SUGGESTED)
-    unit = 10 ** (len(str(size)) - 1)
-    return size // unit * unit

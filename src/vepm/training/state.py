@@ -168,19 +168,18 @@ class Tally:
         """Stop where values are no longer finite, and name the first that was not."""
         if all(map(math.isfinite, row.values())):
             return
-        what = "a gradient or running statistic is not finite in the last step"
-        if not all(math.isfinite(row[name]) for name in row if name != "weights"):
-            what = self._first_not_finite(run)
+        # The loss comes first, but the term that made it so says more about the cause.
+        values = (
+            (step, name, float(found.reshape(-1)[run]))
+            for step, terms in enumerate(self.steps)
+            for name, found in reversed(list(terms._asdict().items()))
+            if found is not None
+        )
+        odd = (f"{name} is {v} in step {step}" for step, name, v in values if not math.isfinite(v))
+        what = next(odd, "the sum of a term overflows in the steps")
+        if all(math.isfinite(row[name]) for name in row if name != "weights"):
+            what = "a gradient or running statistic is not finite in the last step"
         raise DivergedError(
             f"training diverged: {what} of epoch {course.epoch} of {course.phase}; "
             "lower the learning rate or check the features' scale"
         )
-
-    def _first_not_finite(self, run: int) -> str:
-        for step, terms in enumerate(self.steps):
-            # The loss comes first, but the term that made it so says more about the cause.
-            for name, values in reversed(list(terms._asdict().items())):
-                value = None if values is None else float(values.reshape(-1)[run])
-                if value is not None and not math.isfinite(value):
-                    return f"{name} is {value} in step {step}"
-        return "the sum of a term overflows in the steps"
