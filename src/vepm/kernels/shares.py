@@ -77,14 +77,8 @@ def edge_shares(
     .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
               \quad \text{for edge } e = (i, j)
 
-    Args:
-        target: Features [N, K, D] read at ``edge_index[1]``.
-        source: Features [N, K, D] read at ``edge_index[0]``.
-        edge_index: Edges [2, E] or an :class:`Adjacency`.
-        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
-
-    Returns:
-        Shares [E, K]; those of an edge sum to one.
+    Features [N, K, D] are read at ``edge_index[1]`` and ``edge_index[0]``. A low temperature gives
+    an edge to one community, a high one shares it evenly. Shares of an edge [E, K] sum to one.
     """
     return softmax_shares(edge_dot(target, source, edge_index), 1 / temperature)
 

@@ -32,12 +32,8 @@ class Propagation(NamedTuple):
     def spread(self, x: Tensor, edges: Adjacency, own: Tensor | None = None) -> Tensor:
         """Weighted sums of the neighbours' features and the node's own [N, K, D].
 
-        Factors that belong to a node are applied to nodes, not to each of their edges.
-
-        Args:
-            x: Features [N, K, D].
-            edges: The graph.
-            own: A further factor of a node's own features in each community [K].
+        Factors that belong to a node are applied to nodes, not to each of their edges. ``own`` is
+        a further factor of a node's own features in each community [K].
         """
         if self.sent is not None:
             x = x * self.sent[..., None]
@@ -106,14 +102,7 @@ def over_degrees(degree: Tensor, edge_weight: Tensor) -> Propagation:
 
 
 class CommunityLinear(nn.Module):
-    """K linear maps side by side.
-
-    Args:
-        in_channels: Input width of each map.
-        out_channels: Output width of each map.
-        heads: Number of maps K.
-        bias: Whether to add a bias.
-    """
+    """K linear maps side by side, each from ``in_channels`` to ``out_channels``."""
 
     def __init__(self, in_channels: int, out_channels: int, heads: int, bias: bool = True) -> None:
         super().__init__()

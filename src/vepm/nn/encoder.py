@@ -73,10 +73,6 @@ def draw(posterior: Weibull, sample: bool) -> Tensor:
     r"""Affiliations Z from their posterior: one reparameterised draw, or the mean.
 
     .. math:: Z = \Lambda \odot (-\log(1 - U))^{1 \oslash K}
-
-    Args:
-        posterior: Weibull of shape [N, C].
-        sample: Draw at random if true, else take the posterior mean.
     """
     z = posterior.rsample() if sample else posterior.mean
     return z.clamp_min(SMALLEST_AFFILIATION)

@@ -95,11 +95,7 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     those of a typical member are
     :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}` over the nodes of the graph. This mean
     hardly counts nodes of few links, who are no members. A metacommunity where it is below a
-    hundredth of the largest is unused, and has no members.
-
-    Args:
-        interaction: What :func:`interactions` gives [N, K].
-        batch: Graph of each node [N]; None for a single graph.
+    hundredth of the largest is unused, and has no members. Given what :func:`interactions` gives.
 
     Example:
         >>> members(torch.tensor([[6.0, 3.0, 1.0], [5.0, 1.0, 9.0]]))

@@ -18,13 +18,7 @@ from vepm.evaluation import RunResult
 from vepm.nn import VEPM
 from vepm.paper.blocks import DIVISIONS
 from vepm.paper.cells import Finding, Setting, finetune
-from vepm.paper.communities import (
-    communities,
-    confusion,
-    detected,
-    divided,
-    found_communities,
-)
+from vepm.paper.communities import communities, confusion, detected, divided, found_communities
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
