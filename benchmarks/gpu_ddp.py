@@ -10,7 +10,7 @@ import torch.distributed as dist
 from vepm.data import load
 from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.ddp import ProcessGroup, sync_norms
+from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
 from vepm.scale.executor import descend
 from vepm.training import preset, single_graph
 from vepm.training.losses import bound_loss, pretraining_loss
@@ -63,7 +63,7 @@ def _difference(model: VEPM, loss: Callable[[VEPM], Terms]) -> float:
     moving = [p for p, own in zip(shared.parameters(), plain.parameters(), strict=True)
               if own.grad is not None]  # fmt: skip
     group = _GroupOfOne()
-    sync_norms(shared, group)
+    replace_norms(shared, lambda norm: SyncNorm(norm, group))
     torch.manual_seed(1)
     descend(loss(shared).loss, [torch.optim.SGD(moving, lr=0.0)], group)
     return max(

@@ -30,11 +30,11 @@ from strategies import (
 )
 from vepm.nn import Adjacency
 from vepm.objective import (
+    _as_both_ends,
     edge_log_likelihood,
     label_log_likelihood,
     subsampled_edge_log_likelihood,
 )
-from vepm.objective.edges import _as_both_ends
 
 
 def as_matrix(activation: Tensor) -> Tensor:

@@ -6,19 +6,12 @@ from torch import nn
 from torch_geometric.data import Data
 
 from baselines.toys import cycle, graph_toy, star
-from vepm.baselines import (
-    GAT,
-    DisenConv,
-    FactorConv,
-    FactorGCN,
-    LabelProp,
-    wl_features,
-    wl_kernels,
-)
+from vepm.baselines import GAT, FactorGCN, LabelProp
+from vepm.baselines.disentangled import DisenConv, FactorConv, FactorDiscriminator
 from vepm.baselines.fitting import Labelled, unit_rows
 from vepm.baselines.grand import GRAND, disagreement, mean_of_powers
-from vepm.baselines.graphs import FactorDiscriminator
 from vepm.baselines.nodes import FeatureDropout
+from vepm.baselines.svm import wl_features, wl_kernels
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.nn import Adjacency

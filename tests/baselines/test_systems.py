@@ -11,11 +11,11 @@ from torch_geometric.data import Data
 
 from baselines.toys import cycle, graph_split, graph_toy, node_toy, star
 from vepm.baselines import AWE, BASELINES, NeuralBaseline, baseline
-from vepm.baselines.attention import HardAttention
-from vepm.baselines.awe import anonymous, walks_of
-from vepm.baselines.capsgnn import route, squash
-from vepm.baselines.patchysan import receptive_fields
+from vepm.baselines.graphs import route, squash
+from vepm.baselines.hganet import HardAttention
+from vepm.baselines.ordered import receptive_fields
 from vepm.baselines.sigvae import mixture_log_density
+from vepm.baselines.svm import anonymous, walks_of
 from vepm.evaluation import public_split
 from vepm.training import GraphStore
 

@@ -16,7 +16,7 @@ from vepm.nn import VEPM, Adjacency
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.clusters import ClusterBatch, Clusters, RunningTotals
-from vepm.scale.ddp import ProcessGroup, sync_norms
+from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
 from vepm.scale.executor import descend
 from vepm.scale.large import LargeGraph
 from vepm.training import Config, ModelCard
@@ -158,7 +158,7 @@ def one_of_two(rank: int, folder: str) -> None:
             config = settings(task, **changes)
             model = build(task, config)
             batch, rows = share(config, group)
-            sync_norms(model, group)
+            replace_norms(model, lambda norm: SyncNorm(norm, group))
             still = torch.optim.SGD(moving(model, step), lr=0.0)
             terms = loss_of(step, config)(model, batch, rows)
             descend(terms.loss, [still], group)

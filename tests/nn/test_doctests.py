@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import vepm.nn
-import vepm.objective.edges
+import vepm.objective
 
 MODULES = [
-    "vepm.objective.edges",
+    "vepm.objective",
     *(f"vepm.nn.{module.name}" for module in pkgutil.iter_modules(vepm.nn.__path__)),
 ]
 
@@ -25,7 +25,7 @@ def test_examples_hold(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["vepm.objective.edges", "vepm.kernels.aggregation", "vepm.nn.partitioner", "vepm.nn.model"],
+    ["vepm.objective", "vepm.kernels.aggregation", "vepm.nn.partitioner", "vepm.nn.model"],
 )
 def test_main_modules_have_examples(name: str) -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)

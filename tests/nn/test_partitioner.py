@@ -22,7 +22,7 @@ from strategies import (
     undirected,
     uniform,
 )
-from vepm.kernels.draws import normal_on_nodes, uniform_on_edges
+from vepm.kernels.shares import normal_on_nodes, uniform_on_edges
 from vepm.nn import Adjacency, EdgePartitioner, segment_sizes
 from vepm.nn.partitioner import PARTITIONS, SHARES, interactions, segment_matrix
 

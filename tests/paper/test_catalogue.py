@@ -16,7 +16,7 @@ from vepm.paper.experiments import catalogue, read_experiment
 from vepm.paper.plan import squares, task_of
 from vepm.paper.studies import STUDIES
 from vepm.training import ModelCard
-from vepm.training.legacy import SUBSAMPLE
+from vepm.training.legacy import REMOVED
 
 PAPER = Path(
     os.environ.get("VEPM_PAPER", Path(__file__).parents[3] / "shared" / "paper" / "numbers.json")
@@ -102,7 +102,7 @@ def test_settings_of_scalable_training_are_the_papers() -> None:
     expected = paper()["figures_and_scalars"]["scalable"]["N_S"]
     row = catalogue()["table-7"].rows[1]
     assert row.settings == {"likelihood": "subsampled"}
-    assert expected == SUBSAMPLE
+    assert expected == REMOVED["training"]["subsample"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ NEED_ARGUMENTS = {"core/VariableReplacer", "core/VariableInserter"}
 EQUIVALENT = {
     ("vepm.baselines.fitting", 'if name >= "val":'): "there are val and test alone",
     ("vepm.report.compare", "if len(set(names)) != len(names):"): "a set has no more entries",
-    ("vepm.scale.many.layers", "values = x.size(0) ** x.size(2) * y.size(2)"): "one chunk on CPUs",
     ("vepm.kernels.triton_pattern", "if out.numel() == 0 or items < 0:"): (
         "only a GPU minds that no program is launched"
     ),

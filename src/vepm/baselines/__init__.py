@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
-from vepm.baselines.attention import GraphGAT, GraphHGANet, HGANet
-from vepm.baselines.awe import AWE
 from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
-from vepm.baselines.capsgnn import CapsGNN
-from vepm.baselines.dgcnn import DGCNN
-from vepm.baselines.disengcn import DisenConv, DisenGCN
+from vepm.baselines.disentangled import DisenGCN, FactorGCN
 from vepm.baselines.grand import GRAND
-from vepm.baselines.graphs import GIN, FactorConv, FactorGCN, GraphMLP
+from vepm.baselines.graphs import GIN, CapsGNN, GraphGAT, GraphMLP
+from vepm.baselines.hganet import GraphHGANet, HGANet
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
-from vepm.baselines.patchysan import PatchySan
+from vepm.baselines.ordered import DGCNN, PatchySan
 from vepm.baselines.sigvae import SIGVAE
-from vepm.baselines.wl import WLKernel, wl_features, wl_kernels
+from vepm.baselines.svm import AWE, WLKernel
 from vepm.errors import InputError
+from vepm.files import read_toml
 from vepm.schema import check_value
 from vepm.training import pick_device
 
@@ -34,9 +33,7 @@ __all__ = [
     "Baseline",
     "CapsGNN",
     "ChebNet",
-    "DisenConv",
     "DisenGCN",
-    "FactorConv",
     "FactorGCN",
     "GraphBaseline",
     "GraphGAT",
@@ -50,66 +47,37 @@ __all__ = [
     "PatchySan",
     "WLKernel",
     "baseline",
-    "wl_features",
-    "wl_kernels",
 ]
 
-BASELINES: dict[str, Baseline] = {
-    method.name: method
-    for method in (
-        MLP(),
-        LabelProp(),
-        GCN(),
-        GCN(name="gcn-64", hidden_channels=64),
-        ChebNet(),
-        GraphSAGE(),
-        GAT(),
-        DisenGCN(),
-        GRAND(),
-        HGANet(),
-        SIGVAE(),
-        GraphMLP(),
-        GIN(),
-        FactorGCN(),
-        GraphGAT(),
-        GraphHGANet(),
-        DGCNN(),
-        PatchySan(),
-        CapsGNN(),
-        WLKernel(),
-        AWE(),
-    )
-}
+_METHODS: tuple[Baseline, ...] = (
+    MLP(),
+    LabelProp(),
+    GCN(),
+    GCN(name="gcn-64", hidden_channels=64),
+    ChebNet(),
+    GraphSAGE(),
+    GAT(),
+    DisenGCN(),
+    GRAND(),
+    HGANet(),
+    SIGVAE(),
+    GraphMLP(),
+    GIN(),
+    FactorGCN(),
+    GraphGAT(),
+    GraphHGANet(),
+    DGCNN(),
+    PatchySan(),
+    CapsGNN(),
+    WLKernel(),
+    AWE(),
+)
+BASELINES = {method.name: method for method in _METHODS}
 """Every baseline by name, with the settings it has unless told otherwise."""
 
-_SOCIAL = ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY", "REDDIT-MULTI-5K")
-
-PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
-    "chebnet": {"Cora": {"order": 2}},
-    "gat": {"PubMed": {"output_heads": 8, "learning_rate": 0.01, "weight_decay": 1e-3}},
-    "grand": {
-        "CiteSeer": {
-            "order": 2,
-            "passes": 2,
-            "consistency_weight": 0.7,
-            "temperature": 0.3,
-            "input_dropout": 0.0,
-            "dropout": 0.2,
-        },
-        "PubMed": {
-            "order": 5,
-            "temperature": 0.2,
-            "input_dropout": 0.6,
-            "dropout": 0.8,
-            "learning_rate": 0.2,
-            "batch_norm": True,
-            "patience": 100,
-        },
-    },
-    "gin": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
-    "factorgcn": {name: {"pooling": "mean"} for name in _SOCIAL},
-    "graph-mlp": {name: {"hidden_channels": 64, "pooling": "mean"} for name in _SOCIAL},
-}
+PUBLISHED: dict[str, dict[str, dict[str, Any]]] = read_toml(
+    Path(__file__).parent / "published.toml"
+)
 """Settings that differ for a dataset, by baseline and dataset."""
 
 

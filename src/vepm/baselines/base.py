@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from vepm.baselines.fitting import Classifier, Labelled, Outcome, Problem, fit, unit_rows
+from vepm.baselines.fitting import (
+    Classifier,
+    Labelled,
+    Outcome,
+    Problem,
+    fit,
+    held_out,
+    unit_rows,
+)
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
@@ -78,15 +86,7 @@ class Baseline(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralBaseline(Baseline):
-    """A baseline trained by gradient descent (Adam).
-
-    Args:
-        epochs: how many at most.
-        learning_rate: of Adam.
-        weight_decay: of Adam, over :meth:`decayed` parameters.
-        dropout: wherever the network drops out.
-        device: where to train.
-    """
+    """A baseline trained by Adam, whose weight decay is for the :meth:`decayed` parameters."""
 
     network: ClassVar[type[Classifier]]
     epochs: int = checked(200, low=1)
@@ -97,17 +97,17 @@ class NeuralBaseline(Baseline):
 
     def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
         """Train and score every epoch."""
-        found = self.fit(dataset, split, seed)
-        return found.curve, torch.softmax(found.scores["test"], dim=1)
+        curve, scores = self.fit(dataset, split, seed)
+        return curve, torch.softmax(scores["test"], dim=1)
 
     def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
         """Train a fresh network."""
         model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
         decayed = self.decayed(model)
-        chosen = set(decayed)
+        others = [p for p in model.parameters() if p not in set(decayed)]
         groups: list[dict[str, Any]] = [
             {"params": decayed, "weight_decay": self.weight_decay},
-            {"params": [p for p in model.parameters() if p not in chosen]},
+            {"params": others},
         ]
         optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
         return fit(model, self.problem(dataset, split), optimizer, self.epochs, seed)
@@ -140,15 +140,13 @@ class NodeBaseline(NeuralBaseline):
 
     def problem(self, dataset: Dataset, split: Split) -> Problem:
         """Nodes of one graph, in full batches."""
-        x, labels, device = dataset.graphs[0].x, dataset.labels, self.device
+        x, device = dataset.graphs[0].x, self.device
         # The features stay one tensor: PyG's layers take no other kind.
         x = (unit_rows(x) if self.row_normalize else x).to(device)
         graph = replace(single_graph(dataset.graphs[0], device), x=x)
-        parts = {"train": split.train, "val": split.val, "test": split.test}
         known = {
-            name: (rows.to(device), labels[rows].to(device))
-            for name, rows in parts.items()
-            if rows.numel()
+            name: (rows.to(device), dataset.labels[rows].to(device))
+            for name, rows in (("train", split.train), *held_out(split).items())
         }
         train = Labelled(graph, *known.pop("train"))
         return Problem(lambda _: [train], [graph], known, patience=self.patience)
@@ -158,10 +156,7 @@ class NodeBaseline(NeuralBaseline):
 class GraphBaseline(NeuralBaseline):
     """A network over many graphs, trained in mini-batches as GIN is; it never stops early.
 
-    Args:
-        batch_size: graphs in a mini-batch.
-        halve_every: epochs after which the learning rate is halved, again and again.
-        hidden_channels: width of every layer.
+    The learning rate is halved every ``halve_every`` epochs. Every layer is equally wide.
     """
 
     task = "graph"
@@ -183,24 +178,17 @@ class GraphBaseline(NeuralBaseline):
             order = torch.randperm(count, generator=generator)
             return map(labelled, split.train[order].tensor_split(-(-count // self.batch_size)))
 
-        parts = (
-            {"val": split.val, "test": split.test} if split.val.numel() else {"test": split.test}
-        )
-        batches, held_out, read = [], {}, 0
-        for name, part in parts.items():
+        batches, known, read = [], {}, 0
+        for name, part in held_out(split).items():
             batches += [graphs.select(ids) for ids in part.split(EVALUATION_BATCH)]
             rows = torch.arange(read, read + part.numel(), device=self.device)
-            held_out[name] = rows, dataset.labels[part].to(self.device)
+            known[name] = rows, dataset.labels[part].to(self.device)
             read += part.numel()
-        return Problem(training, batches, held_out, halve_every=self.halve_every)
+        return Problem(training, batches, known, halve_every=self.halve_every)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PooledBaseline(GraphBaseline):
-    """A network over graphs whose nodes are added up or averaged.
-
-    Args:
-        pooling: ``"sum"`` or ``"mean"`` of the nodes of a graph.
-    """
+    """A network over graphs whose nodes are added up or averaged."""
 
     pooling: str = checked("sum", choices=("sum", "mean"))

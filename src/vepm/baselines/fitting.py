@@ -9,8 +9,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import StepLR
 
 from vepm.data.features import is_sparse
-from vepm.evaluation import Curve, choose_epoch
+from vepm.evaluation import Curve, Split, choose_epoch
 from vepm.training import GraphBatch
+
+COLUMNS = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
 
 
 class Labelled(NamedTuple):
@@ -30,23 +32,16 @@ class Classifier(nn.Module):
         return loss, loss.new_zeros(())
 
 
-class Outcome(NamedTuple):
-    """What a training leaves behind."""
-
-    curve: Curve
-    """``train_loss``, ``val_loss``, ``val_accuracy`` and ``test_accuracy`` per epoch."""
-    scores: dict[str, Tensor]
-    """Class scores of ``"val"`` and ``"test"`` at the epoch that validation chooses, or the last;
-    without ``"val"`` where nothing validates."""
+Outcome = tuple[Curve, dict[str, Tensor]]
+"""The curve, and the class scores of ``"val"`` and ``"test"`` at the epoch that validation chooses,
+or the last; without ``"val"`` where nothing validates."""
 
 
 class Problem(NamedTuple):
     """What to learn from, how, and what to be scored on."""
 
-    training: Callable[[torch.Generator], Iterable[Labelled]]
-    """Draws the mini-batches of one epoch."""
-    graphs: list[GraphBatch]
-    """What is read after every epoch."""
+    training: Callable[[torch.Generator], Iterable[Labelled]]  # draws the mini-batches of one epoch
+    graphs: list[GraphBatch]  # what is read after every epoch
     held_out: dict[str, tuple[Tensor, Tensor]]
     """Rows of their class scores, and labels, of ``"val"`` and ``"test"``; none is empty."""
     patience: int | None = None
@@ -54,6 +49,11 @@ class Problem(NamedTuple):
     its lowest; None never stops."""
     halve_every: int | None = None
     """Epochs after which the learning rate is halved, again and again; None never halves it."""
+
+
+def held_out(split: Split) -> dict[str, Tensor]:
+    """Indices of the parts that are scored, by name; validation only where there is some."""
+    return {"val": split.val, "test": split.test} if split.val.numel() else {"test": split.test}
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -80,8 +80,7 @@ def fit(
     """
     generator = torch.Generator().manual_seed(seed)
     scheduler = StepLR(optimizer, problem.halve_every or epochs, gamma=0.5)
-    names = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
-    curve: Curve = {name: [] for name in names}
+    curve: Curve = {name: [] for name in COLUMNS}
     best: dict[str, Tensor] = {}
     for _ in range(epochs):
         curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
@@ -92,7 +91,16 @@ def fit(
             best = scores
         if problem.patience is not None and _stalled(accuracy, loss, problem.patience):
             break
-    return Outcome(curve, best)
+    return curve, best
+
+
+def single_epoch_curve(predicted: Tensor, labels: Tensor, split: Split) -> Curve:
+    """The curve of a method without epochs, from its predictions for every node or graph."""
+    hit = (predicted == labels).double()
+    found = {
+        f"{name}_accuracy": [float(hit[rows].mean())] for name, rows in held_out(split).items()
+    }
+    return {name: found.get(name, []) for name in COLUMNS}
 
 
 def _train_epoch(model: Classifier, batches: Iterable[Labelled], optimizer: Optimizer) -> float:

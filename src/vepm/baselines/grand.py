@@ -71,16 +71,9 @@ class _GrandNetwork(Classifier):
 class GRAND(NodeBaseline):
     """Whole nodes dropped, features propagated, and a perceptron whose passes should agree.
 
-    Args:
-        epochs: how many at most.
-        hidden_channels: width of the perceptron.
-        order: highest power of the adjacency in the mean.
-        node_dropout: probability that a node's features are dropped before propagation.
-        input_dropout: dropout of the propagated features.
-        passes: stochastic passes of a step.
-        consistency_weight: weight of their disagreement.
-        temperature: of the mean prediction they should agree on; below one sharpens it.
-        batch_norm: normalise the inputs of both layers.
+    Features are averaged over powers of the adjacency up to ``order``. ``node_dropout`` is for
+    whole nodes before that, ``input_dropout`` for single features after it. The temperature is that
+    of the mean prediction the passes should agree on; below one sharpens it.
     """
 
     network = _GrandNetwork

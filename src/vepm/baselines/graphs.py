@@ -1,17 +1,18 @@
-"""Baselines on graphs: GIN, FactorGCN (Yang et al., 2020), and floors without edges or features."""
+"""Baselines on graphs: GIN, GAT, CapsGNN, and a floor without edges."""
 
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout, relu
-from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
+from torch.nn.functional import dropout, one_hot
+from torch_geometric.nn import GCNConv, GINConv, global_add_pool, global_mean_pool, models
+from torch_geometric.utils import scatter, softmax
 
-from vepm.baselines.base import PooledBaseline
+from vepm.baselines.base import GraphBaseline, PooledBaseline
 from vepm.baselines.fitting import Classifier, Labelled
 from vepm.kernels.features import dense
-from vepm.nn import aggregate
+from vepm.schema import checked
 from vepm.training import GraphBatch
 
 POOLING = {"sum": global_add_pool, "mean": global_mean_pool}
@@ -59,26 +60,25 @@ class _GINNetwork(Classifier):
 
 @dataclass(frozen=True, kw_only=True)
 class GIN(PooledBaseline):
-    """Xu et al. (2019), GIN-0 with two-layer perceptrons.
-
-    Args:
-        num_layers: layers, counting the input as one.
-    """
+    """Xu et al. (2019), GIN-0 with two-layer perceptrons; the input counts as a layer."""
 
     network = _GINNetwork
     name: str = "gin"
     num_layers: int = 5
 
 
-class _PooledMLP(Classifier):
-    def __init__(self, in_channels: int, out_channels: int, settings: "GraphMLP") -> None:
+class Pooled(Classifier):
+    """Class scores from the pooled nodes of a network's last layer."""
+
+    def __init__(self, body: nn.Module, out_channels: int, settings: PooledBaseline) -> None:
         super().__init__()
-        self.body = perceptron(in_channels, settings.hidden_channels)
-        self.head = nn.Linear(settings.hidden_channels, out_channels)
+        self.body, self.head = body, nn.Linear(settings.hidden_channels, out_channels)
         self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
 
     def forward(self, graph: GraphBatch) -> Tensor:
-        pooled = self.pool(self.body(graph.x), graph.batch, graph.num_graphs)
+        """Scores [G, classes]."""
+        edges = () if isinstance(self.body, nn.Sequential) else (graph.edges.edge_index,)
+        pooled = self.pool(self.body(dense(graph.x), *edges), graph.batch, graph.num_graphs)
         return self.head(dropout(pooled, self.dropout, self.training))
 
 
@@ -86,112 +86,108 @@ class _PooledMLP(Classifier):
 class GraphMLP(PooledBaseline):
     """A perceptron on each node, pooled: what can be done without edges."""
 
-    network = _PooledMLP
     name: str = "graph-mlp"
 
-
-class FactorConv(nn.Module):
-    r"""One layer: split the graph into factor graphs, convolve on each, put the results together.
-
-    .. math:: E_{ije} = \mathrm{sigmoid}(\Psi_e(W h_i, W h_j)), \quad
-        h_i^{e} = \sigma\Big(\sum_{j} \frac{E_{ije}}{\sqrt{d_i d_j}} W h_j\Big)
-
-    Every node is also its own neighbour, in every factor in full.
-
-    Args:
-        in_channels: width of the input.
-        out_channels: total width over all factors.
-        num_factors: number of factor graphs.
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, num_factors: int) -> None:
-        super().__init__()
-        self.num_factors = num_factors
-        self.project = nn.Linear(in_channels, out_channels)
-        self.to_score = nn.Linear(out_channels, num_factors)
-        self.from_score = nn.Linear(out_channels, num_factors, bias=False)
-        self.norm = nn.BatchNorm1d(out_channels)
-
-    def forward(self, x: Tensor, graph: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Node features [N, out_channels] and the factor graphs' edge weights [E, factors]."""
-        h = self.project(x)
-        source, target = graph.edges.edge_index
-        share = torch.sigmoid(self.to_score(h)[target] + self.from_score(h)[source])
-        mixed = convolve(h.view(h.size(0), self.num_factors, -1), share, graph)
-        return relu(self.norm(mixed.flatten(1))), share
-
-
-def convolve(h: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
-    """Aggregate h [N, factors, D] on each factor graph, symmetrically normalised by degree."""
-    degree = graph.edges.target.bincount(minlength=h.size(0)) + 1
-    scale = degree.to(h.dtype).rsqrt().view(-1, 1, 1)
-    scaled = h * scale
-    return scale * (scaled + aggregate(scaled, graph.edges, share))
-
-
-class FactorDiscriminator(nn.Module):
-    """Tells from a factor graph which factor it is: the factors must differ for it to succeed."""
-
-    def __init__(self, in_channels: int, hidden_channels: int, num_factors: int) -> None:
-        super().__init__()
-        self.project = nn.Linear(in_channels, hidden_channels)
-        self.head = nn.Linear(hidden_channels, num_factors)
-
-    def forward(self, x: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
-        """Cross-entropy of telling every factor graph of every graph."""
-        factors = share.size(1)
-        same = self.project(x).unsqueeze(1).expand(-1, factors, -1)
-        seen = relu(convolve(same, share, graph)).flatten(1)
-        pooled = global_mean_pool(seen, graph.batch, graph.num_graphs)
-        logits = self.head(pooled.view(graph.num_graphs * factors, -1))
-        wanted = torch.arange(factors, device=x.device).repeat(graph.num_graphs)
-        return cross_entropy(logits, wanted)
-
-
-class _FactorNetwork(Classifier):
-    def __init__(self, in_channels: int, out_channels: int, settings: "FactorGCN") -> None:
-        super().__init__()
-        widths = [in_channels] + [settings.hidden_channels] * (settings.num_layers - 1)
-        factors, pairs = settings.num_factors, list(pairwise(widths))
-        self.convolutions = nn.ModuleList(FactorConv(a, b, factors) for a, b in pairs)
-        self.discriminators = nn.ModuleList(FactorDiscriminator(a, b, factors) for a, b in pairs)
-        self.readout = Readout(widths, out_channels, settings)
-        self.settings = settings
-
-    def _layers(self, graph: GraphBatch) -> tuple[list[Tensor], list[Tensor]]:
-        layers, shares = [dense(graph.x)], []
-        for convolution in self.convolutions:
-            x, share = convolution(layers[-1], graph)
-            layers.append(x)
-            shares.append(share)
-        return layers, shares
-
-    def forward(self, graph: GraphBatch) -> Tensor:
-        return self.readout(self._layers(graph)[0], graph)
-
-    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the labels, and the weighted loss of the discriminators."""
-        layers, shares = self._layers(batch.graph)
-        pairs = zip(self.discriminators, layers, shares, strict=False)
-        losses = [discriminate(x, share, batch.graph) for discriminate, x, share in pairs]
-        penalty = self.settings.discriminator_weight * torch.stack(losses).mean()
-        logits = self.readout(layers, batch.graph)[batch.rows]
-        return cross_entropy(logits, batch.labels), penalty
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        return Pooled(perceptron(in_channels, self.hidden_channels), out_channels, self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactorGCN(PooledBaseline):
-    """Stacked factor convolutions, their discriminators, and GIN's readout of every layer.
+class GraphGAT(PooledBaseline):
+    """Veličković et al. (2018) on graphs: layers of attention, joined, pooled and read linearly.
 
-    Args:
-        num_layers: layers, counting the input as one.
-        num_factors: factor graphs of every layer; must divide ``hidden_channels``.
-        discriminator_weight: weight of the discriminators' loss beside the task's.
+    The number of heads must divide ``hidden_channels``.
     """
 
-    network = _FactorNetwork
-    name: str = "factorgcn"
-    hidden_channels: int = 64
-    num_layers: int = 4
-    num_factors: int = 4
-    discriminator_weight: float = 0.5
+    name: str = "graph-gat"
+    learning_rate: float = checked(0.005, above=0)
+    hidden_channels: int = checked(64, low=1)
+    num_layers: int = checked(4, low=1)
+    heads: int = checked(8, low=1)
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        sizes = in_channels, self.hidden_channels, self.num_layers
+        body = models.GAT(*sizes, heads=self.heads, act="elu", jk="cat")
+        return Pooled(body, out_channels, self)
+
+
+def squash(x: Tensor) -> Tensor:
+    """Capsules [..., D] with their length s replaced by s^2 / (1 + s^2)."""
+    square = x.square().sum(-1, keepdim=True)
+    return x * square / (1 + square) / (square + 1e-8).sqrt()
+
+
+def route(votes: Tensor, owner: Tensor, num_owners: int, num_iterations: int) -> Tensor:
+    """Capsules [G, P, D] on which the votes of the I capsules of each member [N, I, P, D] agree.
+
+    Given what each member belongs to [N], and the number of rounds of routing by agreement.
+    """
+    agreement = votes.new_zeros(votes.shape[:3])
+    for left in reversed(range(num_iterations)):
+        # Only the last round is differentiated.
+        counted = votes if left == 0 else votes.detach()
+        share = agreement.softmax(dim=2).unsqueeze(3)
+        found = squash(scatter((share * counted).sum(1), owner, dim_size=num_owners))
+        agreement = agreement + (found.detach()[owner].unsqueeze(1) * votes.detach()).sum(3)
+    return found
+
+
+class _CapsNetwork(Classifier):
+    def __init__(self, in_channels: int, out_channels: int, settings: "CapsGNN") -> None:
+        super().__init__()
+        width, parts, depth = settings.hidden_channels, settings.num_channels, settings.num_layers
+        widths = [in_channels] + [width] * depth
+        self.convolutions = nn.ModuleList(GCNConv(a, b) for a, b in pairwise(widths))
+        capsules, size = depth * parts, width // parts
+        self.attend = nn.Sequential(
+            nn.Linear(depth * width, width), nn.Tanh(), nn.Linear(width, capsules)
+        )
+        self.drop = nn.Dropout(settings.dropout)
+        # Smaller weights would leave capsules of almost no length after two squashings.
+        self.to_graph = nn.Parameter(torch.randn(capsules, settings.num_capsules, size, width))
+        self.to_class = nn.Parameter(torch.randn(settings.num_capsules, out_channels, width, width))
+        self.settings = settings
+
+    def forward(self, graph: GraphBatch) -> Tensor:
+        assert graph.batch is not None
+        layers, rounds = [dense(graph.x)], self.settings.num_iterations
+        for convolution in self.convolutions:
+            layers.append(convolution(layers[-1], graph.edges.edge_index).tanh())
+        nodes = self.drop(torch.cat(layers[1:], dim=1))
+        weight = softmax(self.attend(nodes), graph.batch, num_nodes=graph.num_graphs)
+        primary = nodes.view(*weight.shape, -1) * weight.unsqueeze(2)
+        votes = torch.einsum("nid,ipde->nipe", primary, self.to_graph)
+        found = route(votes, graph.batch, graph.num_graphs, rounds)
+        votes = torch.einsum("gpd,pcde->gpce", found, self.to_class)
+        each = torch.arange(graph.num_graphs, device=votes.device)
+        return route(votes, each, graph.num_graphs, rounds).norm(dim=2)
+
+    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
+        """Margin loss of the lengths of the class capsules; nothing is added."""
+        length = self(batch.graph)[batch.rows]
+        wanted = one_hot(batch.labels, length.size(1))
+        short, long = (0.9 - length).relu().square(), (length - 0.1).relu().square()
+        loss = (wanted * short + 0.5 * (1 - wanted) * long).sum(1).mean()
+        return loss, loss.new_zeros(())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapsGNN(GraphBaseline):
+    """Xinyi and Chen (2019): convolutions whose channels are capsules, routed by agreement.
+
+    As in their paper but for the reconstruction of the input, which is left out. Each convolution
+    gives a node ``num_channels`` capsules, which must divide ``hidden_channels``; a graph has
+    ``num_capsules``, found in ``num_iterations`` rounds of routing.
+    """
+
+    network = _CapsNetwork
+    name: str = "capsgnn"
+    learning_rate: float = checked(1e-3, above=0)
+    dropout: float = checked(0.0, low=0, below=1)
+    hidden_channels: int = checked(16, low=1)
+    num_layers: int = checked(3, low=1)
+    num_channels: int = checked(2, low=1)
+    num_capsules: int = checked(16, low=1)
+    num_iterations: int = checked(3, low=1)

@@ -1,5 +1,6 @@
 """Baselines on nodes made of PyG's layers: MLP, GCN, GraphSAGE, ChebNet, GAT, label propagation."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +12,11 @@ from torch.nn.functional import dropout, elu, relu
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation, SAGEConv
 
 from vepm.baselines.base import Baseline, NodeBaseline
-from vepm.baselines.fitting import Classifier, with_values
+from vepm.baselines.fitting import Classifier, single_epoch_curve, with_values
 from vepm.data import Dataset
 from vepm.data.features import is_sparse
 from vepm.evaluation import Curve, Split
 from vepm.training import GraphBatch
-
-Activation = Callable[[Tensor], Tensor]
 
 
 class FeatureDropout(nn.Module):
@@ -48,11 +47,11 @@ class TwoLayers(Classifier):
     """Two linear layers, or two of PyG's convolutions, with dropout before each."""
 
     def __init__(
-        self, first: nn.Module, second: nn.Module, dropout: float, activation: Activation = relu
+        self, layers: tuple[nn.Module, nn.Module], dropout: float, act: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__()
-        self.first, self.second, self.activation = first, second, activation
-        self.drop, self.dropout = FeatureDropout(dropout), dropout
+        self.first, self.second = layers
+        self.drop, self.dropout, self.act = FeatureDropout(dropout), dropout, act
 
     def forward(self, graph: GraphBatch) -> Tensor:
         """Class scores [N, classes]."""
@@ -61,37 +60,47 @@ class TwoLayers(Classifier):
         if isinstance(self.first, ChebConv | SAGEConv):
             # The other layers read sparse features faster than a table.
             x = x.to_dense()
-        x = self.activation(self.first(x, *edges))
+        x = self.act(self.first(x, *edges))
         return self.second(dropout(x, self.dropout, self.training), *edges)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLP(NodeBaseline):
-    """Two linear layers on the features of each node: what can be done without edges."""
-
-    name: str = "mlp"
+class _TwoLayerBaseline(NodeBaseline):
     hidden_channels: int = 64
+
+    @abstractmethod
+    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
+        """One of the two layers."""
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = nn.Linear(in_channels, self.hidden_channels)
-        second = nn.Linear(self.hidden_channels, out_channels)
-        return TwoLayers(first, second, self.dropout)
+        width = self.hidden_channels
+        layers = self.layer(in_channels, width), self.layer(width, out_channels)
+        return TwoLayers(layers, self.dropout, relu)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCN(NodeBaseline):
+class MLP(_TwoLayerBaseline):
+    """Two linear layers on the features of each node: what can be done without edges."""
+
+    name: str = "mlp"
+
+    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
+        """A linear map."""
+        return nn.Linear(in_channels, out_channels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GCN(_TwoLayerBaseline):
     """Kipf and Welling (2017), with their weight decay on the first layer and early stopping."""
 
     name: str = "gcn"
     patience: int | None = 10
     hidden_channels: int = 16
 
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        first = GCNConv(in_channels, self.hidden_channels, cached=True)
-        second = GCNConv(self.hidden_channels, out_channels, cached=True)
-        return TwoLayers(first, second, self.dropout)
+    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
+        """A convolution, whose normalised edges are kept."""
+        return GCNConv(in_channels, out_channels, cached=True)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """The first layer."""
@@ -109,26 +118,21 @@ class ChebNet(GCN):
     name: str = "chebnet"
     order: int = 3
 
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        first = ChebConv(in_channels, self.hidden_channels, self.order + 1)
-        second = ChebConv(self.hidden_channels, out_channels, self.order + 1)
-        return TwoLayers(first, second, self.dropout)
+    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
+        """Filters up to the order."""
+        return ChebConv(in_channels, out_channels, self.order + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphSAGE(NodeBaseline):
+class GraphSAGE(_TwoLayerBaseline):
     """Hamilton et al. (2017), without sampling: a node is kept apart from its neighbours' mean."""
 
     name: str = "sage"
     patience: int | None = 100
-    hidden_channels: int = 64
 
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        first = SAGEConv(in_channels, self.hidden_channels)
-        second = SAGEConv(self.hidden_channels, out_channels)
-        return TwoLayers(first, second, self.dropout)
+    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
+        """Means over neighbours."""
+        return SAGEConv(in_channels, out_channels)
 
 
 def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -144,12 +148,8 @@ class GAT(NodeBaseline):
     """Veličković et al. (2018): attention over neighbours.
 
     Dropout is applied where their code applies it: to the features before and after each
-    layer's projection, and to the attention. PyG's layer leaves out the second.
-
-    Args:
-        heads: attention heads of the first layer, concatenated.
-        head_channels: width of each.
-        output_heads: attention heads of the second layer, averaged.
+    layer's projection, and to the attention. PyG's layer leaves out the second. Heads of the
+    first layer are concatenated, those of the second averaged.
     """
 
     name: str = "gat"
@@ -163,13 +163,12 @@ class GAT(NodeBaseline):
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        first = GATConv(in_channels, self.head_channels, self.heads, dropout=self.dropout)
-        width = self.heads * self.head_channels
-        output = {"concat": False, "dropout": self.dropout}
-        second = GATConv(width, out_channels, self.output_heads, **output)
+        width, rate = self.heads * self.head_channels, self.dropout
+        first = GATConv(in_channels, self.head_channels, self.heads, dropout=rate)
+        second = GATConv(width, out_channels, self.output_heads, concat=False, dropout=rate)
         for layer in (first, second):
             layer.register_propagate_forward_pre_hook(_drop_projected)
-        return TwoLayers(first, second, self.dropout, elu)
+        return TwoLayers((first, second), rate, elu)
 
     def decayed(self, model: nn.Module) -> list[Parameter]:
         """Everything but the biases, as its authors have it."""
@@ -198,14 +197,3 @@ class LabelProp(Baseline):
         propagate = LabelPropagation(self.num_layers, self.alpha)
         scores = propagate(known, dataset.graphs[0].edge_index)
         return single_epoch_curve(scores.argmax(dim=1), labels, split), scores[split.test]
-
-
-def single_epoch_curve(predicted: Tensor, labels: Tensor, split: Split) -> Curve:
-    """The curve of a method without epochs, from its predictions for every node or graph."""
-    hit = (predicted == labels).double()
-    return {
-        "train_loss": [],
-        "val_loss": [],
-        "val_accuracy": [float(hit[split.val].mean())] if split.val.numel() else [],
-        "test_accuracy": [float(hit[split.test].mean())],
-    }

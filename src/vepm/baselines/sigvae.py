@@ -12,7 +12,7 @@ from torch.distributions import Normal
 from torch_geometric.nn import GAE, GCNConv
 
 from vepm.baselines.base import Baseline
-from vepm.baselines.nodes import single_epoch_curve
+from vepm.baselines.fitting import single_epoch_curve
 from vepm.data import Dataset
 from vepm.evaluation import Curve, Split
 from vepm.schema import checked
@@ -50,18 +50,9 @@ class _Encoder(nn.Module):
 class SIGVAE(Baseline):
     """Hasanzadeh et al. (2019): embeddings that explain the edges, read by logistic regression.
 
-    Edges and as many random pairs are told apart by inner products, labels unseen. The
-    classifier reads the mean of each embedding, without noise.
-
-    Args:
-        epochs: of the embeddings.
-        learning_rate: of Adam.
-        hidden_channels: width of the hidden layer.
-        latent_channels: width of an embedding.
-        noise_channels: width of the noise that is fed to each node.
-        draws: of the noise, in every step.
-        C: inverse strength of the classifier's penalty.
-        device: where to train.
+    Edges and as many random pairs are told apart by inner products, labels unseen. The noise fed
+    to each node is drawn ``draws`` times in every step. The classifier, whose penalty has inverse
+    strength ``C``, reads the mean of each embedding, without noise.
     """
 
     task = "node"

@@ -23,11 +23,9 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.integer]
 Cover = ArrayLike | sp.csr_array
 
-MOST_EXACT = 5_000
-"""Nodes up to which the omega index counts every pair; beyond, it draws pairs."""
+MOST_EXACT = 5_000  # nodes up to which the omega index counts every pair; beyond, it draws pairs
 PAIRS = 5_000_000
-BLOCK = 2**20
-"""Pairs of nodes or communities that are compared at once."""
+BLOCK = 2**20  # pairs of nodes or communities that are compared at once
 _BETWEEN = re.compile(r"[\s,;]+")
 
 

@@ -77,17 +77,11 @@ def run_jobs(
     compute: Compute,
     keep: Callable[[int, Result], Kept],
 ) -> list[Kept]:
-    """Run every job; parallel ones share the threads of this process evenly.
+    """Run every job, perhaps in other processes, which share the threads of this one evenly.
 
-    Args:
-        work: runs one job, perhaps in another process.
-        jobs: the jobs.
-        compute: where and how many at a time.
-        keep: called in this process with the index and result of each job as it ends. Whatever is
-            written belongs here: a worker that outlives this process for a moment must not write.
-
-    Returns:
-        What ``keep`` returned for each job, in order; with ``compute.shared``, of all processes.
+    ``keep`` is called in this process with the index and result of each job as it ends. Whatever is
+    written belongs there: a worker that outlives this process for a moment must not write. What it
+    returned for each job is returned in order; with ``compute.shared``, that of all processes.
 
     Raises:
         LostProcessError: if a worker was killed.

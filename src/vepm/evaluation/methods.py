@@ -104,13 +104,10 @@ def evaluate(
     Args:
         method: what to measure.
         dataset: what to measure it on.
-        splits: for example those of :func:`gin_folds`.
+        splits: for example those of :func:`gin_folds`; outermost in the results.
         seeds: of the method; the splits stay the same.
         progress: called after each run with how many are done, how many there are, and the result.
         compute: how many at a time; by default one after the other in this process.
-
-    Returns:
-        The results, splits outermost.
 
     Example:
         >>> from vepm.baselines import baseline
@@ -121,9 +118,8 @@ def evaluate(
         >>> summarise(results, "validation").n
         3
     """
-    return evaluate_cells(
-        method, dataset, list(itertools.product(splits, seeds)), progress, compute
-    )
+    cells = list(itertools.product(splits, seeds))
+    return evaluate_cells(method, dataset, cells, progress, compute)
 
 
 def evaluate_cells(
@@ -135,10 +131,8 @@ def evaluate_cells(
 ) -> list[RunResult]:
     """:func:`evaluate` for given pairs of a split and a seed."""
     batches = [[i] for i in range(len(cells))]
-    work = functools.partial(_run_one, method, dataset)
     if isinstance(method, VEPMMethod):
         batches = method.batches(dataset, cells, compute.runs_at_once)
-        work = functools.partial(method.train_batch, dataset)
     done = 0
 
     def keep(_: int, results: list[RunResult]) -> list[RunResult]:
@@ -149,11 +143,14 @@ def evaluate_cells(
                 progress(done, len(cells), result)
         return results
 
+    work = functools.partial(_run_batch, method, dataset)
     kept = run_jobs(work, [[cells[i] for i in batch] for batch in batches], compute, keep)
     order = [i for batch in batches for i in batch]
     found = dict(zip(order, itertools.chain(*kept), strict=True))
     return [found[i] for i in range(len(cells))]
 
 
-def _run_one(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+def _run_batch(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
+    if isinstance(method, VEPMMethod):
+        return method.train_batch(dataset, cells)
     return [method(dataset, split, seed) for split, seed in cells]

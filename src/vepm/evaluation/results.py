@@ -149,21 +149,16 @@ class Summary:
         splits: Sequence[str] = (),
     ) -> Self:
         """The summary of some values; of runs on several splits, with the split of each."""
-        std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        error = _clustered_error(values, splits)
-        mean = float(np.mean(values))
-        return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, len(values))
-
-
-def _clustered_error(values: Sequence[float], splits: Sequence[str]) -> float:
-    """Standard error of the mean of values that are independent only between splits."""
-    # On a single split all there is to say is how far seeds differ.
-    clusters = splits if len(set(splits)) > 1 else range(len(values))
-    own = np.unique(np.asarray(clusters), return_inverse=True)[1]
-    sums = np.bincount(own, np.asarray(values) - np.mean(values))
-    if len(sums) < 2:
-        return 0.0
-    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(values))
+        n, mean, std, error = len(values), float(np.mean(values)), 0.0, 0.0
+        # On a single split all there is to say is how far seeds differ.
+        clusters = splits if len(set(splits)) > 1 else range(n)
+        own = np.unique(np.asarray(clusters), return_inverse=True)[1]
+        sums = np.bincount(own, np.asarray(values) - np.mean(values))
+        if n > 1:
+            std = float(np.std(values, ddof=1))
+        if (count := len(sums)) > 1:
+            error = float(np.sqrt(count / (count - 1) * np.square(sums).sum()) / n)
+        return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, n)
 
 
 class Rule(NamedTuple):
@@ -176,14 +171,13 @@ class Rule(NamedTuple):
 
 
 def _best_of_mean(curves: Sequence[Curve]) -> list[int]:
-    lengths = {len(curve["test_accuracy"]) for curve in curves}
-    if len(lengths) > 1:
+    scores = [curve["test_accuracy"] for curve in curves]
+    if len(lengths := {len(own) for own in scores}) > 1:
         raise InputError(
             f"rule 'gin' needs runs of equal length, and these have {sorted(lengths)} epochs; "
             "train without early stopping or use another rule"
         )
-    scores = np.array([curve["test_accuracy"] for curve in curves])
-    return [int(scores.mean(axis=0).argmax())] * len(curves)
+    return [int(np.mean(scores, axis=0).argmax())] * len(curves)
 
 
 def _validated(curves: Sequence[Curve]) -> list[int]:
@@ -254,13 +248,13 @@ def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
     for name in dict.fromkeys(name for result in results for name in result.measures):
         values = [result.measures.get(name) for result in results]
         known = [value for value in values if value is not None]
+        found[name] = fmean(known) if known and name != "per_class" else None
         if name == "per_class":
-            found[name] = [_mean_class(rows) for rows in zip(*known, strict=True)]
-        else:
-            found[name] = fmean(known) if known else None
+            found[name] = [
+                {
+                    key: (sum if key == "support" else fmean)(row[key] for row in rows)
+                    for key in rows[0]
+                }
+                for rows in zip(*known, strict=True)
+            ]
     return found
-
-
-def _mean_class(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    means = {key: fmean(row[key] for row in rows) for key in rows[0]}
-    return means | {"support": sum(row["support"] for row in rows)}

@@ -24,11 +24,8 @@ _FEW_LABELS = re.compile("few-labels-([1-9][0-9]{0,5})")
 class Split:
     """Disjoint parts of a dataset, as int64 indices of nodes (node tasks) or graphs.
 
-    Args:
-        name: what to call the split in results, for example ``"fold-3"``.
-        train: what a method learns from.
-        val: what an epoch or a setting may be chosen on; empty where a protocol has none.
-        test: what is only ever scored.
+    Methods learn from ``train``; an epoch or a setting may be chosen on ``val``, which may be
+    empty; ``test`` is only ever scored. Results have the name, for example ``"fold-3"``.
 
     Example:
         >>> import torch
@@ -93,13 +90,7 @@ def few_labels(
     """Random splits with few training labels, as in semi-supervised node classification.
 
     So many labelled nodes or graphs of each class train, at most half of the class; of the others
-    a third, at most 1,000, validates and the rest tests.
-
-    Args:
-        dataset: a node or graph task; masks that come with it are not used.
-        seed: of the draws.
-        num_splits: number of splits.
-        labels_per_class: training labels of each class.
+    a third, at most 1,000, validates and the rest tests. Masks of the dataset are not used.
 
     Example:
         >>> from vepm.data import planted_graph
@@ -112,16 +103,21 @@ def few_labels(
         generator = torch.Generator().manual_seed(NUM_FOLDS * seed + number)
         known = (dataset.labels >= 0).nonzero().flatten()
         known = known[torch.randperm(known.numel(), generator=generator)]
-        y = dataset.labels[known]
-        chosen = torch.zeros(known.numel(), dtype=torch.bool)
-        for label in y.unique():
-            own = (y == label).nonzero().flatten()
-            chosen[own[: min(labels_per_class, own.numel() // 2)]] = True
+        chosen = _first_of_each(dataset.labels[known], lambda n: min(labels_per_class, n // 2))
         rest = known[~chosen]
         val = min(MOST_VALIDATION, rest.numel() // 3)
         name = f"few-{seed}-{number}" if seed else f"few-{number}"
         splits.append(Split(name, known[chosen], rest[:val], rest[val:]))
     return splits
+
+
+def _first_of_each(labels: Tensor, count: Callable[[int], int]) -> Tensor:
+    """Mask of the first of each class [n]; their number depends on the size of the class."""
+    chosen = torch.zeros(labels.numel(), dtype=torch.bool)
+    for label in labels.unique():
+        own = (labels == label).nonzero().flatten()
+        chosen[own[: count(own.numel())]] = True
+    return chosen
 
 
 def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
@@ -130,7 +126,7 @@ def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> li
     The dataset's published folds are used where it has them (and ``num_folds`` is their number);
     otherwise folds are random, drawn by the seed, and stratified by class.
     """
-    none = torch.empty(0, dtype=torch.long)
+    none = torch.arange(0)
     if dataset.folds is not None and len(dataset.folds) == num_folds:
         pairs = list(dataset.folds)
     else:
@@ -173,13 +169,10 @@ def _others(parts: list[Tensor], left_out: set[int]) -> Tensor:
 
 
 def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Split:
-    """The same split with fewer training labels, at least one of every class it had.
+    """The same split with a share of every class's training labels, at least one of each.
 
-    Args:
-        split: the full split; its validation and test parts are kept as they are.
-        labels: of all nodes or graphs, as in ``dataset.labels``.
-        rate: share of every class's training labels to keep, in (0, 1].
-        seed: of the draw; with one seed, a lower rate keeps a subset of a higher one.
+    The labels are those of all nodes or graphs, as in ``dataset.labels``. With one seed, a lower
+    rate keeps a subset of a higher one.
 
     Example:
         >>> import torch
@@ -194,23 +187,15 @@ def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Spl
         return split
     generator = torch.Generator().manual_seed(seed)
     shuffled = split.train[torch.randperm(split.train.numel(), generator=generator)]
-    of_class = labels[shuffled]
-    kept = []
-    for label in of_class.unique():
-        members = shuffled[of_class == label]
-        kept.append(members[: max(1, round(rate * members.numel()))])
-    return replace(split, name=f"{split.name}/keep-{rate:g}", train=torch.cat(kept).sort().values)
+    kept = shuffled[_first_of_each(labels[shuffled], lambda n: max(1, round(rate * n)))]
+    return replace(split, name=f"{split.name}/keep-{rate:g}", train=kept.sort().values)
 
 
 @dataclass(frozen=True)
 class Protocol:
     """How a number is measured; called with a dataset, it gives the splits.
 
-    Args:
-        name: what to ask for.
-        rules: names of its selection rules, the main one first.
-        num_splits: how many splits it has by default.
-        split: from a dataset, a seed of random folds and the number of folds to the splits.
+    Of its selection rules, the main one comes first.
 
     Example:
         >>> from vepm.data import planted_graph

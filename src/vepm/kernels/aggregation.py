@@ -334,14 +334,7 @@ def edge_dot(target: Tensor, source: Tensor, edge_index: EdgeIndex) -> Tensor:
 
     .. math:: d_{ek} = \langle t_{jk}, s_{ik} \rangle \quad \text{for edge } e = (i, j)
 
-    The adjoint of :func:`aggregate` with respect to its weights.
-
-    Args:
-        target: Features [N, K, D] read at ``edge_index[1]``.
-        source: Features [N, K, D] read at ``edge_index[0]``.
-        edge_index: Edges [2, E] or an :class:`Adjacency`.
-
-    Returns:
-        Products [E, K].
+    The adjoint of :func:`aggregate` with respect to its weights: products [E, K] of features
+    [N, K, D] read at ``edge_index[1]`` and at ``edge_index[0]``.
     """
     return as_adjacency(edge_index, target.size(0)).dot_ends(target, source)

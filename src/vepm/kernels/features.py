@@ -8,14 +8,11 @@ from torch import Tensor, nn
 
 from vepm.kernels.patterns import apply, csr_matrix, index_type, multiply
 
-SPARSE_BELOW = 0.25
-"""Share of non-zeros under which sparse products are faster than dense ones."""
+SPARSE_BELOW = 0.25  # share of non-zeros under which sparse products are faster than dense ones
 MOST_DENSE = 2**28
 """Numbers up to which a GPU, which multiplies dense matrices much faster, keeps zeros too."""
-MANY_DRAWS = 2**21
-"""Numbers beyond which dropout spends much of a step on drawing."""
-STRIP = 2048
-"""Rows of a dense matrix of usual width that a core's cache holds."""
+MANY_DRAWS = 2**21  # numbers beyond which dropout spends much of a step on drawing
+STRIP = 2048  # rows of a dense matrix of usual width that a core's cache holds
 
 
 class SparseFeatures:

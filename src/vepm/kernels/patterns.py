@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-STRIP = 2**21
-"""Numbers that are rearranged at a time."""
+STRIP = 2**21  # numbers that are rearranged at a time
 
 
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:

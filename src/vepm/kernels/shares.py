@@ -1,14 +1,22 @@
-"""Rates at which communities link nodes, and how they share an edge out."""
+"""Rates at which communities link nodes, how they share an edge out, and draws in their place.
+
+Draws belong to a place in a graph: by a counter-based generator nothing is stored, and a graph met
+again, in any epoch or batch, gets the same numbers.
+"""
+
+import math
 
 import torch
 from torch import Tensor
 
-from vepm.kernels.aggregation import EdgeIndex, edge_dot
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, edge_dot
 
 SMALLEST_RATE = 1e-20
 """Added to rates before their logarithm: an edge that no community explains is split evenly."""
 SMALLEST_SHARE = 0.003
 """A community through which a smaller share of the expected links runs is empty."""
+
+_BITS = 52  # half steps of this fineness lie strictly between 0 and 1 in double precision
 
 
 def couple(z: Tensor, activation: Tensor) -> Tensor:
@@ -69,13 +77,48 @@ def edge_shares(
     .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
               \quad \text{for edge } e = (i, j)
 
-    Args:
-        target: Features [N, K, D] read at ``edge_index[1]``.
-        source: Features [N, K, D] read at ``edge_index[0]``.
-        edge_index: Edges [2, E] or an :class:`Adjacency`.
-        temperature: :math:`\tau`; low gives an edge to one community, high shares it evenly.
-
-    Returns:
-        Shares [E, K]; those of an edge sum to one.
+    Features [N, K, D] are read at ``edge_index[1]`` and ``edge_index[0]``. A low temperature gives
+    an edge to one community, a high one shares it evenly. Shares of an edge [E, K] sum to one.
     """
     return softmax_shares(edge_dot(target, source, edge_index), 1 / temperature)
+
+
+def uniform_on_edges(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:
+    """U(0, 1) draws [E, count] that depend on an edge's place and graph, not on its direction."""
+    keys, _, low, high = _places(edges, batch)
+    return _uniform(_mix(_mix(keys[edges.source] + low) + high), count)
+
+
+def normal_on_nodes(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:
+    """Standard normal draws [N, count] that depend on a node's place and on its graph alone."""
+    keys, place, _, _ = _places(edges, batch)
+    return math.sqrt(2) * torch.erfinv(2 * _uniform(_mix(keys + place), count) - 1)
+
+
+def _places(edges: Adjacency, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of every node a number of its graph and its place there, of every edge those of its ends.
+
+    The size and the edges of a graph, in whatever order, decide its number.
+    """
+    nothing = edges.source.new_zeros(edges.num_nodes)
+    batch = nothing if batch is None else batch
+    # Nodes of each graph, then zeros: to count the graphs, a GPU had to be waited for.
+    sizes = nothing.scatter_add(0, batch, torch.ones_like(batch))
+    place = torch.arange(edges.num_nodes, device=batch.device) - (sizes.cumsum(0) - sizes)[batch]
+    ends = place[edges.source], place[edges.target]
+    low, high = torch.minimum(*ends), torch.maximum(*ends)
+    keys = _mix(sizes).scatter_add(0, batch[edges.source], _mix(_mix(low) + high))
+    return _mix(keys)[batch], place, low, high
+
+
+def _uniform(state: Tensor, count: int) -> Tensor:
+    state = _mix(state[:, None] + torch.arange(count, device=state.device))
+    return ((state & (2**_BITS - 1)).double() + 0.5) / 2**_BITS
+
+
+def _mix(state: Tensor) -> Tensor:
+    """Scramble 64-bit integers so that neighbours in the input are unrelated in the output."""
+    state = state + 0x1E3779B97F4A7C15
+    state = (state ^ ((state >> 30) & (2**34 - 1))) * 0x3F58476D1CE4E5B9
+    state = (state ^ ((state >> 27) & (2**37 - 1))) * 0x14D049BB133111EB
+    return state ^ ((state >> 31) & (2**33 - 1))

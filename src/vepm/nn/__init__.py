@@ -1,4 +1,4 @@
-"""The model, one room per box of the paper's drawing."""
+"""The model, one module per box of the paper's drawing."""
 
 from vepm.kernels.aggregation import Adjacency, aggregate, edge_dot
 from vepm.kernels.features import SparseFeatures, compact

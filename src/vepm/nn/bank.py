@@ -7,7 +7,14 @@ from torch import Tensor, nn
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
 from vepm.kernels.features import drop_rows, dropout
-from vepm.nn.convolution import NORMALIZATIONS, CommunityNorm, Inputs, convolution, propagation
+from vepm.nn.convolution import (
+    NORMALIZATIONS,
+    CommunityNorm,
+    Inputs,
+    convolution,
+    propagation,
+    require_one_of,
+)
 
 
 class CommunityBank(nn.Module):
@@ -45,10 +52,7 @@ class CommunityBank(nn.Module):
                 f"hidden_channels ({hidden_channels}) must be at least num_metacommunities "
                 f"({num_metacommunities}): every community needs a channel"
             )
-        if normalize not in NORMALIZATIONS:
-            raise ValueError(
-                f"normalize must be one of {', '.join(NORMALIZATIONS)}, got {normalize!r}"
-            )
+        require_one_of("normalize", normalize, NORMALIZATIONS)
         width = hidden_channels // num_metacommunities
         self.in_channels, self.out_channels = in_channels, width * num_metacommunities
         self.normalize = normalize

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
-from vepm.nn.convolution import CONVOLUTIONS
+from vepm.nn.convolution import CONVOLUTIONS, require_one_of
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 
@@ -17,10 +17,8 @@ class Head(NamedTuple):
     """What distinguishes the boxes of a task."""
 
     composer: type[NodeComposer] | type[GraphComposer]
-    options: tuple[str, ...]
-    """Options of the composer that those of other tasks do not have."""
-    bank_dropout: bool
-    """Whether inputs of the bank are dropped, as GCN does and GIN does not."""
+    options: tuple[str, ...]  # options of the composer that those of other tasks do not have
+    bank_dropout: bool  # whether inputs of the bank are dropped, as GCN does and GIN does not
 
 
 HEADS = {
@@ -59,12 +57,9 @@ def check_options(given: SimpleNamespace) -> None:
         ValueError: naming the option and what it allows.
     """
     for name, allowed in CHOICES.items():
-        value = getattr(given, name)
-        if value not in allowed:
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        require_one_of(name, getattr(given, name), allowed)
     for name in DEPTHS:
-        depth = getattr(given, name)
-        if depth < 1:
+        if (depth := getattr(given, name)) < 1:
             raise ValueError(f"{name} must be at least 1, got {depth}")
     communities, groups = given.num_communities, given.num_metacommunities
     segment_sizes(communities, groups)

@@ -20,8 +20,7 @@ from vepm.nn.convolution import (
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
 READOUTS = ("jumping", "last")
-OWN_SHARE = 1 / 3
-"""Share of its own state that a node keeps where messages run over weighed parts."""
+OWN_SHARE = 1 / 3  # share of its own state that a node keeps where messages run over weighed parts
 
 
 class Relevance(nn.Module):
@@ -60,13 +59,10 @@ class Relevance(nn.Module):
         degree: Tensor | None = None,
         conv: str = "gcn",
     ) -> Propagation:
-        """Weights of message passing.
+        """Weights of message passing, from the share of each edge in each part [E, K].
 
-        Args:
-            edges: The graph.
-            edge_weight: Share of each edge in each part [E, K].
-            degree: Degree of each node in each part [N, K], if edges are missing here.
-            conv: ``"gcn"`` as above, ``"gin"`` for sums over neighbours.
+        The degree of each node in each part [N, K] is given if edges are missing here. A ``conv``
+        of ``"gcn"`` is as above, ``"gin"`` sums over neighbours.
         """
         if edge_weight is None:
             raise ValueError('a composer of kind "weighted" needs the shares of the edges')

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
-from vepm.kernels.features import Features, SparseFeatures
+from vepm.kernels.features import Features
 
 CONVOLUTIONS = ("gcn", "gin")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")
@@ -22,24 +22,18 @@ Inputs = Features | Sequence[Features]
 class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
-    edge: Tensor | None
-    """Weight of each edge in each community [E, K]; None for ones."""
+    edge: Tensor | None  # weight of each edge in each community [E, K]; None for ones
     loop: Tensor | float = 1.0
     """Weight of each node's own features beside its neighbours', one for all or [N, K]."""
     sent: Tensor | None = None
     """Factor of what each node sends, to itself too [N, K]; None for ones."""
-    received: Tensor | None = None
-    """Factor of what each node receives [N, K]; None for ones."""
+    received: Tensor | None = None  # factor of what each node receives [N, K]; None for ones
 
     def spread(self, x: Tensor, edges: Adjacency, own: Tensor | None = None) -> Tensor:
         """Weighted sums of the neighbours' features and the node's own [N, K, D].
 
-        Factors that belong to a node are applied to nodes, not to each of their edges.
-
-        Args:
-            x: Features [N, K, D].
-            edges: The graph.
-            own: A further factor of a node's own features in each community [K].
+        Factors that belong to a node are applied to nodes, not to each of their edges. ``own`` is
+        a further factor of a node's own features in each community [K].
         """
         if self.sent is not None:
             x = x * self.sent[..., None]
@@ -52,8 +46,7 @@ class Propagation(NamedTuple):
         return total if self.received is None else total * self.received[..., None]
 
 
-EdgeWeights = Tensor | Propagation | None
-"""What a convolution takes as weights of the edges."""
+EdgeWeights = Tensor | Propagation | None  # what a convolution takes as weights of the edges
 
 
 def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:
@@ -109,14 +102,7 @@ def over_degrees(degree: Tensor, edge_weight: Tensor) -> Propagation:
 
 
 class CommunityLinear(nn.Module):
-    """K linear maps side by side.
-
-    Args:
-        in_channels: Input width of each map.
-        out_channels: Output width of each map.
-        heads: Number of maps K.
-        bias: Whether to add a bias.
-    """
+    """K linear maps side by side, each from ``in_channels`` to ``out_channels``."""
 
     def __init__(self, in_channels: int, out_channels: int, heads: int, bias: bool = True) -> None:
         super().__init__()
@@ -209,9 +195,7 @@ class GCNConv(nn.Module):
             weights: Weights of the edges [E, K], which are normalised by degree as GCN does;
                 None counts every edge as one.
         """
-        edges = as_adjacency(edge_index, _num_nodes(x))
-        if not isinstance(weights, Propagation):
-            weights = _given(edges, weights, self.bias, "community", "gcn")
+        edges, weights = _prepared(x, edge_index, weights, self.bias, "gcn")
         _, narrow, wide = self.linear.weight.shape
         if narrow < wide and isinstance(x, Tensor) and x.dim() == 3:
             # Both are linear, so the sum over edges comes where there is less to sum.
@@ -257,29 +241,33 @@ class GINConv(nn.Module):
             edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
             weights: Weights of the edges [E, K]; None counts every edge as one.
         """
-        edges = as_adjacency(edge_index, _num_nodes(x))
-        if not isinstance(weights, Propagation):
-            weights = _given(edges, weights, self.bias, "none", "gin")
+        edges, weights = _prepared(x, edge_index, weights, self.bias, "gin")
         summed = weights.spread(self.first(x), edges, 1 + self.eps) + self.bias
         hidden: Tensor = self.second(torch.relu(self.norm(summed)))
         return hidden
 
 
-def _num_nodes(x: Inputs) -> int:
-    return x.size(0) if isinstance(x, Tensor | SparseFeatures) else x[0].size(0)
-
-
-def _given(
-    edges: Adjacency, weights: Tensor | None, like: Tensor, normalize: str, conv: str
-) -> Propagation:
+def _prepared(
+    x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights, like: Tensor, conv: str
+) -> tuple[Adjacency, Propagation]:
+    """The graph, and the weights of message passing over it, by default those of the layer."""
+    first = x[0] if isinstance(x, Sequence) else x
+    edges = as_adjacency(edge_index, first.size(0))
     if weights is None:
-        return plain_propagation(edges, like, conv)
-    return propagation(edges, weights, normalize)
+        return edges, plain_propagation(edges, like, conv)
+    if isinstance(weights, Tensor):
+        return edges, propagation(edges, weights, "community" if conv == "gcn" else "none")
+    return edges, weights
 
 
 def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) -> nn.Module:
     """Build a layer by name: ``"gcn"`` or ``"gin"``."""
-    if conv not in CONVOLUTIONS:
-        raise ValueError(f"conv must be one of {', '.join(CONVOLUTIONS)}, got {conv!r}")
+    require_one_of("conv", conv, CONVOLUTIONS)
     layer = GCNConv if conv == "gcn" else GINConv
     return layer(in_channels, out_channels, heads)
+
+
+def require_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Refuse a value of an option that it does not have."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

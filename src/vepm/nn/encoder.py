@@ -10,7 +10,7 @@ from torch.distributions.kl import register_kl
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
 from vepm.kernels.features import Dropout, Features
-from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation
+from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation, require_one_of
 
 SHAPES = ("entry", "node")
 EULER_GAMMA = 0.57721566490153286061
@@ -73,10 +73,6 @@ def draw(posterior: Weibull, sample: bool) -> Tensor:
     r"""Affiliations Z from their posterior: one reparameterised draw, or the mean.
 
     .. math:: Z = \Lambda \odot (-\log(1 - U))^{1 \oslash K}
-
-    Args:
-        posterior: Weibull of shape [N, C].
-        sample: Draw at random if true, else take the posterior mean.
     """
     z = posterior.rsample() if sample else posterior.mean
     return z.clamp_min(SMALLEST_AFFILIATION)
@@ -117,8 +113,7 @@ class CommunityEncoder(nn.Module):
         sparse: bool = False,
     ) -> None:
         super().__init__()
-        if shape not in SHAPES:
-            raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
+        require_one_of("shape", shape, SHAPES)
         self.conv, self.sparse = conv, sparse
         self.num_background = num_background
         self.num_learned = num_communities - num_background

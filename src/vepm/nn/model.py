@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from torch.distributions import Weibull
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
-from vepm.kernels.draws import normal_on_nodes
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
-from vepm.kernels.shares import SMALLEST_SHARE, link_shares
+from vepm.kernels.shares import SMALLEST_SHARE, link_shares, normal_on_nodes
 from vepm.nn.building import build_boxes, check_options, first_interactions
 from vepm.nn.composer import NodeComposer
 from vepm.nn.encoder import draw

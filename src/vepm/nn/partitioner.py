@@ -4,13 +4,12 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
-from vepm.kernels.draws import uniform_on_edges
-from vepm.kernels.shares import couple, posterior_shares, softmax_shares
+from vepm.kernels.shares import couple, posterior_shares, softmax_shares, uniform_on_edges
+from vepm.nn.convolution import require_one_of
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
-MEMBER_SHARE = 0.3
-"""A node with more than this share of the links of a typical member is a member."""
+MEMBER_SHARE = 0.3  # a node with more than this share of the links of a typical member is a member
 UNUSED_SHARE = 0.01
 """Metacommunities whose members have less than this share of the links elsewhere have none."""
 ASSIGNMENT_SCALE = 3.0
@@ -96,11 +95,7 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     those of a typical member are
     :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}` over the nodes of the graph. This mean
     hardly counts nodes of few links, who are no members. A metacommunity where it is below a
-    hundredth of the largest is unused, and has no members.
-
-    Args:
-        interaction: What :func:`interactions` gives [N, K].
-        batch: Graph of each node [N]; None for a single graph.
+    hundredth of the largest is unused, and has no members. Given what :func:`interactions` gives.
 
     Example:
         >>> members(torch.tensor([[6.0, 3.0, 1.0], [5.0, 1.0, 9.0]]))
@@ -169,16 +164,11 @@ class EdgePartitioner(nn.Module):
         super().__init__()
         if temperature <= 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
-        if scheme not in PARTITIONS:
-            raise ValueError(f"scheme must be one of {', '.join(PARTITIONS)}, got {scheme!r}")
-        if shares not in SHARES:
-            raise ValueError(f"shares must be one of {', '.join(SHARES)}, got {shares!r}")
-        self.num_metacommunities = num_metacommunities
-        self.temperature = temperature
-        self.scheme = scheme
-        self.shares = shares
-        self.directed = directed
-        self.num_background = num_background
+        require_one_of("scheme", scheme, PARTITIONS)
+        require_one_of("shares", shares, SHARES)
+        self.num_metacommunities, self.temperature = num_metacommunities, temperature
+        self.scheme, self.shares = scheme, shares
+        self.directed, self.num_background = directed, num_background
         self.assignment_logit = None
         if num_communities is not None:
             self.assignment_logit = nn.Parameter(torch.empty(num_communities, num_metacommunities))
@@ -213,7 +203,13 @@ class EdgePartitioner(nn.Module):
 
     def _rates(self, z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
         """Rates of links from the source of each edge to its target [E, K]."""
-        grouping, (near, far) = self.grouping(), _ends(z, activation)
+        grouping = self.grouping()
+        # What meets at the two ends of an edge, community by community, in one or two parts.
+        if activation.dim() == 1:
+            near, far = [couple(z, activation)], [z]
+        else:
+            sent, received = couple(z, activation / 2), couple(z, activation.mT / 2)
+            near, far = [received, z], [z, sent]
         if isinstance(grouping, int):
             near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
             return edges.dot_ends(_joined(near), _joined(far))
@@ -250,14 +246,6 @@ class EdgePartitioner(nn.Module):
             return _by_kind(edges.kinds, self.num_metacommunities).to(z.dtype)
         shares = posterior_shares if self.shares == "posterior" else softmax_shares
         return shares(self.rates(z, activation, edges), 1 / self.temperature)
-
-
-def _ends(z: Tensor, activation: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """What meets at the two ends of an edge, community by community, in one or two parts."""
-    if activation.dim() == 1:
-        return [couple(z, activation)], [z]
-    sent, received = couple(z, activation / 2), couple(z, activation.mT / 2)
-    return [received, z], [z, sent]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

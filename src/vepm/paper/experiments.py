@@ -14,8 +14,7 @@ from vepm.training import PRESETS
 
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
 FOLDER = Path(__file__).parent
-QUOTED = "quoted"
-"""Method of rows that only quote the paper."""
+QUOTED = "quoted"  # method of rows that only quote the paper
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,7 @@ class Metric:
     unit: str = ""
     scale: float = 1.0
     decimals: int = 2
-    exact: bool = False
-    """Whether it has no spread, so that any difference counts."""
+    exact: bool = False  # whether it has no spread, so that any difference counts
 
     def text(self, value: float) -> str:
         """The value as it is written."""
@@ -60,16 +58,10 @@ METRICS: dict[str, Metric] = {
 class Choice:
     """What the whole experiment, a row or a column decides; None leaves it to the others.
 
-    Args:
-        dataset: name of a dataset.
-        method: ``"vepm"``, a baseline, a study, or ``"quoted"``.
-        preset: settings of VEPM that ``settings`` changes; by default ours.
-        metric: what is read from the runs.
-        protocol: name of a protocol; by default that of the dataset's task.
-        keep: share of the training labels that is kept.
-        seeds: number of seeds.
-        splits: number of the protocol's splits to run; all by default.
-        settings: changes to the settings of the method.
+    The method is ``"vepm"``, a baseline, a study, or ``"quoted"``; ``settings`` are changes to its
+    own, or to those of VEPM's preset. The metric is read from the runs, the protocol by default
+    that of the dataset's task, of which all splits are run. ``keep`` is the share of the training
+    labels that is kept.
     """
 
     dataset: str | None = None
@@ -195,12 +187,10 @@ def _printed(where: str, value: Any) -> Printed:
     if isinstance(value, list):
         if len(value) != 2 or not is_of_type(value, list[float]):
             raise InputError(f"{where}: {value} is not a mean and a spread")
-        return Printed(float(value[0]), float(value[1]))
+        return Printed(*map(float, value))
     if not isinstance(value, str | int | float):
         raise InputError(f"{where}: {value!r} is neither a number nor text")
-    if isinstance(value, str):
-        return Printed(None if value == "-" else value)
-    return Printed(float(value))
+    return Printed(None if value == "-" else value if isinstance(value, str) else float(value))
 
 
 def _check(experiment: Experiment) -> None:

@@ -105,14 +105,10 @@ def _parts(setting: Setting) -> EdgeSplit:
 
 
 def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
-    y, scores = _ranked(score, parts.test)
-    edges = parts.test[0]
-    numbers = {
-        "auc": _auc(y, scores),
-        "average_precision": float(average_precision_score(y, scores)),
-        "hard_auc": _auc(*_ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))),
-    }
-    return Finding(numbers)
+    (y, scores), edges = _ranked(score, parts.test), parts.test[0]
+    hard = _ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))
+    average = float(average_precision_score(y, scores))
+    return Finding({"auc": _auc(y, scores), "average_precision": average, "hard_auc": _auc(*hard)})
 
 
 def _auc(y: Floats, scores: Floats) -> float:

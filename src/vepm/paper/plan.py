@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from typing import Any
 
 from vepm.baselines import BASELINES, baseline
 from vepm.data import datasets, is_recipe
@@ -19,8 +18,7 @@ from vepm.tasks import TASKS, TaskName
 from vepm.training import preset
 from vepm.training.legacy import recorded
 
-PRESET = "tuned"
-"""Ours, where an experiment does not name another."""
+PRESET = "tuned"  # ours, where an experiment does not name another
 PRESET_ROWS = {
     "paper": "as in the paper",
     "released": "as in the released code",
@@ -153,8 +151,22 @@ def resolve(choice: Choice, quick: bool) -> Task:
         InputError: if the method, the dataset or a setting is not known.
     """
     method, dataset, protocol = choice.method or "", choice.dataset or "", protocol_of(choice).name
+    changes, settings = choice.settings, {}
+    if method in BASELINES:
+        epochs = QUICK_EPOCHS if quick else None
+        settings = baseline(method, dataset, epochs=epochs, settings=changes).settings()
+        settings.pop("device", None)
+    elif method == "vepm" or method in STUDIES:
+        config = preset(
+            choice.preset or PRESET, task_of(dataset), dataset, changes.get("partition")
+        ).replace(**changes)
+        # Of GIN's folds, one epoch is chosen for all, so all must run equally long.
+        same = {"patience": 0} if protocol == "gin" else {}
+        settings = recorded(config.replace(**same, **(QUICK_VEPM if quick else {})))
+    else:
+        known = ["vepm", *BASELINES, *STUDIES]
+        raise InputError(f"no method '{method}'; there are {', '.join(known)}")
     keep = 1.0 if choice.keep is None else float(choice.keep)
-    settings = _settings(choice, method, dataset, protocol, quick)
     return Task(method, dataset, protocol, 0, 0, keep, quick, settings)
 
 
@@ -171,22 +183,3 @@ def task_of(dataset: str) -> TaskName:
         if info.name == listed:
             return info.task
     raise InputError(f"unknown dataset '{dataset}'; `vepm datasets` lists those known")
-
-
-def _settings(
-    choice: Choice, method: str, dataset: str, protocol: str, quick: bool
-) -> dict[str, Any]:
-    changes = choice.settings
-    if method in BASELINES:
-        epochs = QUICK_EPOCHS if quick else None
-        values = baseline(method, dataset, epochs=epochs, settings=changes).settings()
-        return {key: value for key, value in values.items() if key != "device"}
-    if method != "vepm" and method not in STUDIES:
-        known = ["vepm", *BASELINES, *STUDIES]
-        raise InputError(f"no method '{method}'; there are {', '.join(known)}")
-    named = choice.preset or PRESET
-    config = preset(named, task_of(dataset), dataset, changes.get("partition")).replace(**changes)
-    if protocol == "gin":
-        # One epoch is chosen for all folds, so all must run equally long.
-        config = config.replace(patience=0)
-    return recorded(config.replace(**QUICK_VEPM) if quick else config)

@@ -114,14 +114,9 @@ def with_finished_presets(
 ) -> list[Square]:
     """The squares of the experiment's own lines, and of lines of another preset that has run."""
     own = {line.name for line in (*experiment.rows, *experiment.columns)}
-    others = [{s.row.name, s.column.name} - own for s in found]
-    run = {
-        name
-        for square, names in zip(found, others, strict=True)
-        for name in names
-        if records(square, folder)
-    }
-    return [square for square, names in zip(found, others, strict=True) if names <= run]
+    named = [(square, {square.row.name, square.column.name} - own) for square in found]
+    run = {name for square, names in named for name in names if records(square, folder)}
+    return [square for square, names in named if names <= run]
 
 
 def records(square: Square, folder: Path) -> list[Record]:
@@ -156,9 +151,8 @@ def _value(square: Square, folder: Path, ended: Ended) -> Value:
 
 def _pretraining(task: dict[str, Any]) -> str:
     training = task["settings"].get("training", {})
-    if task["method"] in WHOLE or task_of(task["dataset"]) == "node":
-        return ""
-    return "" if training.get("scheme") == "scratch" else training.get("pretraining", "")
+    none = task["method"] in WHOLE or task_of(task["dataset"]) == "node"
+    return "" if none or training.get("scheme") == "scratch" else training.get("pretraining", "")
 
 
 def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Summary, ...]:

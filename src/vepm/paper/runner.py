@@ -13,16 +13,7 @@ from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
 from vepm.evaluation import HERE, Compute, Split, VEPMMethod, keep_labels, protocol_named, run_jobs
-from vepm.paper.cells import (
-    Cell,
-    Finding,
-    Record,
-    Setting,
-    Task,
-    copy_cell,
-    read_cell,
-    write_cell,
-)
+from vepm.paper.cells import Cell, Finding, Record, Setting, Task, copy_cell, read_cell, write_cell
 from vepm.paper.plan import Square
 from vepm.paper.studies import NEEDS, STUDIES, WHOLE
 from vepm.training import pick_device

@@ -18,13 +18,7 @@ from vepm.evaluation import RunResult
 from vepm.nn import VEPM
 from vepm.paper.blocks import DIVISIONS
 from vepm.paper.cells import Finding, Setting, finetune
-from vepm.paper.communities import (
-    communities,
-    confusion,
-    detected,
-    divided,
-    found_communities,
-)
+from vepm.paper.communities import communities, confusion, detected, divided, found_communities
 from vepm.paper.links import autoencoder, common_neighbours, link_prediction
 from vepm.runs.metrics import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
@@ -213,8 +207,6 @@ STUDIES: dict[str, Study] = {
 TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})
 """Methods of the paper that train VEPM."""
 
-NEEDS = {"metis": "pymetis"}
-"""Packages that a study needs and that may not be installed."""
+NEEDS = {"metis": "pymetis"}  # packages that a study needs and that may not be installed
 
-WHOLE = frozenset({"statistics"})
-"""Studies so cheap that quick runs do not shrink their data."""
+WHOLE = frozenset({"statistics"})  # studies so cheap that quick runs do not shrink their data

@@ -61,16 +61,11 @@ class GraphBatch:
 
 
 GRAPHS_AT_ONCE = 512
-HEAVY_TAIL = 100
-"""Largest weight over the median, beyond which logarithms of weights are taken."""
+HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
 
 
 class GraphStore:
     """All graphs of a dataset concatenated on a device, from which batches are selected by index.
-
-    Args:
-        graphs: PyG graphs with ``x``, ``edge_index`` and ``y``.
-        device: Where to keep them.
 
     Example:
         >>> graph = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]),

@@ -16,8 +16,7 @@ from vepm.nn.composer import NodeComposer
 from vepm.nn.convolution import Propagation, over_degrees, plain_propagation, propagation
 from vepm.scale.large import LargeGraph
 
-EDGES_AT_ONCE = 2**20
-"""Edges and nodes of a chunk, unless a single node has more."""
+EDGES_AT_ONCE = 2**20  # edges and nodes of a chunk, unless a single node has more
 
 
 class Chunk:
@@ -57,14 +56,21 @@ def chunks(graph: LargeGraph) -> Iterator[Chunk]:
 
 def _table(graph: LargeGraph, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     """A table over all nodes of what a function says of each chunk, its own nodes first."""
-    table: Tensor | None = None
+    table = torch.empty(0)
     for chunk in chunks(graph):
         rows = function(chunk, *arguments)
-        if table is None:
+        if not table.numel():
             table = torch.empty(graph.num_nodes, *rows.shape[1:], dtype=rows.dtype)
         table[chunk.rows] = rows[: chunk.count].cpu()
-    assert table is not None
     return table
+
+
+def _layers(graph: LargeGraph, layer: Callable[..., Tensor], count: int) -> Tensor:
+    """The last of some tables, each made from the one before; there is none before the first."""
+    h = _table(graph, layer, 0, None)
+    for i in range(1, count):
+        h = _table(graph, layer, i, h)
+    return h
 
 
 def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
@@ -77,10 +83,7 @@ def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
         out: Tensor = encoder.layers[i](x, chunk.edges, weights)
         return torch.relu(encoder.norms[i](out)) if i < len(encoder.norms) else out
 
-    h = _table(graph, layer, 0, None)
-    for i in range(1, len(encoder.layers)):
-        h = _table(graph, layer, i, h)
-    return h
+    return _layers(graph, layer, len(encoder.layers))
 
 
 def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
@@ -106,9 +109,7 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
             x = model.fuse(chunk.features(model.feature_norm), chunk.take(z), chunk.edges)
         return torch.relu(bank.norms[i](bank.layers[i](x, chunk.edges, weights)))
 
-    h = _table(graph, layer, 0, None)
-    for i in range(1, len(bank.layers)):
-        h = _table(graph, layer, i, h)
+    h = _layers(graph, layer, len(bank.layers))
     logits = _compose(model, graph, h.flatten(1), z)
     return Prediction(logits, h, logits)
 

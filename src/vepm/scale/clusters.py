@@ -13,8 +13,7 @@ from vepm.scale.batches import GraphBatch
 from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import LargeGraph, cluster_nodes
 
-CLUSTERS_PER_BATCH = 8
-"""Clusters, drawn anew in every epoch, that make up a step."""
+CLUSTERS_PER_BATCH = 8  # clusters, drawn anew in every epoch, that make up a step
 
 
 class RunningTotals:
@@ -46,18 +45,13 @@ class RunningTotals:
 class ClusterBatch(GraphBatch):
     """A subgraph of some clusters of a larger graph."""
 
-    totals: RunningTotals
-    """The sum of affiliations over the whole graph."""
-    clusters: Tensor
-    """Indices of the clusters [q]."""
-    member: Tensor
-    """Index of each node's cluster among them [n]."""
+    totals: RunningTotals  # the sum of affiliations over the whole graph
+    clusters: Tensor  # indices of the clusters [q]
+    member: Tensor  # index of each node's cluster among them [n]
     edge_weight: Tensor
     """One over the probability that a batch with one end of an edge holds the other [e]."""
-    num_nodes: int
-    """Nodes of the whole graph."""
-    num_edges: int
-    """Undirected edges of the whole graph."""
+    num_nodes: int  # nodes of the whole graph
+    num_edges: int  # undirected edges of the whole graph
 
     def edge_log_likelihood(
         self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False

@@ -6,7 +6,7 @@ A step updates some of the parameters, and its loss calls the model several time
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,8 +18,7 @@ from vepm.errors import LostProcessError
 from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityNorm
 
-GATHER_TIMEOUT = timedelta(days=30)
-"""The first to finish waits for the last."""
+GATHER_TIMEOUT = timedelta(days=30)  # the first to finish waits for the last
 TRAINING_TIMEOUT = timedelta(hours=1)
 """How long to wait for a process that neither answers nor has ended; one that ends is noticed at
 once."""
@@ -123,19 +122,12 @@ def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
     dist.destroy_process_group()
 
 
-def sync_norms(model: nn.Module, group: ProcessGroup) -> None:
-    """Make every batch normalisation of a model use the statistics of all processes."""
-    replace_layers(model, {CommunityNorm: lambda norm: SyncNorm(norm, group)})
-
-
-def replace_layers(
-    model: nn.Module, substitutes: Mapping[type, Callable[[Any], nn.Module]]
-) -> None:
-    """Replace the layers of some types by what is made of them."""
+def replace_norms(model: nn.Module, substitute: Callable[[CommunityNorm], CommunityNorm]) -> None:
+    """Replace every batch normalisation of a model by what is made of it."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) in substitutes:
-                setattr(module, name, substitutes[type(child)](child))
+            if type(child) is CommunityNorm:
+                setattr(module, name, substitute(child))
 
 
 class SyncNorm(CommunityNorm):

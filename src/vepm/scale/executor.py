@@ -20,7 +20,7 @@ from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.clusters import Clusters
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import ProcessGroup, sync_norms
+from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
 from vepm.scale.large import LargeGraph
 
 Source = GraphBatch | GraphStore | LargeGraph
@@ -58,8 +58,7 @@ class OwnBatch(NamedTuple):
     """The batch of a single run."""
 
     batch: GraphBatch
-    rows: Tensor
-    """Indices of the labelled nodes or graphs."""
+    rows: Tensor  # indices of the labelled nodes or graphs
 
     @property
     def labels(self) -> list[int]:
@@ -90,7 +89,7 @@ class OneRun:
         self.device = model.activation.device
         self.best_weights: dict[str, Tensor] | None = None
         if not self.group.alone:
-            sync_norms(model, self.group)
+            replace_norms(model, lambda norm: SyncNorm(norm, self.group))
         # Steps on one graph are alike; batches of graphs have many sizes.
         graph = examples.source if isinstance(examples.source, GraphBatch) else None
         alike = graph is not None and worth_capturing(graph.edges.edge_index)

@@ -21,10 +21,8 @@ from vepm.scale.batches import ragged
 Ints = NDArray[np.int32]
 
 ROUNDS = 30
-SAMPLED = 8
-"""Neighbours sampled for each node in a round, whose most frequent cluster it prefers."""
-SLACK = 1.1
-"""Largest size of a cluster, relative to the mean."""
+SAMPLED = 8  # neighbours sampled for each node in a round, whose most frequent cluster it prefers
+SLACK = 1.1  # largest size of a cluster, relative to the mean
 
 
 class LargeGraph:

@@ -36,8 +36,7 @@ class Used:
         (tensor([3, 5]), tensor([], dtype=torch.int64))
     """
 
-    graph: Tensor
-    """Digest of the edges of their graph, by which it is recognised."""
+    graph: Tensor  # digest of the edges of their graph, by which it is recognised
     nodes: Tensor
 
     @classmethod

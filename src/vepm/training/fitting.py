@@ -130,12 +130,19 @@ def fit(
     run = Run(train_on, validate_on, watch, card.seed)
     dataset = card.prepare(dataset)
     source = in_batches(dataset, where, card.config)
-    if class_weights is not None:
-        class_weights = class_weights.to(where)
+    if isinstance(source, GraphBatch) and not group.alone:
+        raise InputError(
+            f"{dataset.name}: one graph that is taken at once cannot be shared between "
+            f"{group.size} processes; divide it into clusters with --batch-nodes"
+        )
+    weights = None if class_weights is None else class_weights.to(where)
     tried, start = list[Fitted](), None
     for own in _candidates(card, config, [run]):
-        model = new_model(own, where)
-        examples = _examples(dataset, source, run, config, group, class_weights)
+        model, clusters = new_model(own, where), None
+        if isinstance(source, LargeGraph):
+            sizes = config.model.num_communities, config.training.batch_size
+            clusters = Clusters(source, train_on, *sizes, group=group, seed=card.seed)
+        examples = Examples(source, train_on, validate_on, watch, clusters, weights)
         state = TrainingState.start(_one_run(model, examples, own, group), config.training)
         named = own.config.model.partition
         saved, told = checkpoint, progress
@@ -162,13 +169,7 @@ def fit_many(
     the same order, and stops and keeps its best epoch on its own. Only what is sampled while
     training differs, with the same distribution. A single run is trained by :func:`fit`. Runs of
     one seed on one graph are pretrained once, since pretraining reads neither labels nor splits.
-
-    Args:
-        dataset: The graphs.
-        config: The settings.
-        runs: What differs between the runs; they must be of one group of :func:`group_runs`.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        calibrated: Fit the inverse temperature of the probabilities; accuracies do not change.
+    They must be of one group of :func:`group_runs`.
     """
     if len(runs) == 1:
         only = runs[0]._asdict()
@@ -315,25 +316,3 @@ def _train_saving(
         save_state(checkpoint, state, fingerprint)
     # Clusters of a large graph remember what was pretrained, and each training has its own.
     return start if examples.clusters is None else None
-
-
-def _examples(
-    dataset: Dataset,
-    source: Source,
-    run: Run,
-    config: Config,
-    group: ProcessGroup,
-    class_weights: Tensor | None,
-) -> Examples:
-    """What a run learns from: and the clusters of a large graph."""
-    train, val, test, seed = run
-    if isinstance(source, GraphBatch) and not group.alone:
-        raise InputError(
-            f"{dataset.name}: one graph that is taken at once cannot be shared between "
-            f"{group.size} processes; divide it into clusters with --batch-nodes"
-        )
-    clusters = None
-    if isinstance(source, LargeGraph):
-        sizes = config.model.num_communities, config.training.batch_size
-        clusters = Clusters(source, train, *sizes, group=group, seed=seed)
-    return Examples(source, train, val, test, clusters, class_weights)

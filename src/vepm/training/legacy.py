@@ -1,9 +1,11 @@
 """Settings of earlier versions: how they are read, and how recorded results name them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vepm.errors import InputError
+from vepm.files import read_toml
 
 if TYPE_CHECKING:
     from vepm.training.config import Config
@@ -11,39 +13,10 @@ if TYPE_CHECKING:
 RENAMED = {"alignment": "class_balance_weight", "edge_weight": "edge_term_weight"}
 INEXACT = ("subsampled", "masked")
 """Likelihoods that draw nodes or edges in every step; both are balanced."""
-SUBSAMPLE = 200
-"""Nodes drawn by the subsampled likelihood."""
-REMOVED: dict[str, dict[str, Any]] = {
-    "model": {
-        "encoder_layers": 2,
-        "encoder_batch_norm": True,
-        "encoder_dropout": 0.0,
-        "shape": "entry",
-        "fusion_weight": 0.03,
-        "teleport": 0.1,
-    },
-    "training": {
-        "pretrain_learning_rate": 0.01,
-        "pretrain_patience": 100,
-        "pretrain_tolerance": 1e-4,
-        "pretraining": "transductive",
-        "batch_clusters": 8,
-        "subsample": SUBSAMPLE,
-        "prior_shape": 1.0,
-        "prior_rate": 1.0,
-    },
-}
+_TABLES = read_toml(Path(__file__).parent / "legacy.toml")
+REMOVED: dict[str, dict[str, Any]] = _TABLES["removed"]
 """Settings that could once be changed, with the values they have now."""
-
-LATER: dict[str, dict[str, Any]] = {
-    "model": {
-        "shares": "softmax",
-        "grouping": "segments",
-        "interactions": "diagonal",
-        "encoder": "normalized",
-    },
-    "training": {"shrinkage": 0.0},
-}
+LATER: dict[str, dict[str, Any]] = _TABLES["later"]
 """Settings that came after results had been recorded, with what held until then."""
 
 

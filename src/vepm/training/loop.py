@@ -29,17 +29,11 @@ def train(
     on_epoch: Callable[[TrainingState], None] | None = None,
     until: str = PHASES[-1],
 ) -> TrainingState:
-    """Run the remaining phases, then restore the weights of each run's best validation epoch.
+    """Run the phases before ``until``, then restore the weights of each run's best epoch.
 
     Every epoch draws its random numbers from the seeds, its phase and its index alone, so a run
-    resumed from the state after any epoch equals one that was never interrupted.
-
-    Args:
-        state: Where to start from; changed in place.
-        config: How to train.
-        progress: Called after every epoch of a single run.
-        on_epoch: Called with the state after every epoch, to save it.
-        until: Phase before which to stop.
+    resumed from the state after any epoch equals one that was never interrupted. The state is
+    changed in place, and handed to ``on_epoch`` after every epoch, to be saved.
     """
     executor = state.executor
     devices = [executor.device] if executor.device.type == "cuda" else []
@@ -94,16 +88,11 @@ def _run_epoch(
         state.courses[run].note(row)
         if progress is not None:
             progress(phase, epoch + 1, epochs, row)
-    _keep(state, active, epochs, config)
-
-
-def _keep(state: TrainingState, active: Sequence[int], epochs: int, config: TrainingConfig) -> None:
-    """Remember weights that later steps must not change: best epochs, and runs that stopped."""
-    courses = state.courses
-    if courses[active[0]].phase == "finetune":
-        state.executor.keep([run for run in active if courses[run].improved])
+    # Weights that later steps must not change: best epochs, and runs that stopped.
+    if phase == "finetune":
+        state.executor.keep([run for run in active if state.courses[run].improved])
     elif state.active(epochs, config):
-        state.executor.keep([run for run in active if courses[run].stopped(config)])
+        state.executor.keep([run for run in active if state.courses[run].stopped(config)])
 
 
 def _finetune(state: TrainingState, tally: Tally, epoch: int, config: TrainingConfig) -> None:

@@ -157,11 +157,7 @@ def disagreement(
 ) -> Tensor:
     """Squared distance of each pass's probabilities to their sharpened mean, summed over rows.
 
-    Args:
-        passes: Class scores of each pass.
-        batch: Says which rows are padding.
-        sharpening: Temperature of the mean; below one sharpens it.
-        power: Divide the mean by this power of the predicted class frequencies.
+    The mean may be divided by a power of the predicted class frequencies.
     """
     if len(passes) == 1:
         return passes[0].new_zeros(())

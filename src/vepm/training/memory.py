@@ -16,18 +16,15 @@ from vepm.training.sources import pick_device
 
 GIB = 2**30
 FLOAT = 4
-BASE = 100 * 2**20
-"""What kernels and the like take for any graph."""
-CHUNK = 3 * 2**29
-"""Memory of a chunk in inference on a large graph."""
+BASE = 100 * 2**20  # what kernels and the like take for any graph
+CHUNK = 3 * 2**29  # memory of a chunk in inference on a large graph
 COPIES = 20
 """Tables of the size of the weights at the peak of training, measured with weights of many sparse
 columns: gradients, moments, the best epoch and what is computed between them."""
 SAFE_SHARE = 0.5
 """Share of the available memory that a suggested batch size, or many runs at once, should need."""
 FEWEST_SUGGESTED = 1000
-MOST_RUNS = 64
-"""Runs at once on a GPU; more do not use it better."""
+MOST_RUNS = 64  # runs at once on a GPU; more do not use it better
 MEMINFO = Path("/proc/meminfo")
 CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
@@ -105,7 +102,9 @@ def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> N
         return
     fits = SAFE_SHARE * available / need
     if single:
-        option = f"--batch-nodes {_round(min(batch_size or nodes, nodes) * fits)}"
+        size = max(int(min(batch_size or nodes, nodes) * fits), FEWEST_SUGGESTED)
+        unit = 10 ** (len(str(size)) - 1)
+        option = f"--batch-nodes {size // unit * unit}"
     else:
         option = f"--set batch_size={max(1, int(len(graphs) * fits))}"
     raise InputError(
@@ -139,10 +138,3 @@ def _sizes(graphs: list[Data]) -> tuple[int, int, int]:
     x = graphs[0].x
     width = -(-x.values().numel() // x.size(0)) if x.layout == torch.sparse_coo else x.size(1)
     return nodes, sum(int(graph.num_edges) for graph in graphs), width
-
-
-def _round(number: float) -> int:
-    """The number rounded down to one digit and zeros, but not below the smallest suggestion."""
-    size = max(int(number), FEWEST_SUGGESTED)
-    unit = 10 ** (len(str(size)) - 1)
-    return size // unit * unit

@@ -19,8 +19,7 @@ from vepm.training.card import TENSORS, ModelCard
 
 FORMAT = 1
 BESIDES = tuple(f"{part}." for part in TENSORS)
-LARGEST_WEIGHT = 1e30
-"""More than a trained model holds, and near the end of single precision."""
+LARGEST_WEIGHT = 1e30  # more than a trained model holds, and near the end of single precision
 
 
 def save_model(path: Path, model: VEPM, card: ModelCard) -> None:

@@ -18,8 +18,7 @@ from vepm.scale.chunks import affiliations, chunks, classify, posterior_table
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 
-LARGEST_LOGARITHM = 4.0
-"""Bound of the logarithm of an inverse temperature."""
+LARGEST_LOGARITHM = 4.0  # bound of the logarithm of an inverse temperature
 
 
 @contextmanager
@@ -99,11 +98,7 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
 
     .. math:: \hat p(y) = \frac{1}{S} \sum_{s=1}^S p_\theta(y \mid X, A, Z^{(s)})
 
-    Args:
-        model: The model.
-        source: A graph, or a store of graphs.
-        num_samples: Number of draws S; 0 takes the posterior mean instead.
-        seed: Seed of the draws.
+    Without draws (S = 0) the posterior mean takes their place.
     """
     model.eval()
     with seeded(model, seed):
@@ -157,12 +152,7 @@ def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> A
 
     is the support of metacommunity k for label y, where :math:`p_{-k}` is the model's own
     probability when the embedding of each node in k is replaced by the mean over the nodes of the
-    batch.
-
-    Args:
-        model: The model.
-        source: A graph, or a store of graphs.
-        labels: The class of each node or graph that is asked about [n].
+    batch. Labels are the class of each node or graph that is asked about [n].
     """
     model.eval()
     parts, start = [], 0

@@ -1,59 +1,20 @@
 """Named settings: for any graph, for known datasets, of the paper's text and its released code."""
 
-import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from vepm.errors import InputError
+from vepm.files import read_toml
 from vepm.training.config import Config
 
+FOLDER = Path(__file__).parent
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("vepm.training").joinpath(name).read_text("utf-8"))
-
-
-PRESETS: dict[str, dict[str, Config]] = {
-    name: {task: Config().replace(**changes) for task, changes in tasks.items()}
-    for name, tasks in _read("presets.toml").items()
-}
+PRESETS: dict[str, dict[str, Config]] = {}
 """Settings by preset and task."""
-
-# Without labels nothing teaches how communities are grouped, and fewer of them are found.
-_UNLABELLED = {
-    task: own.replace(
-        num_communities=16,
-        num_metacommunities=4,
-        hidden_channels=128,
-        encoder="normalized",
-        partition="learned",
-        shares="softmax",
-        grouping="segments",
-        temperature=0.3 if task == "node" else 1.0,
-        pretrain_epochs=300 if task == "node" else 100,
-    )
-    for task, own in PRESETS["default"].items()
-}
-
-PRESETS["communities"] = {
-    task: config.replace(
-        encoder="sparse",
-        encoder_channels=128,
-        kl_weight=0.0,
-        pretrain_epochs=300,
-        scheme="unlabelled",
-        encoder_learning_rate=0.002,
-        weight_decay=0.01,
-    )
-    for task, config in _UNLABELLED.items()
-}
-"""Settings to find communities without labels: nodes may be no members at all of most of them."""
-
-PRESETS["links"] = {
-    task: config.replace(num_communities=64, encoder_channels=256, likelihood="masked")
-    for task, config in _UNLABELLED.items()
-}
-"""Settings to predict links."""
+for _name, _tasks in read_toml(FOLDER / "presets.toml").items():
+    _base = PRESETS.get(_tasks.pop("base", ""), {})
+    PRESETS[_name] = {t: _base.get(t, Config()).replace(**own) for t, own in _tasks.items()}
 
 
 RECORD_FOLDS = frozenset(
@@ -91,7 +52,7 @@ def preset(
 def tuned_for() -> dict[tuple[str, str], dict[str, Any]]:
     """What ``"tuned"`` changes on single datasets, by dataset and partition."""
     found = {}
-    for dataset, changes in _read("tuned.toml").items():
+    for dataset, changes in read_toml(FOLDER / "tuned.toml").items():
         others = {key: value for key, value in changes.items() if isinstance(value, dict)}
         found[dataset, "learned"] = {k: v for k, v in changes.items() if k not in others}
         found |= {(dataset, partition): own for partition, own in others.items()}

@@ -18,10 +18,8 @@ from vepm.tasks import TASKS
 from vepm.training.config import Config
 from vepm.training.legacy import INEXACT
 
-FEWEST_TO_SPLIT = 10
-"""With fewer labels, none is set aside."""
-FEWEST_NODES = 2
-"""Nodes of the smallest graph; a single node has no variance to normalise by."""
+FEWEST_TO_SPLIT = 10  # with fewer labels, none is set aside
+FEWEST_NODES = 2  # nodes of the smallest graph; a single node has no variance to normalise by
 
 
 def pick_device(name: str) -> torch.device:

@@ -16,8 +16,7 @@ from vepm.training.losses import Held
 
 PHASES = ("pretrain", "finetune", "done")
 PRETRAIN_LEARNING_RATE = 0.01
-PRETRAIN_PATIENCE = 100
-"""Pretraining has converged after this many epochs without improvement."""
+PRETRAIN_PATIENCE = 100  # pretraining has converged after this many epochs without improvement
 PRETRAIN_TOLERANCE = 1e-4
 """The least improvement of the pretraining loss that counts, relative to it."""
 
@@ -30,19 +29,15 @@ class Course:
     """How far a run has come: its history, when it stops and which epoch it keeps."""
 
     phase: str = "pretrain"
-    epoch: int = 0
-    """Epochs completed in this phase."""
+    epoch: int = 0  # epochs completed in this phase
     history: list[Row] = field(default_factory=list)
-    converging: float = math.inf
-    """Best smoothed loss of pretraining."""
+    converging: float = math.inf  # best smoothed loss of pretraining
     smoothed: float = math.inf
-    stale: int = 0
-    """Epochs since the phase last improved."""
+    stale: int = 0  # epochs since the phase last improved
     best_epoch: int = -1
     best_score: tuple[float, float] = (-math.inf, -math.inf)
     """Validation accuracy and minus validation loss of the best epoch."""
-    improved: bool = False
-    """Whether the last epoch of finetuning was the best so far on validation."""
+    improved: bool = False  # whether the last epoch of finetuning was the best so far on validation
 
     def stopped(self, config: TrainingConfig) -> bool:
         """Whether the phase has not improved for too long."""
@@ -173,19 +168,18 @@ class Tally:
         """Stop where values are no longer finite, and name the first that was not."""
         if all(map(math.isfinite, row.values())):
             return
-        what = "a gradient or running statistic is not finite in the last step"
-        if not all(math.isfinite(row[name]) for name in row if name != "weights"):
-            what = self._first_not_finite(run)
+        # The loss comes first, but the term that made it so says more about the cause.
+        values = (
+            (step, name, float(found.reshape(-1)[run]))
+            for step, terms in enumerate(self.steps)
+            for name, found in reversed(list(terms._asdict().items()))
+            if found is not None
+        )
+        odd = (f"{name} is {v} in step {step}" for step, name, v in values if not math.isfinite(v))
+        what = next(odd, "the sum of a term overflows in the steps")
+        if all(math.isfinite(row[name]) for name in row if name != "weights"):
+            what = "a gradient or running statistic is not finite in the last step"
         raise DivergedError(
             f"training diverged: {what} of epoch {course.epoch} of {course.phase}; "
             "lower the learning rate or check the features' scale"
         )
-
-    def _first_not_finite(self, run: int) -> str:
-        for step, terms in enumerate(self.steps):
-            # The loss comes first, but the term that made it so says more about the cause.
-            for name, values in reversed(list(terms._asdict().items())):
-                value = None if values is None else float(values.reshape(-1)[run])
-                if value is not None and not math.isfinite(value):
-                    return f"{name} is {value} in step {step}"
-        return "the sum of a term overflows in the steps"

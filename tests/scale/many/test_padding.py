@@ -9,8 +9,8 @@ from torch.func import functional_call, stack_module_state, vmap
 from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
-from vepm.scale.many.layers import PaddedNorm, PaddingMask, share_layers
-from vepm.scale.many.padding import Size, plan
+from vepm.scale.ddp import replace_norms
+from vepm.scale.many.padding import PaddedNorm, PaddingMask, Size, plan
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -83,7 +83,7 @@ def test_norms_do_not_see_padding() -> None:
 def test_without_padding_a_norm_is_as_ever() -> None:
     norm, x = CommunityNorm(3, 1), torch.rand(5, 1, 3)
     model = torch.nn.Sequential(copy.deepcopy(norm))
-    share_layers(model, PaddingMask())
+    replace_norms(model, lambda norm: PaddedNorm(norm, PaddingMask()))
     assert isinstance(model[0], PaddedNorm)
     assert torch.equal(model(x), norm(x))
     assert torch.equal(model.eval()(x), norm.eval()(x))

@@ -14,12 +14,11 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import ProcessGroup
+from vepm.scale.ddp import ProcessGroup, replace_norms
 from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
 from vepm.scale.large import LargeGraph
 from vepm.scale.many.edges import SharedEdges, SharedFeatures
-from vepm.scale.many.layers import PaddingMask, share_layers
-from vepm.scale.many.padding import GraphBatches, PaddedBatch, Plan
+from vepm.scale.many.padding import GraphBatches, PaddedBatch, PaddedNorm, PaddingMask, Plan
 
 T = TypeVar("T")
 
@@ -29,8 +28,7 @@ class SharedBatch:
     """One graph for all runs, of whose nodes each learns from its own."""
 
     batch: GraphBatch
-    parts: Tensor
-    """Training nodes of each run [R, n]."""
+    parts: Tensor  # training nodes of each run [R, n]
     size: None = None
 
     @property
@@ -68,7 +66,7 @@ class ManyRuns:
         self._padding = PaddingMask()
         self.model = copy.deepcopy(models[0])
         """Called with the weights of every run; its own weights are not used."""
-        share_layers(self.model, self._padding)
+        replace_norms(self.model, lambda norm: PaddedNorm(norm, self._padding))
         self._caller = _Caller(self.model)
         source = examples[0].source
         assert not isinstance(source, LargeGraph)

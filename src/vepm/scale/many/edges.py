@@ -108,8 +108,7 @@ class SharedEdges(Adjacency):
 class OwnEdges(Adjacency):
     """The edges of one run where each run has a graph of its own, all of one size."""
 
-    union: Adjacency
-    """The graphs of all runs joined into one, run after run."""
+    union: Adjacency  # the graphs of all runs joined into one, run after run
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""

@@ -1,17 +1,18 @@
-"""Batches of many runs, each of its own graphs, padded to one size."""
+"""Batches of many runs, each of its own graphs, padded to one size that norms leave out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vepm.nn import Adjacency
+from vepm.nn.convolution import CommunityNorm
 from vepm.objective import Counts
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.executor import Examples, seed_of
-from vepm.scale.many.edges import OwnEdges
+from vepm.scale.many.edges import Dims, OwnEdges, across
 
 SPARE_NODES = 2
 """The least number of padding nodes of each run. Padding edges run from one node of a pair to the
@@ -34,10 +35,8 @@ class Parts(NamedTuple):
 class PaddedGraphs(GraphBatch):
     """Labelled graphs, the last of which is padding that counts nowhere."""
 
-    node_mask: Tensor
-    """True for nodes that are not padding [N]."""
-    graph_mask: Tensor
-    """True for graphs that are not padding [G]."""
+    node_mask: Tensor  # true for nodes that are not padding [N]
+    graph_mask: Tensor  # true for graphs that are not padding [G]
 
     def count(self, rows: Tensor) -> Counts:
         """What to divide sums by."""
@@ -58,8 +57,7 @@ class PaddedBatch:
     """One batch per run, all of one size; the last graph of each holds the padding."""
 
     parts: Parts
-    union: Adjacency
-    """The graphs of all runs joined into one."""
+    union: Adjacency  # the graphs of all runs joined into one
 
     def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
         """One run's batch and the rows of its labels, under ``vmap``."""
@@ -94,10 +92,8 @@ class Plan(NamedTuple):
     """For each graph and the padding after them [8, R, G + 1]: its index, whether it is not
     padding, and for its nodes and edges their number, the index of the first in the batch, and
     the index of the first in the store."""
-    size: Size
-    """What each run is padded to; there are a few more nodes."""
-    labels: list[int]
-    """Number of labelled graphs of each run."""
+    size: Size  # what each run is padded to; there are a few more nodes
+    labels: list[int]  # number of labelled graphs of each run
 
     def laid_out(self) -> PaddedBatch:
         """The batch itself."""
@@ -216,3 +212,44 @@ class GraphBatches:
         last = len(orders[0]) - 1
         for i, parts in enumerate(zip(*orders, strict=True)):
             yield i == last, parts
+
+
+class PaddingMask:
+    """Tells the norms of a model which nodes of the present batch are padding."""
+
+    nodes: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
+
+
+class PaddedNorm(CommunityNorm):
+    """A norm that shares the weights of another, and whose statistics leave padding out."""
+
+    def __init__(self, norm: CommunityNorm, padding: PaddingMask) -> None:
+        nn.Module.__init__(self)
+        self.norm, self._padding = norm.norm, padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise [N, K, D]; padding goes through the same map."""
+        mask, norm = self._padding.nodes, self.norm
+        if not self.training or mask is None:
+            return super().forward(x)
+        running_mean, running_var, times = norm.buffers()
+        times.add_(1)
+        weights = (norm.weight, norm.bias, running_mean, running_var)
+        return across(self._rule, x.flatten(1), mask, *weights).view_as(x)
+
+    def _rule(
+        self, runs: int, dims: Dims, x: Tensor, mask: Tensor, *weights: Tensor
+    ) -> tuple[Tensor, int]:
+        x, mask = (t.movedim(d or 0, 0) for t, d in zip((x, mask), dims, strict=False))
+        count = mask.sum(1)[:, None, None]
+        share = (mask[..., None].to(x.dtype) / count).transpose(1, 2)
+        weight, bias, running_mean, running_var = (w[:, None] for w in weights)
+        mean = share @ x
+        centred = x - mean
+        variance = share @ centred.square()
+        with torch.no_grad():
+            momentum = self.norm.momentum or 0.0
+            running_mean.lerp_(mean, momentum)
+            running_var.lerp_(variance * count / (count - 1), momentum)
+        scale = weight * (variance + self.norm.eps).rsqrt()
+        return torch.addcmul(bias, centred, scale), 0

@@ -1,11 +1,11 @@
-"""Baselines that weigh neighbours by attention: GAT on graphs, and hGANet on nodes and graphs."""
+"""hGANet (Gao and Ji, 2019) on nodes and graphs: attention to a few neighbours alone."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, elu
-from torch_geometric.nn import GCNConv, TopKPooling, models
+from torch_geometric.nn import GCNConv, TopKPooling
 from torch_geometric.nn.pool.select.topk import topk
 from torch_geometric.utils import scatter, softmax
 
@@ -15,37 +15,6 @@ from vepm.baselines.graphs import POOLING
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
-
-
-class _GraphGATNetwork(Classifier):
-    def __init__(self, in_channels: int, out_channels: int, settings: "GraphGAT") -> None:
-        super().__init__()
-        width, depth = settings.hidden_channels, settings.num_layers
-        self.body = models.GAT(in_channels, width, depth, heads=settings.heads, act="elu", jk="cat")
-        self.head = nn.Linear(width, out_channels)
-        self.pool, self.dropout = POOLING[settings.pooling], settings.dropout
-
-    def forward(self, graph: GraphBatch) -> Tensor:
-        x = self.body(dense(graph.x), graph.edges.edge_index)
-        pooled = self.pool(x, graph.batch, graph.num_graphs)
-        return self.head(dropout(pooled, self.dropout, self.training))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphGAT(PooledBaseline):
-    """Veličković et al. (2018) on graphs: layers of attention, joined, pooled and read linearly.
-
-    Args:
-        num_layers: layers of attention.
-        heads: attention heads of every layer; must divide ``hidden_channels``.
-    """
-
-    network = _GraphGATNetwork
-    name: str = "graph-gat"
-    learning_rate: float = checked(0.005, above=0)
-    hidden_channels: int = checked(64, low=1)
-    num_layers: int = checked(4, low=1)
-    heads: int = checked(8, low=1)
 
 
 class HardAttention(nn.Module):
@@ -99,13 +68,7 @@ class _HardNetwork(Classifier):
 
 @dataclass(frozen=True, kw_only=True)
 class HGANet(NodeBaseline):
-    """Gao and Ji (2019): attention to a few neighbours alone, each followed by a convolution.
-
-    Args:
-        hidden_channels: width of every layer.
-        num_layers: layers of attention, each followed by a convolution.
-        num_neighbours: most neighbours that a node attends to.
-    """
+    """Gao and Ji (2019): attention to a few neighbours alone, each followed by a convolution."""
 
     network = _HardNetwork
     name: str = "hganet"
@@ -136,13 +99,7 @@ class _GraphHardNetwork(_HardNetwork):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphHGANet(PooledBaseline):
-    """Gao and Ji (2019) on graphs: hard attention, a convolution, and the best nodes kept, in turn.
-
-    Args:
-        num_layers: rounds of attention, convolution and pooling.
-        num_neighbours: most neighbours that a node attends to.
-        kept_share: share of the nodes that each pooling keeps.
-    """
+    """Gao and Ji (2019) on graphs: hard attention, a convolution, the best nodes kept, in turn."""
 
     network = _GraphHardNetwork
     name: str = "graph-hganet"

@@ -1,4 +1,4 @@
-"""The Weisfeiler-Lehman subtree kernel (Shervashidze et al., 2011) with an SVM."""
+"""Graph kernels with an SVM: Weisfeiler-Lehman subtrees, and anonymous walks."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,17 +9,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.svm import SVC
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import WLConv
+from torch_geometric.utils import to_scipy_sparse_matrix
 
 from vepm.baselines.base import Baseline
-from vepm.baselines.nodes import single_epoch_curve
+from vepm.baselines.fitting import COLUMNS, single_epoch_curve
 from vepm.data.dataset import Dataset
 from vepm.evaluation import Curve, Split, choose_epoch
+from vepm.schema import checked
 
 Kernel = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,19 +32,12 @@ def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_
     """Counts of the colours of each graph [G, colours], before and after each refinement.
 
     The first colours are the distinct rows of node features. A node's next colour stands for its
-    colour and the multiset of its neighbours' colours.
-
-    Args:
-        graphs: the graphs, edges in both directions.
-        num_iterations: refinements h.
-
-    Returns:
-        h + 1 sparse matrices; graphs of equal structure have equal rows.
+    colour and the multiset of its neighbours' colours. Graphs of equal structure have equal rows.
 
     Example:
         >>> import torch
         >>> from torch_geometric.data import Data
-        >>> from vepm.baselines.wl import wl_features
+        >>> from vepm.baselines.svm import wl_features
         >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> path = Data(x=torch.ones(3, 1), edge_index=edges)
         >>> [counts.toarray().tolist() for counts in wl_features([path], 1)]
@@ -99,7 +95,7 @@ class KernelBaseline(Baseline):
         """Score every setting, and the chosen one again at the end."""
         labels, train = dataset.labels, split.train.numpy()
         y = labels[split.train].numpy()
-        curve: Curve = {"train_loss": [], "val_loss": [], "val_accuracy": [], "test_accuracy": []}
+        curve: Curve = {name: [] for name in COLUMNS}
         preference: list[float] = []
         guesses: list[Tensor] = []
         for kernel, penalty in product(self.kernels(dataset, seed), self.C):
@@ -128,7 +124,7 @@ class KernelBaseline(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class WLKernel(KernelBaseline):
-    """Subtree kernel and SVM over a grid of refinements and penalties.
+    """Shervashidze et al. (2011): subtree kernel and SVM over a grid of refinements and penalties.
 
     Args:
         max_iterations: most refinements to try.
@@ -140,3 +136,81 @@ class WLKernel(KernelBaseline):
     def kernels(self, dataset: Dataset, seed: int) -> list[Kernel]:
         """Kernels of 0 to the most refinements."""
         return wl_kernels(dataset.graphs, self.max_iterations)
+
+
+def anonymous(walks: Ints) -> Ints:
+    """Walks [W, T] with every node replaced by the number of distinct nodes seen before it.
+
+    Example:
+        >>> import numpy as np
+        >>> from vepm.baselines.svm import anonymous
+        >>> anonymous(np.array([[5, 2, 5, 7], [1, 3, 4, 3]])).tolist()
+        [[0, 1, 0, 2], [0, 1, 2, 1]]
+    """
+    found = np.zeros_like(walks)
+    for step in range(1, walks.shape[1]):
+        same = walks[:, :step] == walks[:, step : step + 1]
+        again = np.take_along_axis(found, same.argmax(1)[:, None], axis=1)[:, 0]
+        found[:, step] = np.where(same.any(1), again, found[:, :step].max(1) + 1)
+    return found
+
+
+def walks_of(
+    graph: Data, length: int, num_walks: int, draw: np.random.Generator
+) -> tuple[Ints, Kernel]:
+    """Walks [W, length + 1] from a random node, and the probability of each.
+
+    All of them where there are no more than ``num_walks``, or else so many random ones.
+    """
+    links = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes)
+    # A walk that cannot go on stays where it is.
+    alone = np.asarray(links.sum(1)).ravel() == 0
+    links = sparse.csr_array(links + sparse.diags_array(alone.astype(np.float64)))
+    degree, count = links.indptr[1:] - links.indptr[:-1], np.ones(links.shape[0])
+    for _ in range(length):
+        count = links @ count
+    every = count.sum() <= num_walks
+    walks = np.arange(links.shape[0]) if every else draw.integers(links.shape[0], size=num_walks)
+    walks, share = walks[:, None], np.full(len(walks), 1 / len(walks))
+    for _ in range(length):
+        last = walks[:, -1]
+        if every:
+            row = np.arange(len(walks)).repeat(degree[last])
+            share, walks, last = (share / degree[last])[row], walks[row], last[row]
+            turn = np.arange(len(row)) - np.searchsorted(row, row)
+        else:
+            turn = (draw.random(len(last)) * degree[last]).astype(np.int64)
+        walks = np.column_stack([walks, links.indices[links.indptr[last] + turn]])
+    return walks, share
+
+
+@dataclass(frozen=True, kw_only=True)
+class AWE(KernelBaseline):
+    """Ivanov and Burnaev (2018): distributions of anonymous walks and SVM, features unseen.
+
+    Args:
+        length: steps of a walk.
+        num_walks: random walks of a graph; all are taken where there are no more.
+        gammas: widths of the kernel exp(-gamma d^2) to try.
+    """
+
+    name: str = "awe"
+    length: int = checked(7, low=1, high=12)
+    num_walks: int = checked(10_000, low=1)
+    gammas: tuple[float, ...] = (1.0, 10.0, 100.0)
+
+    def kernels(self, dataset: Dataset, seed: int) -> list[Kernel]:
+        """Kernels of each width between the distributions of the graphs."""
+        draw = np.random.default_rng(seed)
+        base, owner, codes, shares = (self.length + 1) ** np.arange(self.length + 1), [], [], []
+        for i, graph in enumerate(dataset.graphs):
+            walks, share = walks_of(graph, self.length, self.num_walks, draw)
+            code, place = np.unique(anonymous(walks) @ base, return_inverse=True)
+            owner.append(np.full(len(code), i))
+            codes.append(code)
+            shares.append(np.bincount(place, weights=share))
+        names, column = np.unique(np.concatenate(codes), return_inverse=True)
+        places = (np.concatenate(owner), column)
+        shape = (len(dataset.graphs), len(names))
+        table = sparse.csr_array((np.concatenate(shares), places), shape=shape)
+        return [rbf_kernel(table, gamma=gamma) for gamma in self.gammas]

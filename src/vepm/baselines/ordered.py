@@ -1,6 +1,7 @@
-"""PATCHY-SAN (Niepert et al., 2016): neighbourhoods in a canonical order, read by a 1-D CNN."""
+"""Nodes in an order, read by a 1-D CNN: DGCNN and PATCHY-SAN."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -8,15 +9,79 @@ import torch
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor, nn
 from torch_geometric.data import Data
+from torch_geometric.nn import SimpleConv, SortAggregation
 from torch_geometric.utils import to_networkx
 
-from vepm.baselines.dgcnn import FEWEST, SortedBaseline
-from vepm.baselines.fitting import Classifier, Problem
+from vepm.baselines.base import GraphBaseline
+from vepm.baselines.fitting import Classifier, Outcome, Problem
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
+
+FEWEST = 10  # nodes that the convolutions over the sorted nodes need
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortedBaseline(GraphBaseline):
+    """A network that reads equally many nodes of every graph, in an order.
+
+    Without a number of them, it is the one that 60 % of the graphs have, ten at least.
+    """
+
+    num_nodes: int | None = checked(None, low=FEWEST)
+
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
+        """Train a fresh network, once it is known how many nodes to read."""
+        if self.num_nodes is None:
+            sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
+            kept = max(FEWEST, int(sizes.quantile(0.4)))
+            return replace(self, num_nodes=kept).fit(dataset, split, seed)
+        return super().fit(dataset, split, seed)
+
+
+class _SortedNetwork(Classifier):
+    def __init__(self, in_channels: int, out_channels: int, settings: "DGCNN") -> None:
+        super().__init__()
+        kept, hidden = settings.num_nodes or FEWEST, settings.hidden_channels
+        widths = [in_channels] + [hidden] * settings.num_layers + [1]
+        self.projections = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.mean = SimpleConv("mean", combine_root="self_loop")
+        self.sort, total = SortAggregation(kept), sum(widths[1:])
+        self.read = nn.Sequential(
+            nn.Conv1d(1, 16, total, total),
+            nn.ReLU(),
+            nn.MaxPool1d(2),
+            nn.Conv1d(16, 32, 5),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * (kept // 2 - 4), 128),
+            nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            nn.Linear(128, out_channels),
+        )
+
+    def forward(self, graph: GraphBatch) -> Tensor:
+        layers = [dense(graph.x)]
+        for project in self.projections:
+            layers.append(self.mean(project(layers[-1]), graph.edges.edge_index).tanh())
+        nodes = torch.cat(layers[1:], dim=1)
+        rows = self.sort(nodes, graph.batch, dim_size=graph.num_graphs)
+        return self.read(rows.unsqueeze(1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DGCNN(SortedBaseline):
+    """Zhang et al. (2018): means over neighbours, nodes sorted by the last layer, and a 1-D CNN.
+
+    One layer beyond ``num_layers`` gives the channel that sorts.
+    """
+
+    network = _SortedNetwork
+    name: str = "dgcnn"
+    learning_rate: float = checked(1e-3, above=0)
+    num_layers: int = checked(3, low=1)
 
 
 def receptive_fields(graph: Data, num_nodes: int, field_size: int) -> Tensor:
@@ -28,7 +93,7 @@ def receptive_fields(graph: Data, num_nodes: int, field_size: int) -> Tensor:
     Example:
         >>> import torch
         >>> from torch_geometric.data import Data
-        >>> from vepm.baselines.patchysan import receptive_fields
+        >>> from vepm.baselines.ordered import receptive_fields
         >>> path = Data(x=torch.tensor([[1.0], [2.0], [3.0]]),
         ...             edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
         >>> receptive_fields(path, 2, 3).squeeze(2).tolist()
@@ -73,9 +138,6 @@ class PatchySan(SortedBaseline):
     """Niepert et al. (2016): neighbourhoods of the most central nodes, in order, and a 1-D CNN.
 
     Nodes are ranked by PageRank, and their number is found as DGCNN finds it.
-
-    Args:
-        field_size: nodes of a neighbourhood.
     """
 
     network = _FieldNetwork

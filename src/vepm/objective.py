@@ -1,4 +1,4 @@
-"""Log-likelihood of the edges: exact, of a batch of nodes, and as estimated in the paper."""
+"""The evidence lower bound, term by term, and what terms are divided by."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,73 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, subgraph
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate
-from vepm.kernels.shares import couple, pair_rates
+from vepm.kernels.patterns import apply
+from vepm.kernels.shares import SMALLEST_SHARE, couple, link_shares, pair_rates
+
+__all__ = [
+    "Counts",
+    "Terms",
+    "edge_log_likelihood",
+    "label_log_likelihood",
+    "partial_edge_log_likelihood",
+    "shrinking_penalty",
+    "subsampled_edge_log_likelihood",
+]
+
+
+class Terms(NamedTuple):
+    """A loss and the terms it is made of; all but ``kl`` and ``disagreement`` are maximised."""
+
+    loss: Tensor
+    task: Tensor | None = None
+    """Log-likelihood of the labels."""
+    edges: Tensor | None = None
+    """Log-likelihood of the edges."""
+    kl: Tensor | None = None
+    """KL divergence of the posterior from the prior."""
+    disagreement: Tensor | None = None
+    """Squared distance of the noisy passes from their sharpened mean."""
+    correct: Tensor | None = None
+    """Number of labels predicted correctly."""
+
+    def detached(self) -> "Terms":
+        """The same values without their graph."""
+        return Terms._make(term if term is None else term.detach() for term in self)
+
+
+class Counts(NamedTuple):
+    """What sums over a batch are divided by.
+
+    Where a batch is one of several shares of a step, these are the counts of the whole step, so
+    that the terms of the shares add up to those of the step.
+    """
+
+    nodes: float | Tensor
+    labels: float | Tensor
+    graphs: float | Tensor = 1.0
+
+
+def label_log_likelihood(logits: Tensor, y: Tensor) -> Tensor:
+    """Log-likelihood of each label [n] under class scores [n, classes]."""
+    return -torch.nn.functional.cross_entropy(logits, y, reduction="none")
+
+
+def shrinking_penalty(mean: Tensor, activation: Tensor) -> Tensor:
+    r"""What a truncated gamma process has against communities that links can do without.
+
+    .. math:: \sum_c \log(1 + \pi_c / \varepsilon)
+
+    The process gives each of C communities an activation from Gamma(:math:`\gamma_0 / C`, c). As C
+    grows, its log-density becomes minus the logarithm of the activation: an empty community is
+    always better than a weak one. Activations are measured as shares :math:`\pi_c` of the expected
+    links, which do not depend on the scale of the affiliations, and shares far below
+    :math:`\varepsilon` count as zero.
+
+    Args:
+        mean: Posterior means of the affiliations [N, C].
+        activation: Community activations [C], or interactions between them [C, C].
+    """
+    return torch.log1p(link_shares(mean, activation) / SMALLEST_SHARE).sum()
 
 
 def edge_log_likelihood(
@@ -95,16 +161,9 @@ def partial_edge_log_likelihood(
     every edge counts once in expectation. The total is held constant, yet the gradient of every
     node is that of the whole sum, in which it is one end of each of its pairs.
 
-    Args:
-        z: Affiliations of the batch [n, C].
-        activation: As in :func:`edge_log_likelihood`, and so are ``mean`` and ``balanced``.
-        edges: Edges within the batch, both directions.
-        mean: Posterior means of the batch [n, C].
-        edge_weight: Weight w of each edge [e], the same in both directions.
-        total: Sum of the posterior means of all nodes [C].
-        num_nodes: Nodes of the whole graph.
-        num_edges: Undirected edges of the whole graph.
-        balanced: Whether to average.
+    ``edge_weight`` is the weight w of each edge [e], the same in both directions, ``total`` the sum
+    of the posterior means of all nodes [C]. Numbers of nodes and undirected edges are those of the
+    whole graph.
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.
@@ -142,26 +201,15 @@ def subsampled_edge_log_likelihood(
     The exact likelihood costs no more than O(N C + E C), so this exists to reproduce the
     paper's table of scalable training.
 
-    Args:
-        z: Affiliations [N, C].
-        activation: As in :func:`edge_log_likelihood`.
-        edge_index: Edges [2, E] in both directions.
-        batch: Graph of each node [N], graph after graph; one graph if not given.
-        num_nodes: Nodes drawn, with replacement, of each graph.
-        importance: Balance k between nodes of high and of low degree.
-        exponent: Exponent :math:`\alpha` of the degrees.
-        balanced: As in :func:`edge_log_likelihood`.
-        num_graphs: Number of graphs, counted if not given.
-
-    Returns:
-        One value per graph [G]: its subgraph's likelihood, scaled to the number of pairs in the
-        graph unless balanced.
+    Args are those of :func:`edge_log_likelihood`; ``num_nodes`` are drawn, with replacement, of
+    each graph, ``importance`` is k and ``exponent`` is :math:`\alpha`. The value of a graph is its
+    subgraph's likelihood, scaled to the number of its pairs unless balanced.
     """
     adjacency = _simple(edge_index, z.size(0))
     batch = adjacency.source.new_zeros(z.size(0)) if batch is None else batch
-    num_graphs = int(batch.max()) + 1 if num_graphs is None else num_graphs
+    sizes = torch.bincount(batch, minlength=num_graphs or 0)
+    num_graphs = sizes.numel()
     degree = torch.bincount(adjacency.target, minlength=z.size(0)).to(z.dtype)
-    sizes = torch.bincount(batch, minlength=num_graphs)
     p = _importance(degree.pow(exponent), batch, sizes, importance)
     nodes = _draw_nodes(p, batch, sizes, num_nodes)
     kept, weight = subgraph(
@@ -237,8 +285,7 @@ def _as_both_ends(z: Tensor) -> Tensor:
     Edges are given in both directions, so the two gradients are equal and one sum over the edges
     gives both.
     """
-    both: Tensor = _BothEnds.apply(z)  # type: ignore[no-untyped-call]
-    return both
+    return apply(_BothEnds, z)
 
 
 class _BothEnds(torch.autograd.Function):
