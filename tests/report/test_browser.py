@@ -261,6 +261,9 @@ def test_confused_pairs_filter_the_predictions(browser: Browser, node_run: Path)
     count = int(button.text.rsplit("(", 1)[1].rstrip(")"))
     browser.click("#confused button")
     assert len(browser.run(CELLS, 1)) == count
+    browser.click("#prediction-table .toolbar button")
+    assert len(browser.run(CELLS, 1)) == 20
+    assert not browser.all("#prediction-table .toolbar button")[0].is_displayed()
 
 
 def test_warnings_stand_at_the_top(browser: Browser, tmp_path: Path) -> None:
