@@ -40,8 +40,9 @@ def test_page_asks_nothing_of_the_network(run_folder: Path) -> None:
 
 def test_embedded_data_equals_the_run(run_folder: Path) -> None:
     run = read_run(run_folder)
-    data = Page(run_folder / "report.html").data
-    np.testing.assert_allclose(data["nodes"]["z"], run.memberships, rtol=6e-3)
+    page = Page(run_folder / "report.html")
+    data = page.data
+    np.testing.assert_allclose(page.memberships, run.memberships, rtol=6e-3)
     assert data["nodes"]["name"] == list(run.node_names)
     share = {
         (s, t): shares
