@@ -16,6 +16,8 @@ EXAMPLES = ("ACM", "IMDB", "generated 0.8", "amazon-photo", "dblp-full", "uat")
 """Graphs of the short table in the README."""
 SPLIT = ("VEPM", *RELATIONS)
 """Rows of the table of the split: the default, which chooses, then a learned and an even split."""
+SPOKEN = {"VEPM, learned": "VEPM", "VEPM, even": "with an even split"}
+"""Rows as a sentence names them, where that is another way."""
 
 
 def headlines() -> str:
@@ -50,7 +52,8 @@ def _panel() -> str:
     if "VEPM" not in rows or len(rows) < 2 or not common:
         return MISSING
     means = [
-        f"{row} {fmean(float(found[row, column]['mean']) for column in common):.1f}" for row in rows
+        f"{SPOKEN.get(row, row)} {fmean(float(found[row, c]['mean']) for c in common):.1f}"
+        for row in rows
     ]
     return f"{', '.join(means)} (per cent, mean over {', '.join(common)}; 20 labels a class)"
 
@@ -61,8 +64,9 @@ def _relations() -> str:
     for column in dict.fromkeys(column for _, column in found):
         rows = [row for row in RELATIONS if (row, column) in found]
         if {"VEPM, learned", "VEPM, even"} <= set(rows):
-            numbers = (f"{row} {float(found[row, column]['mean']):.1f}" for row in rows)
-            shown.append(f"{column}: {', '.join(numbers)}")
+            means = {SPOKEN.get(row, row): float(found[row, column]["mean"]) for row in rows}
+            numbers = ", ".join(f"{row} {mean:.1f}" for row, mean in means.items())
+            shown.append(f"{column}: {numbers}")
     return f"{'; '.join(shown[:2])} (per cent, 20 labels a class)" if shown else MISSING
 
 
@@ -90,5 +94,5 @@ def _speed() -> str:
         ratios = json.loads(path.read_text(encoding="utf-8"))["ratios"] if path.exists() else []
         for row in ratios:
             if (row["graph"], row["step"], row["against"]) == ("PubMed", "joint", "gat"):
-                words.append(f"{row['time']:.2f} of its time on {device}")
-    return f"a joint training step on PubMed takes {', '.join(words)}" if words else MISSING
+                words.append(f"{row['time']:.2f} of GAT's time on {device}")
+    return f"a joint training step on PubMed takes {' and '.join(words)}" if words else MISSING

@@ -170,6 +170,18 @@ def test_every_warning_has_a_cause_and_a_cure() -> None:
         assert max(len(warning & title) / len(title) for title in titles) > 0.5, warning
 
 
+def test_every_warning_about_data_is_explained() -> None:
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    table = page.split("## Warnings about data")[1].split("## Errors")[0]
+    explained = re.findall(r"^\| `(.+?)` \|", table, re.M)
+    files = [path for path in (ROOT / "src" / "vepm").rglob("*.py") if path.parent.name != "report"]
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
+    for warning in explained:
+        assert all(words in re.sub(r'"\s+"', "", source) for words in warning.split("...")), warning
+    # One hands on what NetworkX says of a file.
+    assert source.count("logger.warning(") == len(explained) + 1
+
+
 def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{3,}", text.lower()))
 

@@ -226,8 +226,10 @@ def test_runs_that_choose_their_split_are_the_better_of_finished_ones(
         alone, chosen = (
             read_cell(folder / cell.path, cell.task.fingerprint) for folder in (trained, derived)
         )
-        assert alone is not None and alone.result is not None
-        assert chosen is not None and chosen.result is not None
+        assert alone is not None
+        assert chosen is not None
+        assert alone.result is not None
+        assert chosen.result is not None
         assert chosen.result.curve == alone.result.curve
         assert chosen.result.settings == alone.result.settings
 

@@ -1,9 +1,12 @@
 """A report page as a parser sees it."""
 
+import base64
 import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+
+import torch
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 
@@ -44,3 +47,9 @@ class Page(HTMLParser):
     def data(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.scripts[0])
         return found
+
+    @property
+    def memberships(self) -> torch.Tensor:
+        packed = bytearray(base64.b64decode(self.data["nodes"]["z"]))
+        values = torch.frombuffer(packed, dtype=torch.bfloat16).double()
+        return values.reshape(-1, len(self.data["activation"]))

@@ -86,3 +86,10 @@ def test_typical_features_tell_groups_apart() -> None:
     first, second = communities.typical_features(features, interaction, ["a", "b", "c"])
     assert first == [("a", 1.0)]
     assert second == [("b", 1.0)]
+
+
+def test_an_empty_community_has_no_typical_features() -> None:
+    interaction = np.array([[3.0, 2.0, 1.0], [2.0, 3.0, 1.0]])
+    features = np.array([[-1.0, 0.0], [-2.0, 5.0]])
+    found = communities.typical_features(features, interaction, ["a", "b"])
+    assert [[name for name, _ in row] for row in found] == [["a"], ["b"], []]

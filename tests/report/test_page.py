@@ -10,7 +10,7 @@ from vepm.report import read_run, summary, write_report
 
 from .conftest import HOSTILE
 from .reading import Page
-from .writing import change, rewrite_metrics, write_node_run
+from .writing import change, rewrite_metrics, write_node_run, write_unsupervised_run
 
 RUNS = ["node_run", "graph_run", "unsupervised_run"]
 
@@ -40,8 +40,9 @@ def test_page_asks_nothing_of_the_network(run_folder: Path) -> None:
 
 def test_embedded_data_equals_the_run(run_folder: Path) -> None:
     run = read_run(run_folder)
-    data = Page(run_folder / "report.html").data
-    np.testing.assert_allclose(data["nodes"]["z"], run.memberships, rtol=6e-3)
+    page = Page(run_folder / "report.html")
+    data = page.data
+    np.testing.assert_allclose(page.memberships, run.memberships, rtol=6e-3)
     assert data["nodes"]["name"] == list(run.node_names)
     share = {
         (s, t): shares
@@ -87,7 +88,61 @@ def test_page_opens_with_a_conclusion(node_run: Path, unsupervised_run: Path) ->
     unsure = int((run.probabilities.max(axis=1) < 0.6).sum())
     assert f"{unsure} nodes are uncertain (under 60 %)" in text
     text = " ".join(Page(unsupervised_run / "report.html").text.split())
-    assert "of 3 communities are the main one of some node" in text
+    assert "The 70 nodes fall into 3 communities;" in text
+
+
+def test_communities_are_counted_with_nodes_of_several_and_of_none(tmp_path: Path) -> None:
+    folder = write_unsupervised_run(tmp_path / "run")
+    members = np.eye(6, dtype=np.float32)[2 * (np.arange(70) % 2)]
+    change(folder, memberships=members)
+    said = "The 70 nodes fall into 2 of 3 communities; 0 nodes are members of several."
+    assert summary.conclusion(read_run(folder)) == [said]
+    members[4], members[5] = 0, members[0] + members[1]
+    change(folder, memberships=members)
+    said = "The 70 nodes fall into 2 of 3 communities; 1 node is a member of several, 1 of none."
+    assert summary.conclusion(read_run(folder)) == [said]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("", "all edges are split almost alike, so an even split should do as well"),
+        ('partition = "even"\n', "all edges are split evenly, as the settings ask"),
+    ],
+)
+def test_a_split_that_tells_no_edges_apart_is_called_so(
+    tmp_path: Path, setting: str, said: str
+) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    with (folder / "config.toml").open("a") as file:
+        file.write(setting)
+    rewrite_metrics(folder, parts=[{"relevance": w, "share": 1 / 3} for w in (4.0, 1.0, 0.5)])
+    assert summary.even_split(read_run(folder)) == ""
+    edges = read_run(folder).edge_index.shape[1]
+    shares = np.tile(np.array([0.4, 0.3, 0.3], np.float32), (edges, 1))
+    # Of two edges one has 0.15 more of a part: a total variation of 0.075 from the mean.
+    shares[::2] += np.array([0.15, -0.15, 0], np.float32)
+    change(folder, edge_weight=shares)
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert f"{said[0].upper()}{said[1:]}; " in text
+    assert f"{said[0].upper()}{said[1:]}, whatever the weights." in text
+    assert "times as much" not in text
+    shares[::2] += np.array([0.07, -0.07, 0], np.float32)
+    change(folder, edge_weight=shares)
+    assert summary.even_split(read_run(folder)) == ""
+
+
+def test_an_even_split_that_was_chosen_is_shown_beside_the_learned_one(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    (folder / "config.toml").write_text('[model]\npartition = "even"\n')
+    edges = read_run(folder).edge_index.shape[1]
+    change(folder, edge_weight=np.full((edges, 3), 1 / 3, np.float32))
+    rewrite_metrics(folder, partitions={"learned": 0.5, "even": 0.625})
+    said = "at least as well on validation labels (62.5 %) as a learned split (50.0 %)"
+    text = " ".join(Page(write_report(folder)).text.split())
+    assert f"All edges are split evenly, which did {said}; " in text
+    rewrite_metrics(folder, partitions={"learned": 0.5})
+    assert "evenly, as the settings ask" in " ".join(Page(write_report(folder)).text.split())
 
 
 def test_evidence_names_the_communities_that_carry_it(tmp_path: Path) -> None:
@@ -116,14 +171,12 @@ def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> N
     assert "All communities have about the same weight" in text
     rewrite_metrics(folder, partitions={"learned": 0.5, "even": 0.625})
     text = " ".join(Page(write_report(folder)).text.split())
-    tried = "Validation accuracy was 50.0 % with a learned split and 62.5 % with an even one"
-    assert f"{tried}, so the learned one was kept. All communities have about" in text
-    (folder / "config.toml").write_text('[model]\npartition = "even"\n')
-    text = " ".join(Page(write_report(folder)).text.split())
-    assert f"{tried}, so every edge counts alike for all communities." in text
-    assert "All communities have about" not in text
-    rewrite_metrics(folder, parts=["no", "such", "parts"])
-    assert "How much each community counts" not in Page(write_report(folder)).text
+    tried = "Validation accuracy was 50.0 % with this learned split and 62.5 % with an even one."
+    assert f"{tried} All communities have about the same weight" in text
+    shares_alone = {"relevance": None, "share": 0.3, "homophily": None}
+    for nothing in (["no", "such", "parts"], [shares_alone] * 3):
+        rewrite_metrics(folder, parts=nothing)
+        assert "How much each community counts" not in Page(write_report(folder)).text
 
 
 def test_classes_of_a_benchmark_have_their_names(tmp_path: Path) -> None:
@@ -167,6 +220,21 @@ def test_nodes_in_no_community_are_counted(tmp_path: Path) -> None:
         text = write_report(folder).read_text(encoding="utf-8")
         assert words in text
         assert ("of none" in text) == bool(alone)
+
+
+def test_communities_to_which_all_nodes_belong_are_called_so(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    words = "all nodes are members of all communities"
+    assert words not in write_report(folder).read_text(encoding="utf-8")
+    change(folder, memberships=np.ones_like(read_run(folder).memberships))
+    assert words in write_report(folder).read_text(encoding="utf-8")
+
+
+def test_features_that_only_number_the_nodes_are_left_out(tmp_path: Path) -> None:
+    folder = write_node_run(tmp_path / "run", nodes=40)
+    assert "feature 3" in Page(write_report(folder)).text
+    change(folder, features=np.eye(40, dtype=np.float32))
+    assert "feature 3" not in Page(write_report(folder)).text
 
 
 def test_pixels_become_pictures(tmp_path: Path) -> None:

@@ -78,6 +78,20 @@ def test_page_is_small(real_run: Path) -> None:
     assert (real_run / "report.html").stat().st_size < LARGEST_PAGE
 
 
+def test_a_page_of_five_thousand_nodes_is_small_and_quick(browser: Browser, tmp_path: Path) -> None:
+    data = "planted:nodes=5000,edges=18000"
+    succeed("train", data, *SHORT, "-o", tmp_path)
+    assert (tmp_path / "report.html").stat().st_size < 3_000_000
+    ready = []
+    for _ in range(3):  # other work on the machine may slow one of them
+        browser.open(tmp_path)
+        ready.append(browser.run("return performance.getEntriesByName('vepm-ready')[0].startTime"))
+    assert browser.run("return vepmReport.data.nodes.name.length") == 5000
+    assert browser.run("return vepmReport.data.edges.source.length") > 17_000
+    assert len(browser.panel_memberships()) == 33
+    assert min(ready) < 2000
+
+
 def test_page_opens_quietly_and_offline(browser: Browser, real_run: Path) -> None:
     # A fresh browser is still loading a start page of its own.
     browser.driver.get("about:blank")

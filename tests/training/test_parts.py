@@ -13,8 +13,8 @@ from vepm.runs.metrics import agreement_with_kinds, summarise_parts
 from vepm.training import Config, fit
 from vepm.training.card import ModelCard
 
-EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-SHARES = torch.tensor([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]).repeat(1, 25)
+SHARES = torch.tensor([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75], [0.25, 0.75]]).repeat(25, 1)
 
 
 def model(composer: str = "weighted") -> VEPM:
@@ -24,12 +24,15 @@ def model(composer: str = "weighted") -> VEPM:
 def test_parts_by_hand() -> None:
     labels, train = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
     kinds = torch.tensor([[True, False], [True, False], [False, True], [False, True]])
+    kinds = kinds.repeat(25, 1)
     first, second = summarise_parts(model(), EDGES, SHARES, labels, train, kinds, ("a", "b"))
     assert first.relevance == second.relevance == 1
     assert first.share == second.share == 0.5
     assert first.homophily == pytest.approx(0.75)
     assert second.homophily == pytest.approx(0.25)
     assert first.kinds == {"a": pytest.approx(0.75), "b": pytest.approx(0.25)}
+    few = summarise_parts(model(), EDGES[:, 2:], SHARES[2:], labels, train)
+    assert [part.homophily for part in few] == [None, None]
 
 
 def test_parts_without_relevance_kinds_or_labelled_pairs() -> None:

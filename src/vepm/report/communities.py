@@ -22,7 +22,7 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     main, member = run.interaction.argmax(axis=1), run.member
     members = member.sum(axis=0)
     elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
-    given = np.zeros((run.num_nodes, 0)) if run.features is None else run.features
+    given = _telling_features(run)
     features = typical_features(given, run.interaction, run.feature_names)
     pictured = pixel_grid(run.feature_names) is not None
     pictures = images(_means(given, run.interaction)) if pictured else [""] * len(members)
@@ -46,7 +46,7 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
                 "typical_nodes": list(zip(nodes.tolist(), names, strict=True)),
                 "typical_features": features[k],
                 "labels": labels,
-                "image": pictures[k],
+                "image": pictures[k] if len(nodes) else "",
             }
         )
     return rows
@@ -120,9 +120,20 @@ def typical_features(
 
 
 def _means(features: Floats, interaction: Floats) -> Floats:
-    """Mean features of each metacommunity [K, F], its nodes weighted by their shares."""
-    weight = shares(interaction)
-    return (weight / np.maximum(weight.sum(axis=0), np.finfo(float).tiny)).T @ features
+    """Mean features of each metacommunity's bucket [K, F]; those of all nodes if it is empty."""
+    inside = np.eye(interaction.shape[1])[interaction.argmax(axis=1)]
+    count = inside.sum(axis=0)[:, None]
+    return np.where(count > 0, _ratio(inside.T @ features, count, 0.0), features.mean(axis=0))
+
+
+def _telling_features(run: Run) -> Floats:
+    """The features [N, F]; none where each of them only says which node it is."""
+    given = run.features
+    if given is None or (
+        given.shape[0] == given.shape[1] and np.array_equal(given, np.eye(len(given)))
+    ):
+        return np.zeros((run.num_nodes, 0))
+    return given
 
 
 def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:

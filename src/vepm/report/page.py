@@ -71,7 +71,7 @@ def _render(run: Run, drawings: dict[str, dict[str, str]]) -> str:
         communities=communities,
         alone=int((~run.member.any(axis=1)).sum()),
         parts=parts,
-        verdict=summary.split_verdict(run, parts),
+        verdict=summary.part_verdict(run, parts),
         confused=summary.most_confused(run),
         settings=summary.settings_groups(run),
         provenance=summary.provenance(run),

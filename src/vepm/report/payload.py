@@ -1,11 +1,13 @@
 """What the page's script draws from, as plain JSON: which nodes of a large graph, and where."""
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import torch
 from scipy.sparse.csgraph import breadth_first_order, shortest_path
 from scipy.spatial import cKDTree
 from scipy.special import expit
@@ -29,7 +31,7 @@ FEWEST_NODES = 200
 MOST_MEMBERSHIPS = 260_000
 MOST_EDGES = 20_000
 MOST_CLASSES = 6
-MOST_PIXELS = 400_000
+MOST_PIXELS = 150_000
 SMALL = 60  # up to so many nodes, distances on paper follow the lengths of shortest paths
 STEPS = 300
 NEAR, FAR = 8, 6
@@ -147,7 +149,7 @@ def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "graph": excerpt.graph.tolist() if run.batch is not None else None,
         "main": interaction.argmax(axis=1).tolist(),
         "part": _percent(shares(interaction)),
-        "z": [_short(row) for row in run.memberships[nodes]],
+        "z": _packed(run.memberships[nodes]),
     }
     grid = pixel_grid(run.feature_names)
     if grid and run.features is not None and len(nodes) * grid[0] * grid[1] <= MOST_PIXELS:
@@ -193,6 +195,15 @@ def _items(run: Run, items: Ints) -> dict[str, Any]:
 
 def _percent(share: Floats) -> list[list[int]]:
     return (100 * share).round().astype(int).tolist()
+
+
+def _packed(values: Floats) -> str:
+    """Numbers in two bytes each, as Base64: bfloat16, good to two significant digits."""
+    largest = torch.finfo(torch.bfloat16).max
+    short = torch.from_numpy(values).clamp(max=largest).bfloat16()
+    return base64.b64encode(short.view(torch.uint16).numpy().astype("<u2").tobytes()).decode(
+        "ascii"
+    )
 
 
 def _short(values: Floats) -> list[float]:

@@ -38,7 +38,7 @@ MUTED = "#8A94A1"
 ACCENT = "#0B7A75"
 WARNING = "#C2410C"
 
-RASTER_DPI = 170
+RASTER_DPI = 125
 LOOK = Path(__file__).parent / "assets" / "figures.mplstyle"
 
 

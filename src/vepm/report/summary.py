@@ -20,6 +20,7 @@ BASELINES = {
 """How baselines are written; others go by the name they have on the command line."""
 MOST_DRAWN_CLASSES = 1000  # classes of a confusion matrix that is drawn
 MOST = 0.6  # communities that together have this part of the evidence carry most of it
+NEARLY_EVEN = 0.1  # edges whose shares differ by less than this, on average, are split alike
 
 
 def number_in(given: Mapping[str, Any], key: str) -> float | None:
@@ -89,11 +90,7 @@ def conclusion(run: Run) -> list[str]:
     """What the page shows, in one or two sentences."""
     accuracy, rivals = number_in(run.metrics, "test_accuracy"), _baselines(run)
     if accuracy is None:
-        found, several = np.unique(run.interaction.argmax(axis=1)), run.member.sum(axis=1) > 1
-        return [
-            f"{len(found)} of {run.num_metacommunities} communities are the main one of some node; "
-            f"{several.sum():,} of {run.num_nodes:,} nodes are members of several."
-        ]
+        return [_groups(run)]
     first = f"{100 * accuracy:.1f} % of the test {run.items} are classified correctly"
     if rivals:
         best = max(rivals, key=lambda name: rivals[name])
@@ -110,10 +107,52 @@ def conclusion(run: Run) -> list[str]:
     return [f"{part[0].upper()}{part[1:]}." for part in sentences if part]
 
 
+def _groups(run: Run) -> str:
+    """How many communities have nodes of their own, and how far they overlap."""
+    found, groups = len(np.unique(run.interaction.argmax(axis=1))), run.num_metacommunities
+    memberships = run.member.sum(axis=1)
+    several, none = int((memberships > 1).sum()), int((memberships == 0).sum())
+    kept = f"{groups} communities" if found == groups else f"{found} of {groups} communities"
+    are = "node is a member" if several == 1 else "nodes are members"
+    first = f"The {run.num_nodes:,} nodes fall into {kept}; {several:,} {are} of several"
+    return f"{first}, {none:,} of none." if none else f"{first}."
+
+
+def even_split(run: Run) -> str:
+    """What to say where the shares of all edges are about the same; nothing where they differ.
+
+    Measured by the mean total variation between the shares of an edge and those of all edges.
+    """
+    if run.num_metacommunities < 2 or not len(run.edge_weight):
+        return ""
+    apart = np.abs(run.edge_weight - run.edge_weight.mean(axis=0)).sum(axis=1) / 2
+    if apart.mean() >= NEARLY_EVEN:
+        return ""
+    if ("partition", "even") in (row for _, rows in settings_groups(run) for row in rows):
+        learned, even = _tried(run)
+        if not learned:
+            return "all edges are split evenly, as the settings ask"
+        did = f"did at least as well on validation labels ({even}) as a learned split ({learned})"
+        return f"all edges are split evenly, which {did}"
+    return "all edges are split almost alike, so an even split should do as well"
+
+
+def _tried(run: Run) -> tuple[str, str]:
+    """Validation accuracy with a learned and with an even split, where both were tried."""
+    given = run.metrics.get("partitions")
+    found = [
+        number_in(given if isinstance(given, dict) else {}, key) for key in ("learned", "even")
+    ]
+    learned, even = ("" if None in found else f"{100 * (value or 0):.1f} %" for value in found)
+    return learned, even
+
+
 def _evidence(run: Run) -> str:
     """Which communities the predictions rest on most."""
     if run.support is None or run.num_metacommunities < 2:
         return ""
+    if alike := even_split(run):
+        return alike
     support = np.abs(run.support).mean(axis=0)
     if not support.sum() > 0:
         return ""
@@ -127,12 +166,15 @@ def _evidence(run: Run) -> str:
 
 
 def part_rows(run: Run) -> list[dict[str, Any]]:
-    """Weight and share of each part of the edges, as ``metrics.json`` has them."""
+    """Weight and share of each part of the edges, as ``metrics.json`` has them.
+
+    None where it has shares alone, which the table of communities shows already.
+    """
     given = run.metrics.get("parts", [])
     if len(given) != run.num_metacommunities or not all(isinstance(p, dict) for p in given):
         return []
     colours = community_colours(len(given))
-    return [
+    rows = [
         {
             "name": name,
             "colour": colour,
@@ -141,6 +183,8 @@ def part_rows(run: Run) -> list[dict[str, Any]]:
         }
         for name, colour, part in zip(run.community_names, colours, given, strict=True)
     ]
+    known = any(row["relevance"] or row["homophily"] is not None or row["kinds"] for row in rows)
+    return rows if known else []
 
 
 def _kinds(given: Any) -> list[tuple[str, float]]:
@@ -150,19 +194,19 @@ def _kinds(given: Any) -> list[tuple[str, float]]:
     return sorted(found, key=lambda kind: -kind[1])
 
 
-def split_verdict(run: Run, rows: list[dict[str, Any]]) -> str:
-    """How a learned and an even split did on validation labels, where both were tried, and what
-    the weights of the parts say."""
-    given, model = run.metrics.get("partitions"), run.settings.get("model")
-    tried = given if isinstance(given, dict) else {}
-    learned, even = (number_in(tried, name) for name in ("learned", "even"))
-    if learned is None or even is None:
-        return _weights_in_words(rows)
-    words = f"{100 * learned:.1f} % with a learned split and {100 * even:.1f} % with an even one"
-    first = f"Validation accuracy was {words}"
-    if isinstance(model, dict) and model.get("partition") == "even":
-        return f"{first}, so every edge counts alike for all communities."
-    return f"{first}, so the learned one was kept. {_weights_in_words(rows)}"
+def part_verdict(run: Run, rows: list[dict[str, Any]]) -> str:
+    """What the split, and the weights of its parts, say about what it is worth."""
+    if alike := even_split(run):
+        return f"{alike[0].upper()}{alike[1:]}, whatever the weights."
+    return f"{_chosen(run)}{_weights_in_words(rows)}"
+
+
+def _chosen(run: Run) -> str:
+    learned, even = _tried(run)
+    if not learned:
+        return ""
+    words = f"{learned} with this learned split and {even} with an even one"
+    return f"Validation accuracy was {words}. "
 
 
 def _weights_in_words(rows: list[dict[str, Any]]) -> str:

@@ -21,6 +21,8 @@ from vepm.nn import VEPM
 PACKAGES = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
 RANKED_EDGES = 200_000
 """Edges, evenly spaced, by which shares are ranked against kinds."""
+FEWEST_JOINED = 50
+"""Edges between training nodes below which how often they join equal labels is mostly chance."""
 
 
 def accuracy(probabilities: Tensor, y: Tensor) -> float:
@@ -51,7 +53,7 @@ class Part(NamedTuple):
     share: float
     """Its share of all edges."""
     homophily: float | None
-    """How often its edges join equal labels among the training nodes; None if none joins two."""
+    """How often its edges join equal labels among the training nodes; None if few join two."""
     kinds: dict[str, float]
     """Share of its edges that is of each known kind."""
 
@@ -75,6 +77,7 @@ def summarise_parts(
     shares = shares.double()
     total = shares.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     known = torch.isin(edge_index, train).all(0)
+    enough = int(known.sum()) >= 2 * FEWEST_JOINED
     equal = labels[edge_index[0, known]] == labels[edge_index[1, known]]
     among = shares[known].sum(0)
     joined = (shares[known] * equal[:, None]).sum(0)
@@ -83,7 +86,7 @@ def summarise_parts(
         Part(
             relevance=weights[k],
             share=float(total[k] / max(len(shares), 1)),
-            homophily=float(joined[k] / among[k]) if among[k] > 0 else None,
+            homophily=float(joined[k] / among[k]) if enough and among[k] > 0 else None,
             kinds={
                 name: float(row[k] / total[k])
                 for name, row in zip(kind_names or (), by_kind, strict=True)

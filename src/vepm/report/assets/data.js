@@ -1,3 +1,11 @@
+/** Rows of numbers from Base64: each has the upper two bytes of a 32-bit float (bfloat16). */
+function unpack(text, width) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const numbers = new Float32Array(Uint32Array.from(new Uint16Array(bytes.buffer), (upper) => upper << 16).buffer);
+  return Array.from({ length: numbers.length / width }, (_, row) => Array.from(numbers.subarray(row * width, (row + 1) * width)));
+}
+
+D.nodes.z = unpack(D.nodes.z, D.activation.length);
 const nodeCount = D.nodes.name.length;
 const isGraphTask = D.task === "graph";
 const SPLIT_NAMES = ["outside the splits", "train", "validation", "test"];

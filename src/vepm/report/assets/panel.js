@@ -57,7 +57,7 @@ function support(item) {
 function memberships(node) {
   const z = D.nodes.z[node];
   const strongest = Math.max(...z, 1e-12);
-  const shown = (value) => (value < 0.001 ? "< 0.001" : String(value));
+  const shown = (value) => (value < 0.001 ? "< 0.001" : String(Number(value.toPrecision(2))));
   const row = (c) => bar(`z${c}`, shown(z[c]), (100 * z[c]) / strongest, D.colours[D.partOf[c]],
     { "data-affiliation": c, "data-value": z[c] });
   const order = z.map((_, c) => c).sort((a, b) => z[b] - z[a]);

@@ -8,9 +8,11 @@ function buildTable(root, columns, rows, { pick = null, order = 0, descending = 
   const state = { words: "", order, descending, shown: ROWS_AT_ONCE, only: null };
   const search = make("input", { type: "search", class: "search", placeholder: "Search", "aria-label": "Search the table" });
   const note = make("p", { class: "note", role: "status" });
-  const heads = columns.map(({ title }, c) => make("th", { scope: "col" },
+  const kind = columns.map(({ value }) => (rows.length && typeof value(rows[0]) === "number" ? "count" : "text"));
+  const heads = columns.map(({ title }, c) => make("th", { scope: "col", class: kind[c] },
     make("button", { type: "button", class: "sort", onclick: () => sortBy(c) }, title)));
   const body = make("tbody");
+  const all = make("button", { type: "button", onclick: () => only(null) }, "Show all rows");
   const more = make("button", { type: "button", onclick: () => { state.shown += 10 * ROWS_AT_ONCE; draw(); } }, "Show more");
   const text = rows.map((row) => columns.map(({ value }) => value(row)).join("\u0000").toLowerCase());
   search.addEventListener("input", () => { state.words = search.value.trim().toLowerCase(); state.shown = ROWS_AT_ONCE; draw(); });
@@ -36,15 +38,23 @@ function buildTable(root, columns, rows, { pick = null, order = 0, descending = 
     heads.forEach((head, c) => head.setAttribute("aria-sort",
       c !== state.order ? "none" : state.descending ? "descending" : "ascending"));
     body.replaceChildren(...kept.slice(0, state.shown).map((row) => {
-      const cells = columns.map(({ value, cell }) => make("td", {}, cell ? cell(row) : String(value(row))));
+      const cells = columns.map(({ value, cell }, c) => make("td", { class: kind[c] }, cell ? cell(row) : String(value(row))));
       return pick ? make("tr", { class: "pickable", onclick: () => pick(row) }, ...cells) : make("tr", {}, ...cells);
     }));
     note.textContent = `${kept.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
     more.hidden = kept.length <= state.shown;
+    all.hidden = !state.only;
   }
 
-  root.append(make("div", { class: "toolbar" }, search, note),
+  function only(test) {
+    state.only = test;
+    state.shown = ROWS_AT_ONCE;
+    search.value = state.words = "";
+    draw();
+  }
+
+  root.append(make("div", { class: "toolbar" }, search, note, all),
     make("div", { class: "table-scroll", tabindex: "0" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)), more);
   draw();
-  return { only(test) { state.only = test; state.shown = ROWS_AT_ONCE; search.value = state.words = ""; draw(); } };
+  return { only };
 }
