@@ -154,7 +154,7 @@ def run_tests(
         pid = os.fork()
         if pid == 0:
             os.setpgid(0, 0)
-            limit = math.ceil(2 * (most + longest)) + 30
+            limit = math.ceil(most + 2 * longest) + 10
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             signal.signal(signal.SIGPROF, _end_test)
             signal.signal(signal.SIGALRM, _end_test)
