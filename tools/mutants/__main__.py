@@ -20,7 +20,7 @@ from tools.mutants.execute import Outcome, preload, run_tests
 from tools.mutants.sample import Mutant, allot, mutants_of, packages
 
 WANTED = 0.9
-ROUNDS = ((3, 1.0, 6.0), (8, 5.0, 40.0))
+ROUNDS = ((3, 1.0, 6.0), (6, 3.0, 20.0))
 """Files, and processor time of a test and of all tests. A mutant that passes goes to the next."""
 UNUSABLE = defaultdict[float, set[str]](set)
 """Tests that fail or take too long on unchanged code as well, by the time of a test."""
@@ -42,7 +42,7 @@ def noticed(mutant: Mutant) -> bool:
             if found.slow and _passing(found.slow, longest / 2):
                 return True
             UNUSABLE[longest] |= {*found.slow, *filter(None, [failed])}
-        passed |= found.passed
+            passed |= found.passed
     return False
 
 
