@@ -135,7 +135,7 @@ def test_sizes_of_generated_graphs() -> None:
     assert bench._numbers("") == ()
     assert bench._numbers("4000,1e5") == (4000, 100_000)
     with pytest.raises(InputError, match="3999 edges are too few; give 4000 or more"):
-        bench._numbers("5000,3999")
+        bench._numbers("5000,3999,17")
     with pytest.raises(InputError, match="is no list of numbers"):
         bench._numbers("many")
     assert bench._numbers(bench.SIZES) == (100_000, 1_000_000, 10_000_000)
@@ -145,7 +145,7 @@ def test_sizes_of_generated_graphs() -> None:
 def test_table_of_a_bench() -> None:
     place = {"graph": "g", "edges": 12345, "step": "finetune"}
     ours = place | {"method": "vepm", "median": 0.25, "peak_bytes": 3 * 2**20}
-    report = {
+    report: dict[str, Any] = {
         "machine": {"device": "cpu"},
         "rows": [ours, ours | {"method": "gat", "median": 1.5}, place | {"method": "x"}],
         "ratios": [{"graph": "g", "step": "finetune", "against": "gat", "time": 0.5, "memory": 4}],

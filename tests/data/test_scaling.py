@@ -131,7 +131,7 @@ def test_scales_by_hand() -> None:
 def named_ring(names: str, chord: str = "") -> Dataset:
     """A ring of nodes without features, with one more edge perhaps."""
     graph = nx.Graph(zip(names, names[1:] + names[0], strict=True))
-    graph.add_edges_from([chord] if chord else [])
+    graph.add_edges_from([(chord[0], chord[1])] if chord else [])
     found = as_dataset(graph, task="node")
     assert found.num_positions == NUM_POSITIONS
     return found

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import normalized_mutual_info_score
@@ -296,7 +297,9 @@ def test_graph_autoencoders_are_those_of_their_paper() -> None:
     edges = torch.tensor([[0, 1], [1, 0]])
     assert isinstance(model(torch.rand(3, 7), edges), tuple)
     assert links._Encoder(7, 1)(torch.rand(3, 7), edges).shape == (3, 16)
-    y, scores = links._ranked(lambda pairs: pairs[0] * 2.0, (torch.ones(2, 3), torch.zeros(2, 2)))
+    y, scores = links._ranked(
+        lambda pairs: pairs[0] * 2.0, (np.ones((2, 3), int), np.zeros((2, 2), int))
+    )
     assert y.tolist() == [1, 1, 1, 0, 0]
     assert scores.tolist() == [2, 2, 2, 0, 0]
 

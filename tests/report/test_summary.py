@@ -161,7 +161,7 @@ def test_payload_by_hand(run: Run) -> None:
     assert sorted(pairs) == sorted(edges)
     assert found["density"] == pytest.approx(len(edges) / (30 * 29 / 2))
     for (a, b), share in zip(pairs, found["edges"]["share"], strict=True):
-        place = np.flatnonzero(((a, b) == run.edge_index.T).all(axis=1))[0]
+        place = run.edge_index.T.tolist().index([a, b])
         assert share == [round(100 * float(part)) for part in run.edge_weight[place]]
     assert found["unsure"] == 60
     assert found["partOf"] == [0, 0, 1, 1, 2, 2]

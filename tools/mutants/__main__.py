@@ -15,13 +15,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tools.mutants.closeness import HERE, closest_tests
+from tools.mutants.closeness import HERE, TESTS, closest_tests
 from tools.mutants.execute import Outcome, preload, run_tests
 from tools.mutants.sample import Mutant, allot, mutants_of, packages
 
 WANTED = 0.9
-ROUNDS = ((3, 1.0, 6.0), (6, 3.0, 20.0))
-"""Files, and processor time of a test and of all tests. A mutant that passes goes to the next."""
+EVERY_MODULE = TESTS / "test_values.py"
+"""Tests of what holds in every module."""
+ROUNDS: tuple[tuple[int, float, float, tuple[Path, ...]], ...] = (
+    (3, 1.0, 6.0, ()),
+    (6, 3.0, 20.0, (EVERY_MODULE,)),
+)
+"""Number of closest files, processor time of a test and of all tests, and other files. A mutant
+that passes goes to the next."""
 UNUSABLE = defaultdict[float, set[str]](set)
 """Tests that fail or take too long on unchanged code as well, by the time of a test."""
 
@@ -29,8 +35,8 @@ UNUSABLE = defaultdict[float, set[str]](set)
 def noticed(mutant: Mutant) -> bool:
     """Whether a test of the closest files fails that passes on unchanged code."""
     changed, passed = (mutant.module, mutant.code), set[str]()
-    for count, longest, most in ROUNDS:
-        paths = closest_tests(mutant.module)[:count]
+    for count, longest, most, others in ROUNDS:
+        paths = (*others, *closest_tests(mutant.module)[:count])
         failed: str | None = ""
         while failed is not None:
             skip = passed | UNUSABLE[longest]

@@ -8,6 +8,7 @@ import linecache
 import math
 import os
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tools.mutants.closeness import SOURCE
 from tools.mutants.sample import source_of
 
 WAIT_FACTOR = 30
@@ -150,7 +152,7 @@ def run_tests(
         wanted: which tests to run, by name.
         changed: a module, and other code to run in it than its file holds.
     """
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log, _copied(changed) as source:
         pid = os.fork()
         if pid == 0:
             os.setpgid(0, 0)
@@ -158,6 +160,8 @@ def run_tests(
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             signal.signal(signal.SIGPROF, _end_test)
             signal.signal(signal.SIGALRM, _end_test)
+            search = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
+            os.environ["PYTHONPATH"] = os.pathsep.join(search)
             if changed:
                 sys.meta_path.insert(0, _Changed(*changed))
             os._exit(_test(paths, _Watch(log.fileno(), longest, most, wanted)))
@@ -173,6 +177,17 @@ def run_tests(
     # Where the process ended within a test, that test did it.
     ends = [*named["failed"], *named["started"], *([""] if status else [])]
     return Outcome(frozenset(named["passed"]), frozenset(named["slow"]), next(iter(ends), None))
+
+
+@contextlib.contextmanager
+def _copied(changed: tuple[str, str] | None) -> Iterator[Path]:
+    """A folder with all code, perhaps changed, for processes that tests start."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(SOURCE, Path(folder, SOURCE.name))
+        if changed:
+            module, code = changed
+            (copy / source_of(module).relative_to(SOURCE)).write_text(code, encoding="utf-8")
+        yield copy
 
 
 def _end_test(*_: object) -> None:
@@ -192,8 +207,6 @@ def _processor_seconds() -> float:
 def _test(paths: Iterable[Path], plugin: object) -> int:
     """Run tests; other than 0 if they could not be collected."""
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "--tb=no"]
-    # A process of its own would load the code as it is.
-    words += ["-k", "not importing_the_package"]
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     silent = io.StringIO()
     broken = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
