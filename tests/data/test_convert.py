@@ -9,7 +9,17 @@ import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.datasets import KarateClub
 
-from vepm.data import Dataset, as_dataset, load, read, require_labels
+from vepm.data import (
+    Dataset,
+    as_dataset,
+    dataset,
+    in_memory,
+    labels,
+    load,
+    read,
+    require_labels,
+)
+from vepm.data.build import FEW_NODES, MOST_GAPS
 from vepm.errors import InputError
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -195,6 +205,17 @@ def test_explicit_zeros_are_no_edges() -> None:
             None,
             "graph 1: holds x of width 5 where graph 0 holds x of width 2",
         ),
+        (
+            [labelled([0], edge_weight=torch.ones(4)), labelled([1])],
+            None,
+            "graph 1: holds x of width 2 where graph 0 holds x of width 2, edge_weight of width 1",
+        ),
+        (labelled([0, 1, 1], val_mask=torch.zeros(3, 0)), None, "val_mask: holds no split"),
+        (labelled([0, 1, 1], val_mask=torch.ones(3, 1, 1)), None, r"is \[3, 1, 1\]; one True or"),
+        (labelled([0, 1, 1], val_mask=torch.ones(4)), None, r"is \[4\]; one .* per node \(\[3\]"),
+        (labelled([0, 1, 1], val_mask=[True] * 3), None, "val_mask: is list; one True"),
+        (labelled([0, 1, 1], val_mask=2 * torch.ones(3)), None, "other than 0 and 1"),
+        (labelled([0, -2, 1]), None, "label '-2' is negative"),
         ((None, A), "graph", "is one graph"),
         ((None, np.ones((2, 3))), None, "must be square"),
         ((None, np.ones((0, 0))), None, "has no nodes"),
@@ -238,3 +259,91 @@ def test_datasets_are_compared_by_identity() -> None:
     first, second = load("KarateClub"), load("KarateClub")
     assert isinstance(first, Dataset)
     assert first != second
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        *(("+3", "3"), ("7.0", "7"), ("1e17", "1" + 17 * "0"), ("9" * 19, "9" * 19)),
+        *(("1e18", None), ("1" + 19 * "0", None), ("-2", None), ("nan", None)),
+    ],
+)
+def test_integers_as_text(word: str, name: str | None) -> None:
+    if name is None:
+        with pytest.raises(InputError, match=f"y, 1: label '{word}' is"):
+            labels.encode(["0", word], 2, lambda i: f"y, {i}", "y")
+    else:
+        found, names = labels.encode(["-1", word, ""], 3, str, "y")
+        assert (found.tolist(), names) == ([-1, 0, -1], (name,))
+
+
+def test_the_first_eight_classes_are_named() -> None:
+    for count, end in ((8, r"6, 7\)"), (9, r"6, 7, \.\.\.\)")):
+        known = [str(i) for i in range(count)]
+        with pytest.raises(InputError, match=f"^row 1: label '20' is none of .*{end}$"):
+            labels.encode([0, 20], 2, lambda i: f"row {i}", "y", known)
+    names = [*"abcdefghi"]
+    assert dataset.listed_names(names[:8]).endswith("'g', 'h'")
+    assert dataset.listed_names(names).endswith("'g', 'h' and 1 more")
+
+
+def test_labels_may_be_a_column_and_of_any_type() -> None:
+    for given in ([[1], [0], [1]], np.array([True, False, True]), torch.tensor([1, 0, 1]).half()):
+        found, names = labels.encode(given, 3, str, "y")
+        assert (found.tolist(), names) == ([1, 0, 1], ("0", "1"))
+    with pytest.raises(InputError, match=r"labels have shape \[3, 2\]; one each \(\[3\]\)"):
+        labels.encode(np.ones((3, 2)), 3, str, "y")
+    with pytest.raises(InputError, match="labels hold complex128; integers or text"):
+        labels.encode(np.ones(3) * 1j, 3, str, "y")
+
+
+@pytest.mark.parametrize(
+    ("cell", "answer"),
+    [
+        *((1, True), ("1e3", True), ((1, 2.5), True), (np.ones((2, 2)), True)),
+        *(((), False), ([1, "a"], False), ("a", False), (None, False), (10**400, False)),
+    ],
+)
+def test_what_counts_as_a_number(cell: Any, answer: bool) -> None:
+    assert labels.is_number(cell) is answer
+
+
+def test_random_splits() -> None:
+    y = torch.tensor([0] * 10 + [1] * 5 + [-1] * 4 + [2] * 2)
+    train, val, test = labels.draw_split(y, per_class=3, num_val=4, seed=1)
+    assert y[train].bincount().tolist() == [3, 3, 2]
+    assert (int(val.sum()), int(test.sum())) == (4, 5)
+    assert ((train.int() + val.int() + test.int()) == (y >= 0).int()).all()
+    other = labels.draw_split(y, per_class=3, num_val=4, seed=2)
+    assert not train.equal(other[0])
+    assert train.equal(labels.draw_split(y, per_class=3, num_val=4, seed=1)[0])
+
+
+def test_splitters_of_nodes() -> None:
+    y = [0] * 30 + [1] * 30 + [-1] * 5
+    pairs = list(labels.NodeSplit().split(y, y))
+    assert [(len(train), len(test)) for train, test in pairs] == [(40, 20)] * 5
+    assert len({tuple(train) for train, _ in pairs}) == 5
+    again = list(labels.NodeSplit(random_state=0).split(y, y))
+    assert all((a[0] == b[0]).all() for a, b in zip(pairs, again, strict=True))
+    for wrong in ((0,), (1, 0)):
+        with pytest.raises(InputError, match="must be at least 1"):
+            labels.NodeSplit(*wrong)
+    with pytest.raises(InputError, match="with 30 labels per class none is left to test on"):
+        next(labels.NodeSplit(30).split(y, y))
+
+
+def test_nodes_are_counted_by_what_the_graph_says_first() -> None:
+    edges = torch.tensor([[0, 5], [1, 2]])
+    said = Data(edge_index=edges, num_nodes=9)
+    assert in_memory.count_nodes(Data(x=torch.ones(7, 1), edge_index=edges), "g") == 7
+    assert in_memory.count_nodes(said, "g") == 9
+    assert in_memory.count_nodes(Data(edge_index=edges, y=torch.zeros(8)), "g") == 8
+    assert in_memory.count_nodes(Data(edge_index=edges, y=torch.zeros(1)), "g") == 6
+    for empty in (Data(), Data(edge_index=edges[:, :0])):
+        with pytest.raises(InputError, match="the graph has no nodes"):
+            in_memory.count_nodes(empty, "g")
+    last = max(FEW_NODES, MOST_GAPS * 2)
+    assert in_memory.count_nodes(Data(edge_index=torch.tensor([[0], [last - 1]])), "g") == last
+    with pytest.raises(InputError, match=f"edges name node {last} but few others"):
+        in_memory.count_nodes(Data(edge_index=torch.tensor([[0], [last]])), "g")

@@ -1,12 +1,14 @@
 """Columns at one scale: which are standardised, which stay, and that size does not matter."""
 
+import networkx as nx
 import pytest
 import torch
 from torch import Tensor
 
-from vepm.data import as_dataset, load, planted_graph
+from vepm.data import Dataset, as_dataset, load, planted_graph, scaling
 from vepm.data.features import NUM_POSITIONS
-from vepm.data.scaling import Scaling, needs_coordinates, with_coordinates
+from vepm.data.scaling import Anchors, Scaling, needs_coordinates, with_coordinates
+from vepm.errors import InputError
 
 GENERATOR = torch.Generator().manual_seed(0)
 NORMAL = torch.randn(200, generator=GENERATOR)
@@ -96,3 +98,119 @@ def test_coordinates_are_for_one_graph_with_few_columns() -> None:
     assert found.num_positions == NUM_POSITIONS
     assert with_coordinates(narrow) is found
     assert with_coordinates(found) is found
+
+
+def test_half_of_the_entries_and_a_thousandfold_size_are_still_those_of_words() -> None:
+    half, more = torch.tensor([0.0, 0, 2, 3]), torch.tensor([0.0, 4, 2, 3])
+    assert Scaling.of(torch.stack([half, more], dim=1)).kept.tolist() == [True, False]
+    words = torch.zeros(8, 4)
+    words[0, 0] = words[1, 1] = 2.0
+    for size, kept in ((2000.0, True), (2001.0, False), (0.002, True), (0.0019, False)):
+        words[2, 3] = size
+        assert Scaling.of(words).kept.tolist() == [True, True, False, kept]
+
+
+def test_scales_by_hand() -> None:
+    x = torch.tensor(
+        [[1.0, 6.0, 0.0, 5.0, 1.0], [3.0, 2.0, 12.0, 5.0, 0.0], [5.0, 4.0, 0.0, 5.0, 0.0]]
+    )
+    found = Scaling.of(x, 1)
+    spread = (8 / 3) ** 0.5
+    assert found.center.tolist() == [3.0, 4.0, 0.0, 0.0, 0.0]
+    # Two dense columns; words of size 12 are divided by 8; one coordinate stays as it is.
+    expected = torch.tensor([2**-0.5 / spread, 2**-0.5 / spread, 1 / 8, 0.0, 1.0])
+    torch.testing.assert_close(found.factor, expected.double())
+    assert found.kept.tolist() == [False, False, True, False, False]
+    assert Scaling.of(x, 4).factor[1:].tolist() == [0.5] * 4
+    sparse = torch.tensor([[0.0, 12.0], [3.0, 4.0]]).to_sparse_coo().coalesce()
+    found = Scaling.of(sparse)
+    assert found.factor.tolist() == [1 / 8] * 2
+    torch.testing.assert_close(found(sparse).to_dense(), torch.tensor([[0.0, 1.0], [0.6, 0.8]]))
+
+
+def named_ring(names: str, chord: str = "") -> Dataset:
+    """A ring of nodes without features, with one more edge perhaps."""
+    graph = nx.Graph(zip(names, names[1:] + names[0], strict=True))
+    graph.add_edges_from([(chord[0], chord[1])] if chord else [])
+    found = as_dataset(graph, task="node")
+    assert found.num_positions == NUM_POSITIONS
+    return found
+
+
+def test_nodes_of_training_keep_their_coordinates() -> None:
+    old = named_ring("abcdefghijklmnopqrst", "ak")
+    anchors = Anchors.of(old)
+    assert anchors is not None
+    assert anchors.edges.size(1) == 21
+    again = anchors.align(old)
+    assert again.num_positions == 0
+    torch.testing.assert_close(again.graphs[0].x, old.graphs[0].x)
+    turned = named_ring("tsrqponmlkjihgfedcba", "ak")
+    assert turned.node_names is not None
+    row = {name: i for i, name in enumerate("abcdefghijklmnopqrst")}
+    own = [row[name] for name in turned.node_names[0]]
+    found = anchors.align(turned).graphs[0].x
+    torch.testing.assert_close(found[:, 2:], anchors.coordinates[own])
+    torch.testing.assert_close(found[:, :2], turned.graphs[0].x[:, :2])
+
+
+def test_new_nodes_are_placed_by_the_map_that_fits_the_known_ones() -> None:
+    anchors = Anchors.of(named_ring("abcdefghijklmnopqrst", "ak"))
+    grown = named_ring("abcdefghijklmnopqrstuvw", "ak")
+    assert anchors is not None
+    assert grown.node_names is not None
+    known = torch.tensor([name < "u" for name in grown.node_names[0]])
+    own, found = grown.graphs[0].x[:, 2:], anchors.align(grown).graphs[0].x[:, 2:]
+    row = ["abcdefghijklmnopqrst".index(name) for name in grown.node_names[0] if name < "u"]
+    torch.testing.assert_close(found[known], anchors.coordinates[row])
+    inverse = torch.linalg.pinv(own[known].double(), rtol=1e-6)
+    expected = own[~known].double() @ inverse @ anchors.coordinates[row].double()
+    torch.testing.assert_close(found[~known], expected.float(), atol=1e-3, rtol=1e-3)
+
+
+def test_half_of_the_nodes_and_edges_make_it_the_same_graph() -> None:
+    anchors = Anchors.of(named_ring("abcdefgh"))
+    assert anchors is not None
+    anchors.align(named_ring("abcdABCD"))
+    with pytest.raises(InputError, match="only 3 of its 8 nodes are known from training"):
+        anchors.align(named_ring("abcABCDE"))
+    # Of the edges ab, bc, cd, de, ef, fg, gh, ha four exist.
+    anchors.align(named_ring("abchedfg"))
+    with pytest.raises(InputError, match="only 38% of the edges of training between its nodes"):
+        anchors.align(named_ring("abcdgehf"))
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("edges", torch.zeros(3, 4, dtype=torch.int32), r"edges are \[3, 4\]"),
+        ("edges", torch.zeros(2, dtype=torch.int32), r"edges are \[2\]"),
+        ("edges", torch.zeros(2, 4), "edges are .* torch.float32"),
+        ("edges", torch.tensor([[0], [8]], dtype=torch.int32), "name nodes that have no"),
+        ("edges", torch.tensor([[-1], [3]], dtype=torch.int32), "name nodes that have no"),
+        ("coordinates", torch.zeros(8, 15), r"coordinates are \[8, 15\]"),
+        ("coordinates", torch.zeros(8, 16).double(), "torch.float64"),
+        ("coordinates", torch.full((8, 16), torch.inf), "not finite"),
+        (
+            "names",
+            torch.frombuffer(bytearray(b'["a", "b"]'), dtype=torch.uint8),
+            "2 node ids for 8",
+        ),
+    ],
+)
+def test_forged_anchors_are_refused(part: str, value: Tensor, message: str) -> None:
+    anchors = Anchors.of(named_ring("abcdefgh"))
+    assert anchors is not None
+    tensors = anchors.tensors()
+    assert Anchors.from_tensors(tensors).names == anchors.names
+    with pytest.raises(ValueError, match=message):
+        Anchors.from_tensors(tensors | {part: value})
+
+
+def test_edges_are_thinned_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = named_ring("abcdefghijklmnopqrst")
+    for most, kept in ((20, 20), (19, 10), (10, 10), (7, 7), (6, 5)):
+        monkeypatch.setattr(scaling, "MOST_EDGES", most)
+        anchors = Anchors.of(ring)
+        assert anchors is not None
+        assert anchors.edges.size(1) == kept

@@ -24,6 +24,7 @@ from vepm.evaluation import (
     VEPMMethod,
     evaluate,
     gin_folds,
+    methods,
     public_split,
     run_jobs,
 )
@@ -206,3 +207,14 @@ def test_what_is_kept_comes_in_order(jobs: int) -> None:
     assert sorted(indices) == [0, 1, 2]
     assert run_jobs(double, [], HERE, keep) == []
     assert run_jobs(functools.partial(max, 6), [5, 7], HERE, lambda _, found: found) == [6, 7]
+
+
+def test_runs_of_a_batch_share_its_time_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 16.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(methods, "fit_many", lambda *_, **__: list("abcd"))
+    monkeypatch.setattr(methods, "result_of", lambda one, *_: (one, _[-1]))
+    dataset = toy("node")
+    cells = [(public_split(dataset), seed) for seed in range(4)]
+    found: list[object] = [*VEPMMethod(SMALL["node"], "cpu").train_batch(dataset, cells)]
+    assert found == [(one, 1.5) for one in "abcd"]

@@ -168,3 +168,60 @@ def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPa
         require_memory(dataset, ModelCard.of(dataset, config), CPU)
     small = config.replace(encoder_channels=8, hidden_channels=8)
     require_memory(dataset, ModelCard.of(dataset, small), CPU)
+
+
+def test_estimates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SMALL["node"].replace(
+        encoder_channels=7, num_communities=5, num_metacommunities=3, hidden_channels=12, passes=2
+    )
+    config = config.replace(bank_layers=2, composer_layers=4, batch_size=20)
+    per_node, per_edge = 5 * 11 + 6 * 7 + 30 * 5 + 8 * 12 * 6 / 2 * 3, 3 * (10 + 3 * 2)
+    base = 100 * 2**20
+    assert step_bytes(100, 300, 11, config) == 4 * (100 * per_node + 300 * per_edge) + base
+    tables = 7 + 2 * 5 + 3 + 2 * 12
+    assert large_bytes(100, 300, 11, config) == 4 * 300 + 100 * (100 + 4 * tables) + 3 * 2**29
+    # A step of a fifth of the graph and a tenth more, where that is larger than a chunk.
+    monkeypatch.setattr(memory, "CHUNK", 0)
+    step = int(4 * (22 * per_node + 66 * per_edge)) + base
+    assert large_bytes(100, 300, 11, config) == 4 * 300 + 100 * (100 + 4 * tables) + step
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(1, 1000), (1999, 1000), (2000, 2000), (98_765, 90_000), (10**5, 10**5)]
+)
+def test_suggestions_are_round_numbers(number: float, shown: int) -> None:
+    assert memory._round(number) == shown
+
+
+def test_sizes_of_graphs_and_of_sparse_rows() -> None:
+    sparse = torch.tensor([[1.0, 0, 2], [0, 0, 3], [1, 1, 1]]).to_sparse_coo().coalesce()
+    edges = torch.tensor([[0, 1], [1, 0]])
+    assert memory._sizes([Data(x=sparse, edge_index=edges)]) == (3, 2, 2)
+    graph = Data(x=torch.ones(3, 5), edge_index=edges)
+    assert memory._sizes([graph, graph]) == (6, 4, 5)
+
+
+def test_as_many_runs_as_fit_in_half_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, config = toy("node"), SMALL["node"]
+    assert memory.most_runs_at_once(data, config, "cpu") == 1
+    graph = data.graphs[0]
+    need = step_bytes(graph.num_nodes, graph.num_edges, data.num_features, config)
+    monkeypatch.setattr(memory, "pick_device", lambda device: torch.device("cuda"))
+    for free, count in ((7 * need, 3), (8 * need, 4), (need, 1), (1000 * need, 64)):
+        monkeypatch.setattr(memory, "available_bytes", lambda device, free=free: free)
+        assert memory.most_runs_at_once(data, config) == count
+
+
+def test_the_suggested_batch_needs_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = toy("graph")
+    config = SMALL["graph"].replace(batch_size=0)
+    card, count = ModelCard.of(data, config), len(data.graphs)
+    sizes = memory._sizes(data.graphs)
+    free = step_bytes(*sizes, config) * 2 // 3
+    monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+    with pytest.raises(InputError, match=f"--set batch_size={count // 3},") as caught:
+        require_memory(data, card, CPU)
+    nodes, edges, _ = sizes
+    assert f"{nodes:,} nodes and {edges // 2:,} edges at once needs about 0.1 GiB" in str(
+        caught.value
+    )

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import normalized_mutual_info_score
@@ -11,6 +12,7 @@ from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
+from vepm.paper import links, studies
 from vepm.paper.blocks import DIVISIONS, mmsb
 from vepm.paper.cells import Setting
 from vepm.paper.communities import density_ratio, shown_nodes, size_imbalance
@@ -262,3 +264,48 @@ def test_vepm_reads_coordinates_beside_features_that_are_all_alike() -> None:
     setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], config, 0, "cpu", quick=True)
     assert STUDIES["found_communities"](setting).numbers["nmi"] > 0.8
     assert data.graphs[0].x.shape == (150, 1)
+
+
+def test_pairs_at_distance_two() -> None:
+    network = nx.gnp_random_graph(40, 0.08, seed=0)
+    data = as_dataset(network, task="node")
+    setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], preset("links", "node"), 0)
+    every = {
+        (i, j)
+        for i, j in nx.non_edges(nx.Graph(data.graphs[0].edge_index.T.tolist()))
+        if list(nx.common_neighbors(network, i, j))
+    }
+    every = {(min(pair), max(pair)) for pair in every}
+    found = links._at_distance_two(setting, 30)
+    assert found.shape == (2, 30)
+    pairs = {(int(i), int(j)) for i, j in found.T}
+    assert len(pairs) == 30
+    assert pairs <= every
+    assert {(int(i), int(j)) for i, j in links._at_distance_two(setting, len(every)).T} == every
+    other = links._at_distance_two(replace(setting, seed=1), 30)
+    assert (other != found).any()
+
+
+def test_graph_autoencoders_are_those_of_their_paper() -> None:
+    assert (links.VALIDATED, links.TESTED) == (0.05, 0.1)
+    assert (links.EPOCHS, links.LEARNING_RATE) == (200, 0.01)
+    model = links._Encoder(7, 2)
+    assert [tuple(weight.shape) for weight in model.parameters()] == [
+        *((32,), (32, 7)),
+        *(((16,), (16, 32)) * 2),
+    ]
+    edges = torch.tensor([[0, 1], [1, 0]])
+    assert isinstance(model(torch.rand(3, 7), edges), tuple)
+    assert links._Encoder(7, 1)(torch.rand(3, 7), edges).shape == (3, 16)
+    y, scores = links._ranked(
+        lambda pairs: pairs[0] * 2.0, (np.ones((2, 3), int), np.zeros((2, 2), int))
+    )
+    assert y.tolist() == [1, 1, 1, 0, 0]
+    assert scores.tolist() == [2, 2, 2, 0, 0]
+
+
+def test_parts_of_a_gradient() -> None:
+    assert studies._part(3.0, 1.0) == 0.75
+    assert studies._part(0.0, 0.0) == 0.0
+    x, y = torch.tensor([3.0], requires_grad=True), torch.tensor([4.0], requires_grad=True)
+    assert studies._length((x.square() / 2 + y.square() / 2).sum(), [x, y]) == pytest.approx(5)

@@ -22,22 +22,27 @@ from tools.mutants.sample import (
 
 SCRIPT = """
 from pathlib import Path
-from tools.mutants.execute import preload, quick_tests, run_tests
-from tools.mutants.sample import source_of
+from tools.mutants.__main__ import noticed
+from tools.mutants.execute import preload, run_tests
+from tools.mutants.sample import Mutant, source_of
 
 preload()
 code = source_of("vepm.escaping").read_text()
-path = Path("tests/test_escaping.py")
-quick = quick_tests(path, 30)
-tests = dict.fromkeys(quick, path)
-print(len(quick) > 9, all(0 < seconds < 30 for seconds in quick.values()))
-print(quick_tests(path, 1e-6))
-for other, limit in ((code, 60), (code.replace("return ", "return not "), 60), ("while 1: 1", 2)):
-    print(run_tests("vepm.escaping", other, tests, limit))
+paths = [Path("tests/test_escaping.py").resolve()]
+whole = run_tests(paths, 30, 90)
+print(len(whole.passed) > 9, len(whole.slow), whole.failed)
+none = run_tests(paths, 30, 0)
+print(len(none.passed), none.failed)
+endless = code + "for_markdown = lambda text: all(0 == x for x in iter(int, 1))"
+found = run_tests(paths, 1, 30, lambda test: "markdown" in test, ("vepm.escaping", endless))
+print(len(found.passed), len(found.slow) > 0, found.failed)
 other = code + "def for_markdown(text): return 1"
 for name in ("json", "markdown"):
-    chosen = {test: path for test in quick if name in test}
-    print(run_tests("vepm.escaping", other, chosen, 60))
+    found = run_tests(paths, 30, 90, lambda test: name in test, ("vepm.escaping", other))
+    print(name in str(found.failed))
+print(repr(run_tests(paths, 30, 90, changed=("vepm.escaping", "no Python")).failed))
+for changed in (other, endless, "no Python"):
+    print(noticed(Mutant("vepm.escaping", "", 0, 0, changed)))
 """
 
 
@@ -107,7 +112,7 @@ def test_tests_run_on_the_changed_code() -> None:
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        *("True True", "{}"),
-        *("True", "False", "False"),
-        *("True", "False"),
+        *("True 0 None", "1 None", "0 True None"),
+        *("False", "True", "''"),
+        *("True", "True", "True"),
     ]

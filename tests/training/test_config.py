@@ -211,3 +211,103 @@ def test_tuned_knows_more_of_datasets_that_were_searched() -> None:
     assert preset("tuned", "node", "mine") == preset("tuned", "node")
     even = preset("tuned", "node", "PubMed", "even")
     assert even == preset("tuned", "node", "PubMed").replace(partition="even")
+
+
+def test_defaults() -> None:
+    assert Config().to_dict() == {
+        "model": {
+            "num_communities": 64,
+            "num_metacommunities": 8,
+            "hidden_channels": 64,
+            "conv": "gcn",
+            "encoder": "normalized",
+            "encoder_channels": 64,
+            "partition": "learned",
+            "temperature": 1.0,
+            "shares": "softmax",
+            "grouping": "segments",
+            "interactions": "diagonal",
+            "normalize": "community",
+            "inputs": "concat",
+            "feature_norm": "l2",
+            "bank_layers": 1,
+            "composer": "gnn",
+            "composer_layers": 1,
+            "hops": 0,
+            "dropout": 0.5,
+            "node_dropout": 0.0,
+            "pooling": "sum",
+            "readout": "jumping",
+        },
+        "training": {
+            "scheme": "alternating",
+            "encoder_interval": 1,
+            "pretrain_epochs": 600,
+            "epochs": 300,
+            "learning_rate": 0.01,
+            "encoder_learning_rate": 0.001,
+            "weight_decay": 5e-4,
+            "schedule": "constant",
+            "patience": 100,
+            "batch_size": 0,
+            "likelihood": "balanced",
+            "edge_term_weight": 1.0,
+            "kl_weight": 0.01,
+            "shrinkage": 0.0,
+            "passes": 1,
+            "consistency_weight": 0.0,
+            "consistency_warmup": 0,
+            "sharpening": 0.5,
+            "class_balance_weight": 0.0,
+            "sampling": True,
+            "num_samples": 0,
+        },
+    }
+    auto = Config().replace(num_communities="auto")
+    assert (auto.model.num_communities, auto.training.shrinkage) == (32, 0.002)
+
+
+@pytest.mark.parametrize(
+    ("names", "lowest", "highest"),
+    [
+        ("num_communities num_metacommunities hidden_channels encoder_channels", 1, 2**20),
+        ("encoder_interval epochs passes", 1, 2**20),
+        ("pretrain_epochs patience consistency_warmup", 0, 2**20),
+        ("bank_layers composer_layers", 1, 1000),
+        ("hops", 0, 1000),
+        ("batch_size", 0, 2**31),
+        ("num_samples", 0, 1024),
+        ("temperature learning_rate encoder_learning_rate sharpening", 1e-30, 1e30),
+        ("weight_decay edge_term_weight kl_weight shrinkage", 0, 1e30),
+        ("consistency_weight class_balance_weight", 0, 1e30),
+        ("dropout node_dropout", 0, math.nextafter(1, 0)),
+    ],
+)
+def test_bounds(names: str, lowest: float, highest: float) -> None:
+    for name in names.split():
+        kind = FIELDS[name].type
+        for value in (lowest, highest):
+            assert Config().replace(**{name: kind(value)}) is not None  # type: ignore[operator]
+        beyond = [lowest - 1, highest + 1] if kind is int else [lowest / 2 or -1e-30, highest * 2]
+        for value in beyond:
+            with pytest.raises(InputError, match=name):
+                Config().replace(**{name: value})
+
+
+def test_settings_without_labels() -> None:
+    for task, temperature, epochs in (("node", 0.3, 300), ("graph", 1.0, 100)):
+        found, links = preset("communities", task), preset("links", task)
+        for config in (found, links):
+            assert config.model.num_metacommunities == 4
+            assert config.model.hidden_channels == 128
+            assert config.model.temperature == temperature
+            assert config.model.grouping == "segments"
+            assert config.model.shares == "softmax"
+        assert (found.model.num_communities, found.model.encoder_channels) == (16, 128)
+        assert (links.model.num_communities, links.model.encoder_channels) == (64, 256)
+        assert (found.model.encoder, links.model.encoder) == ("sparse", "normalized")
+        assert (found.training.pretrain_epochs, links.training.pretrain_epochs) == (300, epochs)
+        training = found.training
+        assert (training.kl_weight, training.scheme) == (0.0, "unlabelled")
+        assert (training.encoder_learning_rate, training.weight_decay) == (0.002, 0.01)
+        assert links.training.likelihood == "masked"

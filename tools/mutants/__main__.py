@@ -7,49 +7,84 @@ that are closest to its module. Run it with ``python -m tools.mutants``.
 import argparse
 import functools
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tools.mutants.closeness import closest_tests
-from tools.mutants.execute import preload, quick_tests, run_tests
-from tools.mutants.sample import allot, mutants_of, packages
+from tools.mutants.closeness import HERE, TESTS, closest_tests
+from tools.mutants.execute import Outcome, preload, run_tests
+from tools.mutants.sample import Mutant, allot, mutants_of, packages
 
 WANTED = 0.9
-LONGEST_SECONDS = 1.0
-"""Tests that take more processor time on unchanged code are left out."""
-MOST_SECONDS, MOST_FILES = 5.0, 3
-"""Processor time of the tests that a mutant is run against, and the files they come from."""
+EVERY_MODULE = TESTS / "test_values.py"
+"""Tests of what holds in every module."""
+ROUNDS: tuple[tuple[int, float, float, tuple[Path, ...]], ...] = (
+    (3, 1.0, 6.0, ()),
+    (6, 3.0, 20.0, (EVERY_MODULE,)),
+)
+"""Number of closest files, processor time of a test and of all tests, and other files. A mutant
+that passes goes to the next."""
+UNUSABLE = defaultdict[float, set[str]](set)
+"""Tests that fail or take too long on unchanged code as well, by the time of a test."""
+
+
+def noticed(mutant: Mutant) -> bool:
+    """Whether a test of the closest files fails that passes on unchanged code."""
+    changed, passed = (mutant.module, mutant.code), set[str]()
+    for count, longest, most, others in ROUNDS:
+        paths = (*others, *closest_tests(mutant.module)[:count])
+        failed: str | None = ""
+        while failed is not None:
+            skip = passed | UNUSABLE[longest]
+            found = run_tests(paths, longest, most, lambda name: name not in skip, changed)  # noqa: B023
+            failed = found.failed
+            if failed is not None and _confirmed(paths, found, longest, changed):
+                return True
+            # A mutant that takes much longer than the unchanged code is as good as noticed.
+            if found.slow and _passing(found.slow, longest / 2):
+                return True
+            UNUSABLE[longest] |= {*found.slow, *filter(None, [failed])}
+            passed |= found.passed
+    return False
+
+
+def _confirmed(
+    paths: Sequence[Path], found: Outcome, longest: float, changed: tuple[str, str]
+) -> bool:
+    """Whether unchanged code passes what failed.
+
+    Where a slow test was cut off before, what failed must also do so alone.
+    """
+    if not found.failed:
+        if run_tests(paths, longest, 0, lambda name: False).failed is None:
+            return True
+        raise SystemExit(f"the tests of {', '.join(map(str, paths))} cannot be collected")
+    name = frozenset({found.failed})
+    if not _passing(name, longest):
+        return False
+    return not (found.slow and _passing(name, longest, changed))
 
 
 @functools.cache
-def quick_tests_of(path: Path) -> dict[str, float]:
-    """The quick tests of a file with their processor time."""
-    return quick_tests(path, LONGEST_SECONDS)
-
-
-def chosen_tests(module: str) -> tuple[dict[str, Path], float]:
-    """The closest tests to a module that are not too slow, and their processor time."""
-    chosen, total = dict[str, Path](), 0.0
-    for path in closest_tests(module)[:MOST_FILES]:
-        for name, seconds in quick_tests_of(path).items():
-            if total + seconds <= MOST_SECONDS:
-                chosen[name], total = path, total + seconds
-    return chosen, total
+def _passing(
+    names: frozenset[str], longest: float, changed: tuple[str, str] | None = None
+) -> frozenset[str]:
+    """Which of some tests pass in time."""
+    paths = sorted({HERE / name.partition("::")[0] for name in names})
+    return run_tests(paths, longest, 10 * longest, names.__contains__, changed).passed
 
 
 def judge(package: str, sample: int, seed: int) -> dict[str, Any]:
     """How many mutants of a package the tests notice, and which they do not."""
     killed, survivors = 0, []
     for module, count in allot(package, sample, seed).items():
-        tests, seconds = chosen_tests(module)
-        print(f"{module}: {count}, {len(tests)} tests", file=sys.stderr, flush=True)
-        # A mutant that takes much longer than the unchanged code is as good as noticed.
-        limit = 3 * seconds + 10
+        print(f"{module}: {count}", file=sys.stderr, flush=True)
         for mutant in mutants_of(module, count, Random(f"{seed}/{module}")):
-            if tests and not run_tests(module, mutant.code, tests, limit):
+            if noticed(mutant):
                 killed += 1
                 continue
             line = mutant.code.splitlines()[mutant.line - 1].strip()

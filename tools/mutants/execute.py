@@ -4,26 +4,29 @@ import contextlib
 import importlib.abc
 import importlib.util
 import io
-import json
 import linecache
 import math
 import os
 import resource
+import shutil
 import signal
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from tools.mutants.closeness import SOURCE
 from tools.mutants.sample import source_of
 
 WAIT_FACTOR = 30
 """Longest time on the clock, over the limit of processor time."""
 CHILDREN = resource.RUSAGE_CHILDREN
+Wanted = Callable[[str], bool]
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -75,85 +78,120 @@ class _SlowError(BaseException):
     """A test takes too long."""
 
 
-class _Timed:
-    """Keeps the processor time of tests that pass, and ends those that take too long."""
+class Outcome(NamedTuple):
+    """Names of tests that passed, of tests cut off as slow, and of the first that failed.
 
-    def __init__(self, longest: float) -> None:
-        self.longest, self.seconds = longest, dict[str, float]()
+    That name is empty if the tests could not even be collected.
+    """
+
+    passed: frozenset[str]
+    slow: frozenset[str]
+    failed: str | None
+
+
+class _Watch:
+    """Writes what becomes of each test, and cuts off tests that take too long."""
+
+    def __init__(self, log: int, longest: float, most: float, wanted: Wanted) -> None:
+        self.log, self.longest, self.most, self.wanted = log, longest, most, wanted
+        self.started = _processor_seconds()
+
+    def say(self, what: str, name: str) -> None:
+        os.write(self.log, f"{what} {name}\n".encode())
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.say("failed", "")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if self.wanted(item.nodeid)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        started = _processor_seconds()
+        self.say("started", item.nodeid)
+        failed = item.session.testsfailed
         signal.setitimer(signal.ITIMER_PROF, self.longest)
-        self.seconds[item.nodeid] = 0.0
+        # What waits for ever uses no processor time.
+        signal.setitimer(signal.ITIMER_REAL, WAIT_FACTOR * self.longest)
         try:
             return (yield)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            used = _processor_seconds() - started
-            if item.nodeid in self.seconds:
-                self.seconds[item.nodeid] = used
-            if used > self.longest:
-                self.seconds.pop(item.nodeid, None)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if item.session.testsfailed == failed:
+                self.say("passed", item.nodeid)
+            if _processor_seconds() - self.started > self.most:
+                item.session.shouldstop = "enough"
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.outcome != "passed":
-            self.seconds.pop(report.nodeid, None)
-
-
-class _Only:
-    """Runs some of the tests of a file."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self.names = names
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.nodeid in self.names]
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        report: Any = yield
+        if report.failed and call.excinfo:
+            slow = call.excinfo.errisinstance(_SlowError)
+            self.say("slow" if slow else "failed", item.nodeid)
+            if not slow:
+                item.session.shouldstop = "one failed"
+        return report
 
 
-def quick_tests(path: Path, longest: float) -> dict[str, float]:
-    """Tests of a file that pass on unchanged code within so many seconds of processor time each.
+def run_tests(
+    paths: Iterable[Path],
+    longest: float,
+    most: float,
+    wanted: Wanted = lambda name: True,
+    changed: tuple[str, str] | None = None,
+) -> Outcome:
+    """Run the tests of files until one fails, in a process of their own.
 
-    Returns:
-        The processor time of each by its name.
+    Args:
+        paths: the files.
+        longest: tests are cut off after so many seconds of processor time.
+        most: no test is started after so many.
+        wanted: which tests to run, by name.
+        changed: a module, and other code to run in it than its file holds.
     """
-    receiver, sender = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setpgid(0, 0)
+    with tempfile.TemporaryFile() as log, _copied(changed) as source:
+        pid = os.fork()
+        if pid == 0:
+            os.setpgid(0, 0)
+            limit = math.ceil(most + 2 * longest) + 10
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+            signal.signal(signal.SIGPROF, _end_test)
+            signal.signal(signal.SIGALRM, _end_test)
+            search = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
+            os.environ["PYTHONPATH"] = os.pathsep.join(search)
+            if changed:
+                sys.meta_path.insert(0, _Changed(*changed))
+            os._exit(_test(paths, _Watch(log.fileno(), longest, most, wanted)))
+        _, status = os.waitpid(pid, 0)
+        _end_group(pid)
+        log.seek(0)
+        events = [line.split(" ", 1) for line in log.read().decode().splitlines()]
+    last = {name: what for what, name in events}
+    named = {
+        what: [name for name, found in last.items() if found == what]
+        for what in ("passed", "slow", "failed", "started")
+    }
+    # Where the process ended within a test, that test did it.
+    ends = [*named["failed"], *named["started"], *([""] if status else [])]
+    return Outcome(frozenset(named["passed"]), frozenset(named["slow"]), next(iter(ends), None))
 
-        def end(*_: object) -> None:
-            raise _SlowError
 
-        signal.signal(signal.SIGPROF, end)
-        timed = _Timed(longest)
-        _test([path], timed, stop=False)
-        os.write(sender, json.dumps(timed.seconds).encode())
-        os._exit(0)
-    os.close(sender)
-    with os.fdopen(receiver) as pipe:
-        found = pipe.read()
-    os.waitpid(pid, 0)
-    _end_group(pid)
-    return dict(json.loads(found or "{}"))
+@contextlib.contextmanager
+def _copied(changed: tuple[str, str] | None) -> Iterator[Path]:
+    """A folder with all code, perhaps changed, for processes that tests start."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(SOURCE, Path(folder, SOURCE.name))
+        if changed:
+            module, code = changed
+            (copy / source_of(module).relative_to(SOURCE)).write_text(code, encoding="utf-8")
+        yield copy
 
 
-def run_tests(module: str, code: str, tests: Mapping[str, Path], limit: float) -> bool:
-    """Whether tests, given by name with their files, pass with other code in a module.
-
-    They do not if they take more than so many seconds of processor time.
-    """
-    pid = os.fork()
-    if pid == 0:
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 1))
-        # What waits for ever uses no processor time.
-        signal.alarm(math.ceil(WAIT_FACTOR * limit))
-        sys.meta_path.insert(0, _Changed(module, code))
-        os._exit(_test(dict.fromkeys(tests.values()), _Only(tests.keys()), stop=True))
-    _, status = os.waitpid(pid, 0)
-    _end_group(pid)
-    return status == 0
+def _end_test(*_: object) -> None:
+    raise _SlowError
 
 
 def _end_group(pid: int) -> None:
@@ -166,14 +204,14 @@ def _processor_seconds() -> float:
     return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
-def _test(paths: Iterable[Path], plugin: object, stop: bool) -> int:
+def _test(paths: Iterable[Path], plugin: object) -> int:
+    """Run tests; other than 0 if they could not be collected."""
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "--tb=no"]
-    # A process of its own would load the code as it is.
-    words += ["-k", "not importing_the_package"]
-    words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", *(["-x"] if stop else [])]
+    words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     silent = io.StringIO()
+    broken = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
     try:
         with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-            return int(pytest.main([*words, *map(str, paths)], plugins=[plugin]))
+            return int(pytest.main([*words, *map(str, paths)], plugins=[plugin]) in broken)
     except BaseException:
         return 1

@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 from tools.mutants.closeness import files, tree_of
 
-# They swap variables that their user names; Cosmic Ray leaves them out as well unless told.
-NEED_ARGUMENTS = {"core/VariableReplacer", "core/VariableInserter"}
-
+LEFT_OUT = {
+    # They swap variables that their user names; Cosmic Ray leaves them out as well unless told.
+    *("core/VariableReplacer", "core/VariableInserter"),
+    # What is compared by identity here (None, types, marks) is equal to nothing but itself.
+    *("core/ReplaceComparisonOperator_Is_Eq", "core/ReplaceComparisonOperator_IsNot_NotEq"),
+}
 
 EQUIVALENT = {
     ("vepm.baselines.fitting", 'if name >= "val":'): "there are val and test alone",
@@ -86,7 +89,7 @@ def mutants_of(module: str, count: int, draw: Random) -> Iterator[Mutant]:
     nodes = list(ast_nodes(get_ast(original)))
     places = [
         (name, occurrence)
-        for name in sorted(set(operator_names()) - NEED_ARGUMENTS)
+        for name in sorted(set(operator_names()) - LEFT_OUT)
         for occurrence in range(
             sum(len([*get_operator(name)().mutation_positions(node)]) for node in nodes)
         )
