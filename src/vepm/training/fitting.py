@@ -15,7 +15,7 @@ from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch
 from vepm.scale.clusters import Clusters
 from vepm.scale.ddp import ProcessGroup, own_device
-from vepm.scale.executor import Examples, OneRun, Row, Source
+from vepm.scale.executor import OneRun, Row, Run, Source
 from vepm.scale.large import LargeGraph
 from vepm.scale.many import ManyRuns
 from vepm.training.card import ModelCard
@@ -26,7 +26,7 @@ from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
 from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
-from vepm.training.sources import Run, in_batches, pick_device
+from vepm.training.sources import in_batches, pick_device
 from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
@@ -99,7 +99,8 @@ def fit(
     card = ModelCard.of(dataset, config, seed)
     if check_memory:
         require_memory(dataset, card, where)
-    run = Run(train_on, validate_on, watch, card.seed)
+    weights = None if class_weights is None else class_weights.to(where)
+    run = Run(train_on, validate_on, watch, card.seed, weights)
     dataset = card.prepare(dataset)
     model = new_model(card, where)
     source = in_batches(dataset, where, config)
@@ -112,9 +113,7 @@ def fit(
     if isinstance(source, LargeGraph):
         sizes = config.model.num_communities, config.training.batch_size
         clusters = Clusters(source, train_on, *sizes, group=group, seed=card.seed)
-    weights = None if class_weights is None else class_weights.to(where)
-    examples = Examples(source, train_on, validate_on, watch, clusters, weights)
-    executor = _one_run(model, examples, card, group)
+    executor = _one_run(model, source, run, card, group, clusters)
     state = TrainingState.start(executor, config.training)
     _train_saving(state, executor, card, progress, checkpoint)
     return _fitted(model, card, source, state.courses[0], run, calibrated)
@@ -145,12 +144,11 @@ def fit_many(
     cards = [replace(measured, seed=int(run.seed)) for run in runs]
     models = [new_model(card, where) for card in cards]
     source = in_batches(dataset, where, config)
-    examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
-    seeds = [run.seed for run in runs]
+    assert not isinstance(source, LargeGraph)
     shared: list[Row] = []
-    if len(set(seeds)) == 1 and isinstance(source, GraphBatch):
+    if len({run.seed for run in runs}) == 1 and isinstance(source, GraphBatch):
         shared = _pretrain_once(models, source, cards[0])
-    executor = ManyRuns(models, examples, seeds, config.training.batch_size)
+    executor = ManyRuns(models, source, runs, config.training.batch_size)
     state = TrainingState.start(executor, config.training)
     if shared:
         for course in state.courses:
@@ -164,23 +162,30 @@ def fit_many(
 
 
 def _one_run(
-    model: VEPM, examples: Examples, card: ModelCard, group: ProcessGroup | None = None
+    model: VEPM,
+    source: Source,
+    run: Run,
+    card: ModelCard,
+    group: ProcessGroup | None = None,
+    clusters: Clusters | None = None,
 ) -> OneRun:
     return OneRun(
         model,
-        examples,
-        card.seed,
+        source,
+        run,
         scores=scores,
         batch_size=card.config.training.batch_size,
         group=group,
         capture=card.config.training.likelihood not in INEXACT,
+        clusters=clusters,
     )
 
 
 def _pretrain_once(models: Sequence[VEPM], source: GraphBatch, card: ModelCard) -> list[Row]:
     """Pretrain models of one seed, which differ in nothing that pretraining reads."""
     config = card.config.training
-    state = TrainingState.start(_one_run(models[0], Examples(source, NONE, NONE), card), config)
+    executor = _one_run(models[0], source, Run(NONE, NONE, seed=card.seed), card)
+    state = TrainingState.start(executor, config)
     train(state, config, until="finetune")
     for model in models:
         model.load_state_dict(models[0].state_dict())
@@ -214,7 +219,7 @@ def _train_saving(
     if checkpoint is None:
         train(state, config, progress=progress)
         return
-    fingerprint = fingerprint_of(card, executor.examples[0], group)
+    fingerprint = fingerprint_of(card, executor)
     # The first process has prepared the folder; what it finds there counts for all.
     if group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)

@@ -1,7 +1,6 @@
 """Datasets as training and prediction take them: on a device, split into roles and runs."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from vepm.data import Dataset
 from vepm.data.features import is_sparse
 from vepm.errors import InputError
 from vepm.scale.batches import GraphStore, single_graph
-from vepm.scale.executor import Source
+from vepm.scale.executor import Run, Source
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
 from vepm.training.config import Config
@@ -74,18 +73,6 @@ def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source
             f"of {config.training.batch_size} nodes; choose another or set batch_size = 0"
         )
     return LargeGraph(graph, device)
-
-
-class Run(NamedTuple):
-    """What distinguishes the runs of one dataset and one set of settings."""
-
-    train_on: Tensor
-    """Indices of the labelled nodes or graphs to learn from."""
-    validate_on: Tensor
-    """Indices of those that choose the epoch."""
-    watch: Tensor | None
-    """Indices of those whose accuracy is recorded."""
-    seed: int
 
 
 def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
