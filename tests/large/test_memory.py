@@ -12,8 +12,8 @@ from cli.running import refused, succeed
 from training.toys import SMALL, run, toy
 from vepm.data import as_dataset
 from vepm.errors import InputError
-from vepm.training import ModelCard, memory, preset
-from vepm.training.memory import available_bytes, large_bytes, require_memory, step_bytes
+from vepm.training import ModelCard, preset, sources
+from vepm.training.sources import available_bytes, large_bytes, require_memory, step_bytes
 
 CPU = torch.device("cpu")
 MEASURE = """
@@ -21,7 +21,7 @@ import json, sys
 from vepm.bench import PeakMemory
 from vepm.data import load
 from vepm.training import fit, preset
-from vepm.training.memory import step_bytes
+from vepm.training.sources import step_bytes
 
 nodes, edges, changes = json.loads(sys.argv[1])
 dataset = load(f"planted:nodes={nodes},edges={edges},features=16")
@@ -38,7 +38,7 @@ print(json.dumps((step_bytes(nodes, graph.num_edges, 16, config), peak.read())))
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: 2**20)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_limit_of_the_container_counts(
     limit, used = folder / "max", folder / "current"
     limit.write_text(f"{3 * 2**20}\n")
     used.write_text(f"{2**20}\n")
-    monkeypatch.setattr(memory, "CGROUPS", ((limit, used),))
+    monkeypatch.setattr(sources, "CGROUPS", ((limit, used),))
     assert available_bytes(CPU) == 2 * 2**20
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert available_bytes(CPU) == 2**20
@@ -125,10 +125,10 @@ def test_what_needs_as_much_as_is_free_passes_and_one_byte_more_does_not(
     largest = sorted(graphs, key=lambda graph: -graph.num_edges)[:batch]
     nodes, edges = (sum(getattr(g, f"num_{what}") for g in largest) for what in ("nodes", "edges"))
     need = step_bytes(nodes, edges, toy(task).num_features, SMALL[task])
-    need += memory.COPIES * memory.FLOAT * card.num_weights()
-    monkeypatch.setattr(memory, "available_bytes", lambda device: need)
+    need += sources.COPIES * sources.FLOAT * card.num_weights()
+    monkeypatch.setattr(sources, "available_bytes", lambda device: need)
     assert run(task).history
-    monkeypatch.setattr(memory, "available_bytes", lambda device: need - 1)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: need - 1)
     with pytest.raises(InputError, match="try anyway with --no-memory-check"):
         run(task)
 
@@ -146,7 +146,7 @@ def test_what_needs_as_much_as_is_free_passes_and_one_byte_more_does_not(
 def test_huge_widths_are_refused_before_anything_is_allocated(
     widths: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: 2**30)
     with pytest.raises(InputError, match="try anyway with --no-memory-check"):
         run("node", SMALL["node"].replace(**widths))
 
@@ -163,7 +163,7 @@ def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPa
     ring = torch.stack([torch.arange(40), torch.arange(40).roll(1)])
     dataset = as_dataset(Data(x=x, edge_index=ring, y=torch.arange(40) % 2))
     config = preset("tuned", "node")
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 4 * 2**30)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: 4 * 2**30)
     with pytest.raises(InputError, match="on 1,000,000 feature columns needs about"):
         require_memory(dataset, ModelCard.of(dataset, config), CPU)
     small = config.replace(encoder_channels=8, hidden_channels=8)

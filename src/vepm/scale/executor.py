@@ -40,7 +40,7 @@ class Run(NamedTuple):
     """Indices of those whose accuracy is recorded; they have no influence."""
     seed: int = 0
     class_weights: Tensor | None = None
-    """Weight of the labels of each class, all above 0, if the run is trained alone; None for ones."""
+    """Weight of the labels of each class, all above 0, of a run trained alone; None for ones."""
 
     @property
     def watched(self) -> dict[str, Tensor]:

@@ -6,7 +6,6 @@ from vepm.training.card import ModelCard
 from vepm.training.config import Config, ModelConfig, TrainingConfig
 from vepm.training.fitting import Fitted, fit, fit_many
 from vepm.training.loop import train
-from vepm.training.memory import most_runs_at_once
 from vepm.training.model_file import load_model, save_model
 from vepm.training.prediction import (
     Attribution,
@@ -17,7 +16,13 @@ from vepm.training.prediction import (
     scores,
 )
 from vepm.training.presets import PRESETS, preset
-from vepm.training.sources import group_runs, in_batches, pick_device, set_aside
+from vepm.training.sources import (
+    group_runs,
+    in_batches,
+    most_runs_at_once,
+    pick_device,
+    set_aside,
+)
 from vepm.training.state import Progress, TrainingState
 
 __all__ = [

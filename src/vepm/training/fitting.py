@@ -24,9 +24,8 @@ from vepm.training.checks import signs_of_failure
 from vepm.training.config import Config
 from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
-from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
-from vepm.training.sources import in_batches, pick_device
+from vepm.training.sources import in_batches, pick_device, require_memory
 from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
