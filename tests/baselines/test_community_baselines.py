@@ -13,7 +13,7 @@ from vepm.bench import PeakMemory
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation.communities import average_f1, modularity, overlapping_nmi
-from vepm.training import memory
+from vepm.training import sources
 
 GRAPH = planted_graph(200, 3, overlap=0.02, average_degree=14, seed=3).graphs[0]
 EDGES = GRAPH.edge_index.numpy()
@@ -63,8 +63,8 @@ def test_nocd_is_refused_where_it_would_not_fit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "meminfo").write_text("MemAvailable: 2097152 kB\n")
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "CGROUPS", ())
+    monkeypatch.setattr(sources, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(sources, "CGROUPS", ())
     require_nocd(300_000, 400_000)
     with pytest.raises(InputError) as refused:
         require_nocd(400_000, 1_000_000)

@@ -12,8 +12,8 @@ from cli.running import refused, succeed
 from training.toys import SMALL, run, toy
 from vepm.data import as_dataset
 from vepm.errors import InputError
-from vepm.training import ModelCard, memory, preset
-from vepm.training.memory import available_bytes, large_bytes, require_memory, step_bytes
+from vepm.training import ModelCard, preset, sources
+from vepm.training.sources import available_bytes, large_bytes, require_memory, step_bytes
 
 CPU = torch.device("cpu")
 MEASURE = """
@@ -21,7 +21,7 @@ import json, sys
 from vepm.bench import PeakMemory
 from vepm.data import load
 from vepm.training import fit, preset
-from vepm.training.memory import step_bytes
+from vepm.training.sources import step_bytes
 
 nodes, edges, changes = json.loads(sys.argv[1])
 dataset = load(f"planted:nodes={nodes},edges={edges},features=16")
@@ -38,7 +38,7 @@ print(json.dumps((step_bytes(nodes, graph.num_edges, 16, config), peak.read())))
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: 2**20)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_limit_of_the_container_counts(
     limit, used = folder / "max", folder / "current"
     limit.write_text(f"{3 * 2**20}\n")
     used.write_text(f"{2**20}\n")
-    monkeypatch.setattr(memory, "CGROUPS", ((limit, used),))
+    monkeypatch.setattr(sources, "CGROUPS", ((limit, used),))
     assert available_bytes(CPU) == 2 * 2**20
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert available_bytes(CPU) == 2**20
@@ -125,10 +125,10 @@ def test_what_needs_as_much_as_is_free_passes_and_one_byte_more_does_not(
     largest = sorted(graphs, key=lambda graph: -graph.num_edges)[:batch]
     nodes, edges = (sum(getattr(g, f"num_{what}") for g in largest) for what in ("nodes", "edges"))
     need = step_bytes(nodes, edges, toy(task).num_features, SMALL[task])
-    need += memory.COPIES * memory.FLOAT * card.num_weights()
-    monkeypatch.setattr(memory, "available_bytes", lambda device: need)
+    need += sources.COPIES * sources.FLOAT * card.num_weights()
+    monkeypatch.setattr(sources, "available_bytes", lambda device: need)
     assert run(task).history
-    monkeypatch.setattr(memory, "available_bytes", lambda device: need - 1)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: need - 1)
     with pytest.raises(InputError, match="try anyway with --no-memory-check"):
         run(task)
 
@@ -146,7 +146,7 @@ def test_what_needs_as_much_as_is_free_passes_and_one_byte_more_does_not(
 def test_huge_widths_are_refused_before_anything_is_allocated(
     widths: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**30)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: 2**30)
     with pytest.raises(InputError, match="try anyway with --no-memory-check"):
         run("node", SMALL["node"].replace(**widths))
 
@@ -163,7 +163,7 @@ def test_weights_of_many_sparse_columns_are_counted(monkeypatch: pytest.MonkeyPa
     ring = torch.stack([torch.arange(40), torch.arange(40).roll(1)])
     dataset = as_dataset(Data(x=x, edge_index=ring, y=torch.arange(40) % 2))
     config = preset("tuned", "node")
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 4 * 2**30)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: 4 * 2**30)
     with pytest.raises(InputError, match="on 1,000,000 feature columns needs about"):
         require_memory(dataset, ModelCard.of(dataset, config), CPU)
     small = config.replace(encoder_channels=8, hidden_channels=8)
@@ -181,44 +181,37 @@ def test_estimates_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = 7 + 2 * 5 + 3 + 2 * 12
     assert large_bytes(100, 300, 11, config) == 4 * 300 + 100 * (100 + 4 * tables) + 3 * 2**29
     # A step of a fifth of the graph and a tenth more, where that is larger than a chunk.
-    monkeypatch.setattr(memory, "CHUNK", 0)
+    monkeypatch.setattr(sources, "CHUNK", 0)
     step = int(4 * (22 * per_node + 66 * per_edge)) + base
     assert large_bytes(100, 300, 11, config) == 4 * 300 + 100 * (100 + 4 * tables) + step
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"), [(1, 1000), (1999, 1000), (2000, 2000), (98_765, 90_000), (10**5, 10**5)]
-)
-def test_suggestions_are_round_numbers(number: float, shown: int) -> None:
-    assert memory._round(number) == shown
 
 
 def test_sizes_of_graphs_and_of_sparse_rows() -> None:
     sparse = torch.tensor([[1.0, 0, 2], [0, 0, 3], [1, 1, 1]]).to_sparse_coo().coalesce()
     edges = torch.tensor([[0, 1], [1, 0]])
-    assert memory._sizes([Data(x=sparse, edge_index=edges)]) == (3, 2, 2)
+    assert sources._sizes([Data(x=sparse, edge_index=edges)]) == (3, 2, 2)
     graph = Data(x=torch.ones(3, 5), edge_index=edges)
-    assert memory._sizes([graph, graph]) == (6, 4, 5)
+    assert sources._sizes([graph, graph]) == (6, 4, 5)
 
 
 def test_as_many_runs_as_fit_in_half_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     data, config = toy("node"), SMALL["node"]
-    assert memory.most_runs_at_once(data, config, "cpu") == 1
+    assert sources.most_runs_at_once(data, config, "cpu") == 1
     graph = data.graphs[0]
     need = step_bytes(graph.num_nodes, graph.num_edges, data.num_features, config)
-    monkeypatch.setattr(memory, "pick_device", lambda device: torch.device("cuda"))
+    monkeypatch.setattr(sources, "pick_device", lambda device: torch.device("cuda"))
     for free, count in ((7 * need, 3), (8 * need, 4), (need, 1), (1000 * need, 64)):
-        monkeypatch.setattr(memory, "available_bytes", lambda device, free=free: free)
-        assert memory.most_runs_at_once(data, config) == count
+        monkeypatch.setattr(sources, "available_bytes", lambda device, free=free: free)
+        assert sources.most_runs_at_once(data, config) == count
 
 
 def test_the_suggested_batch_needs_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     data = toy("graph")
     config = SMALL["graph"].replace(batch_size=0)
     card, count = ModelCard.of(data, config), len(data.graphs)
-    sizes = memory._sizes(data.graphs)
+    sizes = sources._sizes(data.graphs)
     free = step_bytes(*sizes, config) * 2 // 3
-    monkeypatch.setattr(memory, "available_bytes", lambda device: free)
+    monkeypatch.setattr(sources, "available_bytes", lambda device: free)
     with pytest.raises(InputError, match=f"--set batch_size={count // 3},") as caught:
         require_memory(data, card, CPU)
     nodes, edges, _ = sizes

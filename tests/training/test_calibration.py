@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from training.toys import SMALL, examples_for, roles, run
+from training.toys import SMALL, roles, run, source_of
 from vepm.scale.large import LargeGraph
 from vepm.training import prediction, probabilities
 from vepm.training.prediction import best_inverse_temperature, calibrate, drawn_scores
@@ -42,7 +42,7 @@ def test_few_labels_move_it_little() -> None:
 @pytest.mark.parametrize("task", ["node", "graph"])
 @pytest.mark.parametrize("num_samples", [0, 3])
 def test_a_model_is_as_sure_as_its_validation_labels_say(task: str, num_samples: int) -> None:
-    model, source = run(task, SMALL[task]).model, examples_for(task).source
+    model, source = run(task, SMALL[task]).model, source_of(task)
     assert float(model.sharpness) != 1
     model.sharpness.fill_(1)
     rows = roles(task)[1]
@@ -61,7 +61,7 @@ def test_a_model_is_as_sure_as_its_validation_labels_say(task: str, num_samples:
 
 
 def test_without_validation_labels_nothing_changes() -> None:
-    model, source = run("node", SMALL["node"]).model, examples_for("node").source
+    model, source = run("node", SMALL["node"]).model, source_of("node")
     model.sharpness.fill_(1)
     calibrate(model, source, torch.empty(0, dtype=torch.long), 0, 0)
     assert float(model.sharpness) == 1

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Gamma, kl_divergence
 
-from training.toys import SMALL, TASKS, examples_for, roles, run
+from training.toys import SMALL, TASKS, roles, run, source_of
 from vepm.nn import VEPM, Adjacency
 from vepm.objective import edge_log_likelihood
 from vepm.scale.many.padding import PaddedGraphs
@@ -153,8 +153,7 @@ def test_classes_that_most_rows_favour_are_held_back() -> None:
 def test_class_balance_counts_labels_per_class() -> None:
     config = SMALL["node"].replace(passes=2, dropout=0.0, sampling=False, consistency_weight=1.0)
     model = run("node", config).model
-    examples, rows = examples_for("node"), roles("node")[0]
-    batch = examples.source
+    batch, rows = source_of("node"), roles("node")[0]
     assert isinstance(batch, GraphBatch)
 
     def spread(weight: float, rows: torch.Tensor) -> float:
@@ -172,10 +171,10 @@ def test_class_balance_counts_labels_per_class() -> None:
 def test_several_passes_count_as_one_set_of_labels() -> None:
     config = SMALL["node"].replace(passes=3, dropout=0.0, sampling=False, consistency_weight=2.0)
     model = run("node", config).model
-    examples, rows = examples_for("node"), roles("node")[0]
-    assert isinstance(examples.source, GraphBatch)
-    once = bound_loss(model, examples.source, rows, config.replace(passes=1).training)
-    thrice = bound_loss(model, examples.source, rows, config.training)
+    batch, rows = source_of("node"), roles("node")[0]
+    assert isinstance(batch, GraphBatch)
+    once = bound_loss(model, batch, rows, config.replace(passes=1).training)
+    thrice = bound_loss(model, batch, rows, config.training)
     assert once.task is not None
     assert thrice.task is not None
     torch.testing.assert_close(thrice.task, once.task)

@@ -11,10 +11,10 @@ from training.toys import (
     SCHEMES,
     SMALL,
     TASKS,
-    examples_for,
     roles,
     run,
     same_weights,
+    source_of,
     started,
     timeless,
     toy,
@@ -22,18 +22,27 @@ from training.toys import (
 )
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training import Config, Examples, ModelCard, TrainingState, scores, train
+from vepm.training import (
+    Config,
+    GraphBatch,
+    ModelCard,
+    Run,
+    Source,
+    TrainingState,
+    scores,
+    train,
+)
 from vepm.training.loop import schedule_factor, scheme_steps
 from vepm.training.prediction import calibrate
 
 
 def start(
-    task: str, config: Config, examples: Examples | None = None
+    task: str, config: Config, of: Run | None = None, source: Source | None = None
 ) -> tuple[TrainingState, VEPM]:
     dataset = toy(task)
     torch.manual_seed(0)
     model = ModelCard(task, dataset.num_features, config, dataset.class_names).build()
-    return started(model, config, task, examples)[0], model
+    return started(model, config, task, of, source)[0], model
 
 
 def parts(model: VEPM) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -44,11 +53,9 @@ def parts(model: VEPM) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     return encoder, {name: value for name, value in copies.items() if name not in ours}
 
 
-def movements(
-    task: str, config: Config, examples: Examples | None = None
-) -> list[tuple[str, bool, bool]]:
+def movements(task: str, config: Config, of: Run | None = None) -> list[tuple[str, bool, bool]]:
     """After every epoch: its phase, whether the encoder moved, whether the predictor did."""
-    state, model = start(task, config, examples)
+    state, model = start(task, config, of)
     before, moved = parts(model), []
 
     def watch(now: TrainingState) -> None:
@@ -175,8 +182,7 @@ def test_without_validation_the_last_epoch_is_kept() -> None:
     fitted = run("node", validate_on=none, watch=None)
     assert fitted.best_epoch == 4
     assert "val_accuracy" not in fitted.best
-    examples = dataclasses.replace(examples_for("node"), val=none, test=None)
-    state, model = start("node", SMALL["node"], examples)
+    state, model = start("node", SMALL["node"], Run(roles("node")[0], none))
     train(state, SMALL["node"].training)
     assert same_weights(model.state_dict(), weights(fitted))
 
@@ -184,14 +190,15 @@ def test_without_validation_the_last_epoch_is_kept() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_labels_of_watched_nodes_and_graphs_choose_nothing(task: str) -> None:
     config = SMALL[task].replace(**LONG)
-    first, examples = run(task, config), examples_for(task)
-    y, test = examples.source.y.clone(), roles(task)[2]
+    first, source = run(task, config), source_of(task)
+    y, test = source.y.clone(), roles(task)[2]
     y[test] = (y[test] + 1) % toy(task).num_classes
     if task == "node":
-        source: Any = dataclasses.replace(examples.source, y=y)  # type: ignore[type-var]
+        assert isinstance(source, GraphBatch)
+        source = dataclasses.replace(source, y=y)
     else:
-        source, source.y = examples.source, y
-    state, model = start(task, config, dataclasses.replace(examples, source=source))
+        source.y = y  # type: ignore[misc]
+    state, model = start(task, config, source=source)
     train(state, config.training)
     calibrate(model, source, roles(task)[1], config.training.num_samples, seed=0)
     assert same_weights(model.state_dict(), weights(first))

@@ -15,8 +15,9 @@ from vepm.nn import VEPM
 from vepm.scale.executor import OneRun
 from vepm.training import (
     Config,
-    Examples,
     Fitted,
+    Run,
+    Source,
     TrainingState,
     fit,
     in_batches,
@@ -71,18 +72,20 @@ def roles(task: str) -> tuple[Tensor, Tensor, Tensor]:
     return train, val, test
 
 
-def examples_for(task: str) -> Examples:
-    train, val, test = roles(task)
-    return Examples(in_batches(toy(task), torch.device("cpu"), Config()), train, val, test)
+def source_of(task: str) -> Source:
+    return in_batches(toy(task), torch.device("cpu"), Config())
 
 
 def started(
-    model: VEPM, config: Config, task: str = "node", examples: Examples | None = None
+    model: VEPM,
+    config: Config,
+    task: str = "node",
+    of: Run | None = None,
+    source: Source | None = None,
 ) -> tuple[TrainingState, OneRun]:
     """The state in which the training of a model begins."""
-    examples = examples or examples_for(task)
-    size = config.training.batch_size
-    executor = OneRun(model, examples, 0, scores=scores, batch_size=size)
+    of, size = of or Run(*roles(task)), config.training.batch_size
+    executor = OneRun(model, source or source_of(task), of, scores=scores, batch_size=size)
     return TrainingState.start(executor, config.training), executor
 
 

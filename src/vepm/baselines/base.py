@@ -10,15 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from vepm.baselines.fitting import (
-    Classifier,
-    Labelled,
-    Outcome,
-    Problem,
-    fit,
-    held_out,
-    unit_rows,
-)
+from vepm.baselines.fitting import Classifier, Labelled, Outcome, Problem, fit, scored, unit_rows
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
@@ -146,7 +138,7 @@ class NodeBaseline(NeuralBaseline):
         graph = replace(single_graph(dataset.graphs[0], device), x=x)
         known = {
             name: (rows.to(device), dataset.labels[rows].to(device))
-            for name, rows in (("train", split.train), *held_out(split).items())
+            for name, rows in (("train", split.train), *scored(split).items())
         }
         train = Labelled(graph, *known.pop("train"))
         return Problem(lambda _: [train], [graph], known, patience=self.patience)
@@ -179,7 +171,7 @@ class GraphBaseline(NeuralBaseline):
             return map(labelled, split.train[order].tensor_split(-(-count // self.batch_size)))
 
         batches, known, read = [], {}, 0
-        for name, part in held_out(split).items():
+        for name, part in scored(split).items():
             batches += [graphs.select(ids) for ids in part.split(EVALUATION_BATCH)]
             rows = torch.arange(read, read + part.numel(), device=self.device)
             known[name] = rows, dataset.labels[part].to(self.device)

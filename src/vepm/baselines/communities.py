@@ -16,7 +16,7 @@ from vepm.errors import InputError
 from vepm.evaluation.communities import Bools, as_table
 from vepm.nn import Adjacency
 from vepm.objective import edge_log_likelihood
-from vepm.training.memory import FLOAT, GIB, available_bytes
+from vepm.training.sources import FLOAT, GIB, available_bytes
 
 Edges = NDArray[np.int64]
 

@@ -67,7 +67,7 @@ class _DisenNetwork(Classifier):
 
 @dataclass(frozen=True, kw_only=True)
 class DisenGCN(NodeBaseline):
-    """A projection into channels, layers of neighbourhood routing, and a linear classifier.
+    """Ma et al. (2019): channels, layers that route neighbours to them, and a linear classifier.
 
     Channels are projected once, before the first layer; later layers route what the one before
     them found. Features are dropped out, and so is what the classifier reads, but not in between.
@@ -174,7 +174,7 @@ class _FactorNetwork(Classifier):
 
 @dataclass(frozen=True, kw_only=True)
 class FactorGCN(PooledBaseline):
-    """Stacked factor convolutions, their discriminators, and GIN's readout of every layer.
+    """Yang et al. (2020): stacked factor convolutions, their discriminators, and GIN's readout.
 
     The input counts as one of the layers. The number of factor graphs must divide
     ``hidden_channels``.

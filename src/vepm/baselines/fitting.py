@@ -51,7 +51,7 @@ class Problem(NamedTuple):
     """Epochs after which the learning rate is halved, again and again; None never halves it."""
 
 
-def held_out(split: Split) -> dict[str, Tensor]:
+def scored(split: Split) -> dict[str, Tensor]:
     """Indices of the parts that are scored, by name; validation only where there is some."""
     return {"val": split.val, "test": split.test} if split.val.numel() else {"test": split.test}
 
@@ -97,9 +97,7 @@ def fit(
 def single_epoch_curve(predicted: Tensor, labels: Tensor, split: Split) -> Curve:
     """The curve of a method without epochs, from its predictions for every node or graph."""
     hit = (predicted == labels).double()
-    found = {
-        f"{name}_accuracy": [float(hit[rows].mean())] for name, rows in held_out(split).items()
-    }
+    found = {f"{name}_accuracy": [float(hit[rows].mean())] for name, rows in scored(split).items()}
     return {name: found.get(name, []) for name in COLUMNS}
 
 

@@ -157,7 +157,7 @@ def anonymous(walks: Ints) -> Ints:
 
 def walks_of(
     graph: Data, length: int, num_walks: int, draw: np.random.Generator
-) -> tuple[Ints, Kernel]:
+) -> tuple[Ints, NDArray[np.float64]]:
     """Walks [W, length + 1] from a random node, and the probability of each.
 
     All of them where there are no more than ``num_walks``, or else so many random ones.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from vepm import training
 from vepm.data import Dataset
 from vepm.data.edges import canonical_kinds
 from vepm.evaluation.executor import HERE, Compute, run_jobs
@@ -13,16 +14,7 @@ from vepm.evaluation.results import RunResult
 from vepm.evaluation.splits import Split
 from vepm.runs.metrics import accuracy, agreement_with_kinds
 from vepm.tasks import TASKS
-from vepm.training import (
-    Config,
-    Fitted,
-    Run,
-    explain,
-    fit_many,
-    group_runs,
-    most_runs_at_once,
-    probabilities,
-)
+from vepm.training import Config, Fitted, Run
 
 COLUMNS = ("val_accuracy", "val_loss", "test_accuracy", "loss")
 
@@ -47,13 +39,13 @@ class VEPMMethod:
 
     def batches(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
         """Indices of the runs of each batch; ``most`` of 0 takes as many as pays."""
-        most = most or most_runs_at_once(dataset, self.config, self.device)
-        return group_runs(dataset, self.config, _runs(cells), most)
+        most = most or training.most_runs_at_once(dataset, self.config, self.device)
+        return training.group_runs(dataset, self.config, _runs(cells), most)
 
     def train_batch(self, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:
         """Train the runs of one batch; each takes an equal share of the time."""
-        started = time.perf_counter()
-        fitted = fit_many(dataset, self.config, _runs(cells), self.device, calibrated=False)
+        started, runs = time.perf_counter(), _runs(cells)
+        fitted = training.fit_many(dataset, self.config, runs, self.device, calibrated=False)
         seconds = (time.perf_counter() - started) / len(cells)
         pairs = zip(cells, fitted, strict=True)
         return [result_of(one, dataset, split, seconds) for (split, _), one in pairs]
@@ -70,13 +62,13 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
     well the parts of the edges match their kinds, where the data know them and the model does not.
     """
     card, y = fitted.card, dataset.labels[split.test]
-    found = probabilities(fitted.model, fitted.source).cpu()[split.test]
+    found = training.probabilities(fitted.model, fitted.source).cpu()[split.test]
     measures = TASKS[dataset.task].measures(found, y)
     if samples := card.config.training.num_samples:
-        drawn = probabilities(fitted.model, fitted.source, samples, card.seed)
+        drawn = training.probabilities(fitted.model, fitted.source, samples, card.seed)
         measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
     if dataset.kind_names and card.config.model.partition == "learned":
-        parts, graph = explain(fitted.model, fitted.source), dataset.graphs[0]
+        parts, graph = training.explain(fitted.model, fitted.source), dataset.graphs[0]
         # The split has both directions of every edge, a directed graph perhaps one.
         kinds = canonical_kinds(parts.edge_index.cpu(), graph.edge_index, graph.edge_kind)
         found_kinds = agreement_with_kinds(parts.edge_weight.cpu(), kinds)

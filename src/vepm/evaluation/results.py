@@ -85,11 +85,7 @@ class RunResult:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The result that :meth:`to_dict` wrote.
-
-        Raises:
-            InputError: if a field is missing, unknown, or of another type.
-        """
+        """The result that :meth:`to_dict` wrote; an InputError if it is none."""
         # Results of earlier versions have no measures.
         found = read(cls, {"measures": {}, **values}, "result of a run")
         lengths = {len(values) for values in found.curve.values() if values}

@@ -51,11 +51,7 @@ REST = 0.1
 
 
 def check_options(given: SimpleNamespace) -> None:
-    """Refuse options of :class:`vepm.nn.VEPM` that it does not have.
-
-    Raises:
-        ValueError: naming the option and what it allows.
-    """
+    """Refuse options of :class:`vepm.nn.VEPM` that it does not have, with a ValueError."""
     for name, allowed in CHOICES.items():
         require_one_of(name, getattr(given, name), allowed)
     for name in DEPTHS:

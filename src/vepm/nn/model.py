@@ -158,7 +158,7 @@ class VEPM(nn.Module):
             logits = first_interactions(num_communities).expm1().log()
             self.activation_logit.data.copy_(logits.diagonal())
             self.interaction_logit = nn.Parameter(logits)
-        # The inverse temperature of probabilities, under its name in saved models.
+        # The inverse temperature of probabilities, fitted last, under its name in saved models.
         self.sharpness: Tensor
         self.register_buffer("sharpness", torch.ones(()))
 
@@ -221,12 +221,7 @@ class VEPM(nn.Module):
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Class probabilities that class scores [..., classes] stand for."""
-        return torch.softmax(self.inverse_temperature * logits, dim=-1)
-
-    @property
-    def inverse_temperature(self) -> Tensor:
-        """How much surer probabilities are than class scores say; fitted last, on labels."""
-        return self.sharpness
+        return torch.softmax(self.sharpness * logits, dim=-1)
 
     def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior of the affiliations [N, C]."""

@@ -153,11 +153,7 @@ def _order(path: Path) -> tuple[int, int, str]:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The experiment in a TOML file, named after the file.
-
-    Raises:
-        InputError: if the file is no TOML, has an unknown key, or leaves something open.
-    """
+    """The experiment in a TOML file, named after the file."""
     values, where = read_toml(path), path.stem
     if not re.fullmatch(r"\w[\w.-]*", where) or "name" in values:
         raise InputError(f"{path}: an experiment is named after its file; use letters and digits")

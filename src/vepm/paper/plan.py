@@ -145,11 +145,7 @@ def _tasks(choice: Choice, quick: bool) -> list[Task]:
 
 
 def resolve(choice: Choice, quick: bool) -> Task:
-    """The task behind the first run of a square; the others differ in split and seed.
-
-    Raises:
-        InputError: if the method, the dataset or a setting is not known.
-    """
+    """The task behind the first run of a square; the others differ in split and seed."""
     method, dataset, protocol = choice.method or "", choice.dataset or "", protocol_of(choice).name
     changes, settings = choice.settings, {}
     if method in BASELINES:

@@ -8,7 +8,6 @@ and minimises a loss. :class:`OneRun` calls the model directly;
 import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -30,27 +29,23 @@ Loss = Callable[..., Terms]
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """What a run learns from: graphs, and the roles of their nodes or of the graphs."""
+class Run(NamedTuple):
+    """What distinguishes the runs of one dataset and one set of settings."""
 
-    source: Source
-    """One graph whose nodes are labelled, or a store of labelled graphs."""
-    train: Tensor
+    train_on: Tensor
     """Indices of the labelled nodes or graphs to learn from; empty to pretrain only."""
-    val: Tensor
+    validate_on: Tensor
     """Indices of those that choose the epoch; empty to keep the last."""
-    test: Tensor | None = None
+    watch: Tensor | None = None
     """Indices of those whose accuracy is recorded; they have no influence."""
-    clusters: Clusters | None = None
-    """Clusters of a large graph; None for other sources."""
+    seed: int = 0
     class_weights: Tensor | None = None
-    """Weight of the labels of each class, all above 0; None weighs all alike."""
+    """Weight of the labels of each class, all above 0, of a run trained alone; None for ones."""
 
     @property
     def watched(self) -> dict[str, Tensor]:
         """The roles that accuracies are recorded of, and their indices."""
-        roles = {"val": self.val, "test": self.test}
+        roles = {"val": self.validate_on, "test": self.watch}
         return {role: rows for role, rows in roles.items() if rows is not None and rows.numel()}
 
 
@@ -70,29 +65,30 @@ class OneRun:
     """Calls one model directly, perhaps in several processes, by clusters or as CUDA graphs.
 
     ``scores`` computes class scores of every node or graph; ``capture`` is whether steps on one
-    graph may be captured.
+    graph may be captured; a large graph has clusters.
     """
 
     def __init__(
         self,
         model: VEPM,
-        examples: Examples,
-        seed: int,
+        source: Source,
+        run: Run,
         *,
         scores: Callable[[VEPM, Source], Tensor],
         batch_size: int = 0,
         group: ProcessGroup | None = None,
         capture: bool = True,
+        clusters: Clusters | None = None,
     ) -> None:
-        self.model, self.examples, self.seeds = model, [examples], [seed]
+        self.model, self.source, self.clusters = model, source, clusters
+        self.runs, self.seeds = [run], [run.seed]
         self.batch_size, self.group, self._scores = batch_size, group or ProcessGroup(), scores
         self.device = model.activation.device
         self.best_weights: dict[str, Tensor] | None = None
         if not self.group.alone:
             replace_norms(model, lambda norm: SyncNorm(norm, self.group))
         # Steps on one graph are alike; batches of graphs have many sizes.
-        graph = examples.source if isinstance(examples.source, GraphBatch) else None
-        alike = graph is not None and worth_capturing(graph.edges.edge_index)
+        alike = isinstance(source, GraphBatch) and worth_capturing(source.edges.edge_index)
         self._graphs = CUDAGraphs(on=capture and alike and self.group.alone)
 
     def parameters(self, part: str) -> Sequence[Tensor]:
@@ -107,14 +103,13 @@ class OneRun:
         """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
         torch.manual_seed(seed_of(*self.seeds, phase, epoch))
         self.model.train()
-        examples = self.examples[0]
-        source = examples.source
+        source, train = self.source, self.runs[0].train_on
         if isinstance(source, GraphBatch):
-            return 1, iter([OwnBatch(source, examples.train.to(source.x.device))])
-        if examples.clusters is not None:
-            return examples.clusters.steps, (OwnBatch(*b) for b in examples.clusters.epoch())
+            return 1, iter([OwnBatch(source, train.to(source.x.device))])
+        if self.clusters is not None:
+            return self.clusters.steps, (OwnBatch(*b) for b in self.clusters.epoch())
         assert isinstance(source, GraphStore)
-        chosen = torch.arange(len(source)) if phase == "pretrain" else examples.train
+        chosen = torch.arange(len(source)) if phase == "pretrain" else train
         order = chosen[torch.randperm(chosen.numel())]
         parts = order.split(self.batch_size or max(order.numel(), 1))
         self.group.diverge()
@@ -125,7 +120,7 @@ class OneRun:
 
     def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
         """Call a function with the one graph of all steps; None if there are several."""
-        source = self.examples[0].source
+        source = self.source
         if not isinstance(source, GraphBatch):
             return None
         self.model.train()
@@ -151,14 +146,13 @@ class OneRun:
     def watch(self) -> Callable[[], list[Row]]:
         """Accuracy and loss of each role, computed by the first process for all."""
         # Rounding may differ between processes, and all must choose the same epoch.
-        return lambda: self.group.from_first(lambda: [self._watched(self.examples[0])])
+        return lambda: self.group.from_first(lambda: [self._watched(self.runs[0])])
 
-    def _watched(self, examples: Examples) -> Row:
+    def _watched(self, run: Run) -> Row:
         row: Row = {}
-        logits, y = self._scores(self.model, examples.source), examples.source.y
-        weights = examples.class_weights
-        weights = None if weights is None else weights.to(y.device)
-        for role, rows in examples.watched.items():
+        logits, y = self._scores(self.model, self.source), self.source.y
+        weights = None if run.class_weights is None else run.class_weights.to(y.device)
+        for role, rows in run.watched.items():
             found, truth = logits[rows.to(y.device)], y[rows.to(y.device)]
             hits = (found.argmax(1) == truth).double()
             if weights is not None:

@@ -1,12 +1,11 @@
 """Training: settings, one loop over one or many runs, checkpoints and prediction."""
 
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
-from vepm.scale.executor import Examples, Source
+from vepm.scale.executor import Run, Source
 from vepm.training.card import ModelCard
 from vepm.training.config import Config, ModelConfig, TrainingConfig
 from vepm.training.fitting import Fitted, fit, fit_many
 from vepm.training.loop import train
-from vepm.training.memory import most_runs_at_once
 from vepm.training.model_file import load_model, save_model
 from vepm.training.prediction import (
     Attribution,
@@ -17,14 +16,19 @@ from vepm.training.prediction import (
     scores,
 )
 from vepm.training.presets import PRESETS, preset
-from vepm.training.sources import Run, group_runs, in_batches, pick_device, set_aside
+from vepm.training.sources import (
+    group_runs,
+    in_batches,
+    most_runs_at_once,
+    pick_device,
+    set_aside,
+)
 from vepm.training.state import Progress, TrainingState
 
 __all__ = [
     "PRESETS",
     "Attribution",
     "Config",
-    "Examples",
     "Explanation",
     "Fitted",
     "GraphBatch",

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from vepm.errors import InputError
 from vepm.scale.batches import GraphStore
-from vepm.scale.ddp import ProcessGroup
-from vepm.scale.executor import Examples, OneRun
+from vepm.scale.executor import OneRun
 from vepm.scale.large import LargeGraph
 from vepm.training.card import ModelCard
 from vepm.training.config import Config
@@ -32,10 +31,10 @@ UNTIED = ("directed", "feature_names", "added_positions")
 """Entries of a card that a run may be resumed with whatever they are."""
 
 
-def fingerprint_of(card: ModelCard, examples: Examples, group: ProcessGroup) -> dict[str, Any]:
+def fingerprint_of(card: ModelCard, executor: OneRun) -> dict[str, Any]:
     """What must be the same to resume a run: settings, seed, data and number of processes."""
     digest = hashlib.blake2b(digest_size=16)
-    source = examples.source
+    source, run, group = executor.source, executor.runs[0], executor.group
     if isinstance(source, LargeGraph):
         sizes, edges = source.degree, [source.columns]
     elif isinstance(source, GraphStore):
@@ -49,14 +48,14 @@ def fingerprint_of(card: ModelCard, examples: Examples, group: ProcessGroup) -> 
     else:
         features = (x.indices(), x.values()) if x.layout == torch.sparse_coo else (x,)
     given = [tensor for tensor in edges if tensor is not None]
-    for tensor in (*features, sizes, *given, source.y, examples.train, examples.val):
+    for tensor in (*features, sizes, *given, source.y, run.train_on, run.validate_on):
         # Shapes too: the same bytes can be split in several ways.
         digest.update(repr(tuple(tensor.shape)).encode())
         digest.update(tensor.cpu().contiguous().numpy())
     # The data tell these apart, and checkpoints of earlier versions have none.
     described = {k: v for k, v in card.description().items() if k not in UNTIED}
-    if examples.class_weights is not None:
-        described["class_weights"] = examples.class_weights.tolist()
+    if run.class_weights is not None:
+        described["class_weights"] = run.class_weights.tolist()
     if not group.alone:
         described["processes"] = group.size
     return described | {"data": digest.hexdigest()}
@@ -72,8 +71,8 @@ def save_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
         optimizer = getattr(state, f"{name}_optimizer")
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}.{index}.{key}": value for key, value in moments.items()}
-    if (clusters := run.examples[0].clusters) is not None:
-        tensors["totals.table"] = clusters.totals.table
+    if run.clusters is not None:
+        tensors["totals.table"] = run.clusters.totals.table
     description = {name: getattr(state.courses[0], name) for name in STATE_FIELDS}
     write_tensors(path, "training state", tensors, description | {"fingerprint": fingerprint})
 
@@ -149,5 +148,5 @@ def _restore(
                 raise ValueError(f"moments of parameter {number} do not fit")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": moments, "param_groups": groups})
-    if (clusters := run.examples[0].clusters) is not None:
-        clusters.totals.table.copy_(parts["totals"]["table"])
+    if run.clusters is not None:
+        run.clusters.totals.table.copy_(parts["totals"]["table"])

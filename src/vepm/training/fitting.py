@@ -17,7 +17,7 @@ from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch
 from vepm.scale.clusters import Clusters
 from vepm.scale.ddp import ProcessGroup, own_device
-from vepm.scale.executor import Examples, OneRun, Row, Source
+from vepm.scale.executor import OneRun, Row, Run, Source
 from vepm.scale.large import LargeGraph
 from vepm.scale.many import ManyRuns
 from vepm.training.card import ModelCard
@@ -26,9 +26,8 @@ from vepm.training.checks import signs_of_failure
 from vepm.training.config import TRIED, Config
 from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
-from vepm.training.memory import require_memory
 from vepm.training.prediction import calibrate, scores
-from vepm.training.sources import Run, in_batches, pick_device
+from vepm.training.sources import in_batches, pick_device, require_memory
 from vepm.training.state import PHASES, Course, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
@@ -127,7 +126,8 @@ def fit(
     card = ModelCard.of(dataset, config, seed)
     if check_memory:
         require_memory(dataset, card, where)
-    run = Run(train_on, validate_on, watch, card.seed)
+    weights = None if class_weights is None else class_weights.to(where)
+    run = Run(train_on, validate_on, watch, card.seed, weights)
     dataset = card.prepare(dataset)
     source = in_batches(dataset, where, card.config)
     if isinstance(source, GraphBatch) and not group.alone:
@@ -135,21 +135,20 @@ def fit(
             f"{dataset.name}: one graph that is taken at once cannot be shared between "
             f"{group.size} processes; divide it into clusters with --batch-nodes"
         )
-    weights = None if class_weights is None else class_weights.to(where)
     tried, start = list[Fitted](), None
     for own in _candidates(card, config, [run]):
         model, clusters = new_model(own, where), None
         if isinstance(source, LargeGraph):
             sizes = config.model.num_communities, config.training.batch_size
             clusters = Clusters(source, train_on, *sizes, group=group, seed=card.seed)
-        examples = Examples(source, train_on, validate_on, watch, clusters, weights)
-        state = TrainingState.start(_one_run(model, examples, own, group), config.training)
+        executor = _one_run(model, source, run, own, group, clusters)
+        state = TrainingState.start(executor, config.training)
         named = own.config.model.partition
         saved, told = checkpoint, progress
         if tried:
             saved = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{named}")
             told = progress and _named(progress, named)
-        start = _train_saving(state, own, told, saved, start)
+        start = _train_saving(state, executor, own, told, saved, start)
         course = state.courses[0]
         tried.append(Fitted(model, own, source, course.history, course.best_epoch))
     return _best(tried, run, calibrated)
@@ -178,7 +177,7 @@ def fit_many(
     measured = ModelCard.of(dataset, config)
     dataset = measured.prepare(dataset)
     source = in_batches(dataset, where, measured.config)
-    examples = [Examples(source, run.train_on, run.validate_on, run.watch) for run in runs]
+    assert not isinstance(source, LargeGraph)
     seeds = [run.seed for run in runs]
     tried, starts = list[list[Fitted]](), list[Pretrained]()
     for own in _candidates(measured, config, runs):
@@ -189,7 +188,7 @@ def fit_many(
         for model, start in zip(models, starts, strict=bool(starts)):
             model.load_state_dict(start.weights)
             model.train()
-        executor = ManyRuns(models, examples, seeds, config.training.batch_size)
+        executor = ManyRuns(models, source, runs, config.training.batch_size)
         state = TrainingState.start(executor, config.training)
         if starts:
             _skip_pretraining(state, *starts)
@@ -237,23 +236,30 @@ def _named(progress: Progress, name: str) -> Progress:
 
 
 def _one_run(
-    model: VEPM, examples: Examples, card: ModelCard, group: ProcessGroup | None = None
+    model: VEPM,
+    source: Source,
+    run: Run,
+    card: ModelCard,
+    group: ProcessGroup | None = None,
+    clusters: Clusters | None = None,
 ) -> OneRun:
     return OneRun(
         model,
-        examples,
-        card.seed,
+        source,
+        run,
         scores=scores,
         batch_size=card.config.training.batch_size,
         group=group,
         capture=card.config.training.likelihood not in INEXACT,
+        clusters=clusters,
     )
 
 
 def _pretrain_once(model: VEPM, source: GraphBatch, card: ModelCard) -> Pretrained:
     """Pretrain for models that differ in nothing that pretraining reads."""
     config = card.config.training
-    state = TrainingState.start(_one_run(model, Examples(source, NONE, NONE), card), config)
+    executor = _one_run(model, source, Run(NONE, NONE, seed=card.seed), card)
+    state = TrainingState.start(executor, config)
     train(state, config, until="finetune")
     return Pretrained.of(model, state.courses[0])
 
@@ -268,15 +274,15 @@ def _skip_pretraining(state: TrainingState, *starts: Pretrained) -> None:
 
 def _train_saving(
     state: TrainingState,
+    executor: OneRun,
     card: ModelCard,
     progress: Progress | None,
     checkpoint: Path | None,
     start: Pretrained | None,
 ) -> Pretrained | None:
     """Train from the checkpoint, if there is one, and save to it; gives what was pretrained."""
-    executor, config = state.executor, card.config.training
-    group, examples = executor.group, executor.examples[0]
-    fingerprint = {} if checkpoint is None else fingerprint_of(card, examples, group)
+    config, group = card.config.training, executor.group
+    fingerprint = {} if checkpoint is None else fingerprint_of(card, executor)
     # The first process has prepared the folder; what it finds there counts for all.
     if checkpoint is not None and group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
@@ -315,4 +321,4 @@ def _train_saving(
         # Whatever stops the work that follows, nothing is trained again.
         save_state(checkpoint, state, fingerprint)
     # Clusters of a large graph remember what was pretrained, and each training has its own.
-    return start if examples.clusters is None else None
+    return start if executor.clusters is None else None

@@ -37,7 +37,7 @@ def train(
     """
     executor = state.executor
     devices = [executor.device] if executor.device.type == "cuda" else []
-    labelled = any(own.train.numel() for own in executor.examples)
+    labelled = any(run.train_on.numel() for run in executor.runs)
     with torch.random.fork_rng(devices=devices):
         for phase, epochs in (
             ("pretrain", config.pretrain_epochs),
@@ -115,7 +115,7 @@ def _step(
 ) -> Terms:
     """Step down the loss of a kind of step with the parameters that it updates."""
     weight = state.consistency_weight
-    class_weights = state.executor.examples[0].class_weights
+    class_weights = state.executor.runs[0].class_weights
 
     def loss(model: VEPM, batch: GraphBatch, rows: Tensor, *given: Held) -> Terms:
         if kind == "pretrain":

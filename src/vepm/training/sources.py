@@ -1,25 +1,50 @@
-"""Datasets as training and prediction take them: on a device, split into roles and runs."""
+"""Datasets as training and prediction take them: on a device, in batches and runs that fit there.
 
+The memory that a training needs is estimated and compared with what is available.
+"""
+
+import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
 from torch import Tensor
+from torch_geometric.data import Data
 
 from vepm.data import Dataset
 from vepm.data.features import is_sparse
 from vepm.errors import InputError
-from vepm.scale.batches import GraphStore, single_graph
-from vepm.scale.executor import Source
+from vepm.scale.batches import GRAPHS_AT_ONCE, GraphStore, single_graph
+from vepm.scale.executor import Run, Source
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
+from vepm.training.card import ModelCard
 from vepm.training.config import Config
 from vepm.training.legacy import INEXACT
 
 FEWEST_TO_SPLIT = 10  # with fewer labels, none is set aside
 FEWEST_NODES = 2  # nodes of the smallest graph; a single node has no variance to normalise by
+GIB = 2**30
+FLOAT = 4
+BASE = 100 * 2**20  # what kernels and the like take for any graph
+CHUNK = 3 * 2**29  # memory of a chunk in inference on a large graph
+COPIES = 20
+"""Tables of the size of the weights at the peak of training, measured with weights of many sparse
+columns: gradients, moments, the best epoch and what is computed between them."""
+SAFE_SHARE = 0.5
+"""Share of the available memory that a suggested batch size, or many runs at once, should need."""
+FEWEST_SUGGESTED = 1000
+MOST_RUNS = 64  # runs at once on a GPU; more do not use it better
+MEMINFO = Path("/proc/meminfo")
+CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
 
 
 def pick_device(name: str) -> torch.device:
@@ -76,18 +101,6 @@ def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source
     return LargeGraph(graph, device)
 
 
-class Run(NamedTuple):
-    """What distinguishes the runs of one dataset and one set of settings."""
-
-    train_on: Tensor
-    """Indices of the labelled nodes or graphs to learn from."""
-    validate_on: Tensor
-    """Indices of those that choose the epoch."""
-    watch: Tensor | None
-    """Indices of those whose accuracy is recorded."""
-    seed: int
-
-
 def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
     """Indices of the runs that can train at once, in groups of at most ``most``.
 
@@ -111,3 +124,108 @@ def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int)
             labels = -(-labels // size) if size else min(labels, 1)
         groups.setdefault(labels, []).append(i)
     return [group[i : i + most] for group in groups.values() for i in range(0, len(group), most)]
+
+
+def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int:
+    """Estimate of the peak memory of a training step, beside the graph itself.
+
+    The factors were measured: how much each width adds to the peak of a process. The estimate is
+    within a factor of two of the peak, mostly above it.
+    """
+    model, passes = config.model, config.training.passes
+    layers = model.bank_layers + model.composer_layers
+    per_node = (
+        5 * features
+        + 6 * model.encoder_channels
+        + 30 * model.num_communities
+        + 8 * model.hidden_channels * layers / 2 * (1 + passes)
+    )
+    per_edge = model.num_metacommunities * (10 + 3 * passes)
+    return int(FLOAT * (nodes * per_node + edges * per_edge)) + BASE
+
+
+def large_bytes(nodes: int, edges: int, features: int, config: Config) -> int:
+    """The same for training by clusters and inference in chunks."""
+    model, batch_size = config.model, config.training.batch_size
+    step = step_bytes(1.1 * batch_size, 1.1 * edges * batch_size / nodes, features, config)
+    tables = model.encoder_channels + 2 * model.num_communities + model.num_metacommunities
+    tables += 2 * model.hidden_channels
+    # Edges as 32-bit integers, and a few values per node while clusters are computed.
+    return 4 * edges + nodes * (100 + FLOAT * tables) + max(step, CHUNK)
+
+
+def available_bytes(device: torch.device) -> int:
+    """Free memory of the device, within the limits of this process."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    if MEMINFO.exists():
+        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+        found = [int(lines["MemAvailable"].split()[0]) * 1024]
+    else:
+        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for limit, used in CGROUPS:
+        if limit.exists() and used.exists() and (text := limit.read_text().strip()).isdigit():
+            found.append(int(text) - int(used.read_text()))
+    share = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    return max(0, min(found)) // share
+
+
+def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> None:
+    """Refuse a training that will not fit, naming the setting that makes it smaller."""
+    config = card.config
+    single, batch_size = TASKS[dataset.task].single_graph, config.training.batch_size
+    graphs = dataset.graphs if single else _largest(dataset, batch_size or len(dataset.graphs))
+    sizes = _sizes(graphs)
+    nodes, edges, _ = sizes
+    by_clusters = single and 0 < batch_size < nodes
+    need = large_bytes(*sizes, config) if by_clusters else step_bytes(*sizes, config)
+    available = available_bytes(device)
+    weights = COPIES * FLOAT * card.num_weights()
+    if weights > available:
+        raise InputError(
+            f"{dataset.name}: a model of {card.num_weights():,} weights on {card.width:,} feature "
+            f"columns needs about {weights / GIB:.1f} GiB in training, and {available / GIB:.1f} "
+            "GiB are free; choose smaller widths or fewer columns, or try anyway with "
+            "--no-memory-check"
+        )
+    if need + weights <= available:
+        return
+    fits = SAFE_SHARE * available / need
+    if single:
+        size = max(int(min(batch_size or nodes, nodes) * fits), FEWEST_SUGGESTED)
+        unit = 10 ** (len(str(size)) - 1)
+        option = f"--batch-nodes {size // unit * unit}"
+    else:
+        option = f"--set batch_size={max(1, int(len(graphs) * fits))}"
+    raise InputError(
+        f"{dataset.name}: training on {nodes:,} nodes and {edges // 2:,} edges "
+        f"{'by clusters' if by_clusters else 'at once'} needs about {need / GIB:.1f} GiB, and "
+        f"{available / GIB:.1f} GiB are free; train in smaller batches with {option}, or try "
+        "anyway with --no-memory-check"
+    )
+
+
+def most_runs_at_once(dataset: Dataset, config: Config, device: str = "auto") -> int:
+    """How many runs to train at once: as many as fit on a GPU, one on a CPU.
+
+    A CPU gains nothing from it; there, separate processes use all cores.
+    """
+    where = pick_device(device)
+    if where.type != "cuda":
+        return 1
+    # Validation reads more graphs at once than a step.
+    need = step_bytes(*_sizes(_largest(dataset, GRAPHS_AT_ONCE)), config)
+    return max(1, min(MOST_RUNS, int(SAFE_SHARE * available_bytes(where) / need)))
+
+
+def _largest(dataset: Dataset, count: int) -> list[Data]:
+    return sorted(dataset.graphs, key=lambda graph: -int(graph.num_edges))[:count]
+
+
+def _sizes(graphs: list[Data]) -> tuple[int, int, int]:
+    """Nodes and edges of graphs, and columns of features or non-zeros per row of sparse ones."""
+    nodes = sum(int(graph.num_nodes or 0) for graph in graphs)
+    x = graphs[0].x
+    width = -(-x.values().numel() // x.size(0)) if x.layout == torch.sparse_coo else x.size(1)
+    return nodes, sum(int(graph.num_edges) for graph in graphs), width

@@ -11,7 +11,7 @@ from training.toys import SMALL, TASKS, rng_untouched, run, same_run, toy
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation import public_split
-from vepm.training import Fitted, Run, fit_many, group_runs, loop, memory, most_runs_at_once
+from vepm.training import Fitted, Run, fit_many, group_runs, loop, most_runs_at_once, sources
 
 from .doubles import quiet, runs_of, separately
 
@@ -123,7 +123,7 @@ def test_a_cpu_trains_one_at_a_time_and_a_gpu_what_it_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert most_runs_at_once(toy("node"), SMALL["node"], "cpu") == 1
-    monkeypatch.setattr(memory, "pick_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(sources, "pick_device", lambda _: torch.device("cuda"))
     found = {}
     for task in TASKS:
         for free in (10**8, 10**9, 10**12):

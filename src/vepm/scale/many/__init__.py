@@ -12,11 +12,10 @@ from torch.optim import Optimizer
 
 from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.batches import GraphBatch, pieces
+from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.ddp import ProcessGroup, replace_norms
-from vepm.scale.executor import Examples, Loss, Row, descend, seed_of
-from vepm.scale.large import LargeGraph
+from vepm.scale.executor import Loss, Row, Run, descend, seed_of
 from vepm.scale.many.edges import SharedEdges, SharedFeatures
 from vepm.scale.many.padding import GraphBatches, PaddedBatch, PaddedNorm, PaddingMask, Plan
 
@@ -51,11 +50,11 @@ class ManyRuns:
     def __init__(
         self,
         models: Sequence[VEPM],
-        examples: Sequence[Examples],
-        seeds: Sequence[int],
+        source: GraphBatch | GraphStore,
+        runs: Sequence[Run],
         batch_size: int,
     ) -> None:
-        self.models, self.examples, self.seeds = models, examples, seeds
+        self.models, self.runs, self.seeds = models, runs, [run.seed for run in runs]
         self.batch_size, self.device = batch_size, models[0].activation.device
         self.group = ProcessGroup()
         self._parameters, buffers = stack_module_state(list(models))
@@ -68,19 +67,18 @@ class ManyRuns:
         """Called with the weights of every run; its own weights are not used."""
         replace_norms(self.model, lambda norm: PaddedNorm(norm, self._padding))
         self._caller = _Caller(self.model)
-        source = examples[0].source
-        assert not isinstance(source, LargeGraph)
+        self._source = source
         self._pieces = [_shared(piece) for piece in pieces(source)]
         # Unknown labels have no role.
         self._y = source.y.clamp_min(0)
         self._roles = {
-            role: _masks([getattr(own, role) for own in examples], source.y)
+            role: _masks([run.watched.get(role) for run in runs], source.y)
             for role in ("val", "test")
         }
         self._batches: GraphBatches | None = None
         self._graph: SharedBatch | None = None
         if isinstance(source, GraphBatch):
-            rows = torch.stack([own.train for own in examples]).to(self.device)
+            rows = torch.stack([run.train_on for run in runs]).to(self.device)
             self._graph = SharedBatch(self._pieces[0], rows)
         edges = (piece.edges.edge_index for piece in self._pieces)
         self._graphs = CUDAGraphs(on=all(map(worth_capturing, edges)))
@@ -94,8 +92,8 @@ class ManyRuns:
     def begin(self, phase: str, epochs: int) -> None:
         """Plan the batches of a phase of at most so many epochs."""
         self._graphs.forget()
-        if self._graph is None:
-            self._batches = GraphBatches(self.examples, self.seeds, phase, epochs, self.batch_size)
+        if isinstance(self._source, GraphStore):
+            self._batches = GraphBatches(self._source, self.runs, phase, epochs, self.batch_size)
 
     def batches(self, phase: str, epoch: int) -> tuple[int, Sequence[SharedBatch | Plan]]:
         """Number of steps of an epoch, and a batch of every run for each; seeds what is drawn."""
@@ -193,7 +191,7 @@ class ManyRuns:
         values = torch.stack([value.double() for value in found.values()], dim=1).tolist()
         return [
             {k: v for k, v in zip(found, row, strict=True) if k.partition("_")[0] in own.watched}
-            for own, row in zip(self.examples, values, strict=True)
+            for own, row in zip(self.runs, values, strict=True)
         ]
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ from vepm.nn import Adjacency
 from vepm.nn.convolution import CommunityNorm
 from vepm.objective import Counts
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.executor import Examples, seed_of
+from vepm.scale.executor import Run, seed_of
 from vepm.scale.many.edges import Dims, OwnEdges, across
 
 SPARE_NODES = 2
@@ -178,19 +178,16 @@ class GraphBatches:
 
     def __init__(
         self,
-        examples: Sequence[Examples],
-        seeds: Sequence[int],
+        store: GraphStore,
+        runs: Sequence[Run],
         phase: str,
         epochs: int,
         batch_size: int,
     ) -> None:
-        store = examples[0].source
-        assert isinstance(store, GraphStore)
         self.store, self.phase, self.batch_size = store, phase, batch_size
         everything = torch.arange(len(store))
         self._runs = [
-            (everything if phase == "pretrain" else own.train, seed)
-            for own, seed in zip(examples, seeds, strict=True)
+            (everything if phase == "pretrain" else run.train_on, run.seed) for run in runs
         ]
         self._sizes: dict[bool, Size] = {True: Size(), False: Size()}
         for epoch in range(epochs):
