@@ -8,25 +8,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from types import FrameType
 from typing import Annotated
 
 import typer
 
 from vepm import __version__, console
-from vepm.cli import (
-    bench,
-    communities,
-    datasets,
-    evaluate,
-    links,
-    predict,
-    report,
-    reproduce,
-    sweep,
-    train,
-    tune,
-)
 from vepm.errors import InputError, LostProcessError
 
 RENAMED = {"together": "runs-at-once"}  # former names of options, which still work
@@ -44,17 +32,11 @@ app = typer.Typer(
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "train": train.train,
-    "predict": predict.predict,
-    "communities": communities.communities,
-    "links": links.links,
-    "evaluate": evaluate.evaluate,
-    "tune": tune.tune,
-    "sweep": sweep.sweep,
-    "reproduce": reproduce.reproduce,
-    "report": report.report,
-    "bench": bench.bench,
-    "datasets": datasets.list_datasets,
+    name: vars(import_module(f"vepm.cli.{name}"))[name]
+    for name in (
+        *("train", "predict", "communities", "links", "evaluate", "tune", "sweep"),
+        *("reproduce", "report", "bench", "datasets"),
+    )
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)

@@ -9,17 +9,17 @@ from vepm.cli import options
 
 
 @options.command()
-def list_datasets(data_dir: Path | None = None, as_json: bool = False) -> None:
+def datasets(data_dir: Path | None = None, as_json: bool = False) -> None:
     """What can be loaded, and from where.
 
     Example:
 
         vepm datasets --data-dir data
     """
-    from vepm.data import datasets
     from vepm.data.registry import RECIPES
+    from vepm.data.registry import datasets as known
 
-    found = datasets(data_dir)
+    found = known(data_dir)
     if as_json:
         console.print_json([vars(info) for info in found])
         return

@@ -17,7 +17,6 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Data
-from torch_geometric.datasets import Actor, Planetoid, TUDataset, WikiCS
 from torch_geometric.io import read_planetoid_data
 
 from vepm.data.build import Parts, build
@@ -117,12 +116,6 @@ def planetoid_checksums() -> dict[str, str]:
     return {name: digest for digest, name in map(str.split, lines)}
 
 
-def planetoid_files(name: str) -> RawFiles:
-    """What ``name/raw`` must hold."""
-    names = tuple(file for file in planetoid_checksums() if file.startswith(f"ind.{name.lower()}."))
-    return RawFiles(name, names, tuple(f"{Planetoid.url}/{file}" for file in names))
-
-
 def load_planetoid(name: str, files: list[Path]) -> Dataset:
     """A citation network, its features as published (bag of words, not normalised).
 
@@ -148,11 +141,6 @@ def _single(data: Data, name: str, source: str) -> Dataset:
     return build(data_parts([data], name, single=True, source=source))
 
 
-def wikics_files(name: str) -> RawFiles:
-    """What ``name/raw`` must hold."""
-    return RawFiles(name, ("data.json",), (f"{WikiCS.url}/data.json",))
-
-
 def load_wikics(name: str, files: list[Path]) -> Dataset:
     """The Wikipedia network as an undirected graph; its own masks are those of the first split."""
     (path,) = files
@@ -172,16 +160,7 @@ def load_wikics(name: str, files: list[Path]) -> Dataset:
     return _single(data, name, str(path))
 
 
-def geom_gcn_files(name: str, folder: str, original: str) -> RawFiles:
-    """The files of a set as Geom-GCN, which calls it ``original``, published it."""
-    tables = ("out1_node_feature_label.txt", "out1_graph_edges.txt")
-    splits = tuple(f"{original}_split_0.6_0.2_{i}.npz" for i in range(10))
-    urls = [f"{Actor.url}/new_data/{original}/{table}" for table in tables]
-    urls += [f"{Actor.url}/splits/{split}" for split in splits]
-    return RawFiles(folder, tables + splits, tuple(urls))
-
-
-def load_geom_gcn(name: str, files: list[Path], folder: str, original: str) -> Dataset:
+def load_geom_gcn(name: str, files: list[Path]) -> Dataset:
     """A set that Geom-GCN published, its links as an undirected graph, with ten splits."""
     nodes, links, *splits = files
     try:
@@ -209,11 +188,6 @@ def load_geom_gcn(name: str, files: list[Path], folder: str, original: str) -> D
     return _single(data, name, f"Geom-GCN, {nodes.parent}")
 
 
-def email_files(name: str) -> RawFiles:
-    """What ``name/raw`` must hold."""
-    return RawFiles(name, ("email-Eu-core.txt", "email-Eu-core-department-labels.txt"))
-
-
 def load_email(name: str, files: list[Path]) -> Dataset:
     """E-mails in a research institution, the departments as labels."""
     edges, labels = (_integers(path, columns=2, delimiter=None) for path in files)
@@ -223,16 +197,7 @@ def load_email(name: str, files: list[Path]) -> Dataset:
     return _single(data, name, f"SNAP, {files[0].parent}")
 
 
-def tu_files(name: str, features: Features) -> RawFiles:
-    """What ``name/raw`` must hold."""
-    parts = ["A", "graph_indicator", "graph_labels"]
-    parts += ["node_labels"] if features == "labels" else []
-    # The variant behind published PTC results is not the TU one (PTC_MR), and is not served.
-    urls = () if name == "PTC" else (f"{TUDataset.url}/{name}.zip",)
-    return RawFiles(name, tuple(f"{name}_{part}.txt" for part in parts), urls)
-
-
-def load_tu(name: str, files: list[Path], features: Features) -> Dataset:
+def load_tu(name: str, files: list[Path], features: Features = "labels") -> Dataset:
     """A set of graphs in the TU format, with the features that GIN gave it.
 
     These are one-hot node labels; one-hot degrees, a column for each that occurs; or 1. Node

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,26 +51,6 @@ class DatasetInfo:
     source: str
     description: str
     available: bool
-
-
-class _Reader(NamedTuple):
-    task: TaskName
-    source: str  # who publishes the data; the folder of the files if it is empty
-    load: Callable[..., Dataset]  # takes the name, the raw files and what ``datasets.toml`` adds
-    files: Callable[..., known.RawFiles] | None = None
-    """Takes the name and what ``datasets.toml`` adds; None if there are no files."""
-
-
-def _npz_files(name: str, file: str, **options: Any) -> known.RawFiles:
-    folder, _, stem = file.rpartition("/")
-    return known.RawFiles(folder, (f"{stem}.npz",), inside="")
-
-
-def _load_npz(name: str, files: list[Path], file: str, **options: Any) -> Dataset:
-    how = ReadOptions(**options)
-    parts = read_npz(files[0], how)
-    # Arrays that a published file has beside the graph are no news to its users.
-    return build(replace(parts, name=name, unused=()), how)
 
 
 _SIDE = 8
@@ -136,18 +116,25 @@ def _grid_graph(image: Tensor, label: int) -> Data:
     )
 
 
-_READERS = {
-    "digits": _Reader("node", "scikit-learn", _digits),
-    "digits-graphs": _Reader("graph", "scikit-learn", _digits_graphs),
-    "karate-club": _Reader("node", "PyG", _karate_club),
-    "generated": _Reader("node", "generated", lambda name, _: draw(name, "")),
-    "planetoid": _Reader("node", "Planetoid", known.load_planetoid, known.planetoid_files),
-    "wikics": _Reader("node", "WikiCS", known.load_wikics, known.wikics_files),
-    "email": _Reader("node", "SNAP", known.load_email, known.email_files),
-    "geom-gcn": _Reader("node", "Geom-GCN", known.load_geom_gcn, known.geom_gcn_files),
-    "npz": _Reader("node", "", _load_npz, _npz_files),
-    "tu": _Reader("graph", "TU collection", known.load_tu, known.tu_files),
+def _load_npz(name: str, files: list[Path], **options: Any) -> Dataset:
+    how = ReadOptions(**options)
+    # Arrays that a published file has beside the graph are no news to its users.
+    return build(replace(read_npz(files[0], how), name=name, unused=()), how)
+
+
+_LOADERS: dict[str, Callable[..., Dataset]] = {
+    "digits": _digits,
+    "digits-graphs": _digits_graphs,
+    "karate-club": _karate_club,
+    "generated": lambda name, _: draw(name, ""),
+    "planetoid": known.load_planetoid,
+    "wikics": known.load_wikics,
+    "email": known.load_email,
+    "geom-gcn": known.load_geom_gcn,
+    "npz": _load_npz,
+    **dict.fromkeys(("tu", "tu-labels", "tu-not-served"), known.load_tu),
 }
+"""By reader; they take the name, the raw files and what else ``datasets.toml`` says of the set."""
 _ALIASES = {
     "IMDB-B": "IMDB-BINARY",
     "IMDB-M": "IMDB-MULTI",
@@ -158,15 +145,31 @@ _ALIASES = {
 
 @cache
 def _listed() -> dict[str, dict[str, Any]]:
-    """The entries of ``datasets.toml`` by name."""
+    """The datasets and, as ``readers``, the readers of ``datasets.toml``."""
     return tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
 
 
-def _entry(name: str) -> tuple[_Reader, known.RawFiles | None, dict[str, Any]]:
-    """How a dataset is read, from which files, and with which arguments."""
-    given = {key: value for key, value in _listed()[name].items() if key != "description"}
-    reader = _READERS[given.pop("reader")]
-    return reader, reader.files(name, **given) if reader.files else None, given
+def _names() -> list[str]:
+    return [name for name in _listed() if name != "readers"]
+
+
+def _entry(name: str) -> tuple[str, dict[str, Any], known.RawFiles | None, dict[str, Any]]:
+    """The reader of a dataset, what is known of the reader, the raw files, and other arguments."""
+    given = dict(_listed()[name])
+    label, _ = given.pop("reader"), given.pop("description")
+    reader = _listed()["readers"][label]
+    if "files" not in reader:
+        return label, reader, None, given
+    folder, _, stem = given.pop("file", "").rpartition("/")
+    folder = given.pop("folder", folder or name)
+    words = {"name": name, "lower": name.lower(), "stem": stem}
+    words["original"] = given.pop("original", "")
+    files = [file.format(**words) for file in reader["files"]]
+    url = reader.get("url", "").format(**words)
+    urls = [url] if url.endswith(".zip") else [f"{url}/{file}" for file in files if url]
+    names = tuple(file.rpartition("/")[2] for file in files)
+    raw = known.RawFiles(folder, names, tuple(urls), reader.get("inside", "raw"))
+    return label, reader, raw, given
 
 
 def _root(root: str | os.PathLike[str] | None) -> Path:
@@ -195,15 +198,15 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     if is_recipe(name):
         generator, _, recipe = name.partition(":")
         return draw(generator.lower(), recipe)
-    names = {each.lower(): each for each in (*_listed(), *_ALIASES)}
+    names = {each.lower(): each for each in (*_names(), *_ALIASES)}
     wanted = str(name).lower()
     if wanted not in names:
         close = difflib.get_close_matches(wanted, names, n=1)
         hint = f"did you mean '{names[close[0]]}'? " if close else ""
         raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
     found = _ALIASES.get(names[wanted], names[wanted])
-    reader, files, given = _entry(found)
-    return reader.load(found, files and files.ensure(_root(root)), **given)
+    reader, _, files, given = _entry(found)
+    return _LOADERS[reader](found, files and files.ensure(_root(root)), **given)
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
@@ -215,11 +218,12 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         ['digits', 'digits-graphs', 'KarateClub', 'planted']
     """
     place, found = _root(root), []
-    for name, entry in _listed().items():
-        reader, files, _ = _entry(name)
+    for name in _names():
+        _, reader, files, _ = _entry(name)
         available = files is None or not files.missing(place)
-        source = reader.source or (files.folder.partition("/")[0] if files else "")
-        found.append(DatasetInfo(name, reader.task, source, entry["description"], available))
+        source = reader.get("source") or (files.folder.partition("/")[0] if files else "")
+        description = _listed()[name]["description"]
+        found.append(DatasetInfo(name, reader["task"], source, description, available))
     return found
 
 
