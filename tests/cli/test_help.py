@@ -125,6 +125,10 @@ def test_only_a_run_has_a_page(tmp_path: Path) -> None:
 def test_options_are_declared_once_and_within_the_bounds_of_settings() -> None:
     declared = tomllib.loads(Path(options.__file__).with_suffix(".toml").read_text())
     panels, shared = declared.pop("panels"), declared.pop("all")
+    examples = declared.pop("examples")
+    assert set(examples) == set(COMMANDS)
+    named = [example.split()[:2] for shown in examples.values() for example in shown]
+    assert all(first == "vepm" and command in COMMANDS for first, command in named)
     commands = {command.__name__: command for command in COMMANDS.values()}
     taken = {name: set(inspect.signature(command).parameters) for name, command in commands.items()}
     assert set(shared) <= set().union(*taken.values())

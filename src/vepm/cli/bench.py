@@ -29,16 +29,7 @@ def bench(
     data_dir: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Time and memory of a training step beside PyG's GCN and GAT.
-
-    Examples:
-
-        vepm bench --quick
-
-        vepm bench digits
-
-        vepm bench --sizes 100000,1000000 --output runs/bench
-    """
+    """Time and memory of a training step beside PyG's GCN and GAT."""
     from vepm.bench import Plan, run
     from vepm.data import datasets
     from vepm.training import pick_device

@@ -38,12 +38,6 @@ def communities(
     """Find overlapping communities without labels: memberships and each edge's split, as CSV.
 
     Communities have the same numbers, from 0, in the CSV files, on the page and in Python.
-
-    Examples:
-
-        vepm communities KarateClub -c 4
-
-        vepm communities my-graph/ --truth circles.txt --baselines louvain,bigclam
     """
     from vepm.baselines.communities import DETECTORS
     from vepm.cli.jobs import number_or_auto, prepare, say_unweighted

@@ -10,12 +10,7 @@ from vepm.cli import options
 
 @options.command()
 def datasets(data_dir: Path | None = None, as_json: bool = False) -> None:
-    """What can be loaded, and from where.
-
-    Example:
-
-        vepm datasets --data-dir data
-    """
+    """What can be loaded, and from where."""
     from vepm.data.registry import RECIPES
     from vepm.data.registry import datasets as known
 

@@ -36,14 +36,6 @@ def evaluate(
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
     Under torchrun the runs are divided among the processes.
-
-    Examples:
-
-        vepm evaluate Cora --seeds 10
-
-        vepm evaluate MUTAG --protocol gin --json
-
-        vepm evaluate my-graph/ --labels-per-class 20 --baselines gcn,gat,label-propagation
     """
     from vepm.cli.jobs import open_data, settings
     from vepm.data import require_labels

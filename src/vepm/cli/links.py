@@ -37,14 +37,6 @@ def links(
 
     A tenth of the edges is held out from training, to calibrate probabilities and to measure how
     well they rank. Each pair comes with the communities that it runs through.
-
-    Examples:
-
-        vepm links KarateClub
-
-        vepm links my-graph/ --pairs candidates.txt
-
-        vepm links grown-graph/ --model runs/my-graph-links
     """
     from vepm.cli.jobs import number_or_auto, prepare
     from vepm.estimators import LinkPredictor

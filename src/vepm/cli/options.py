@@ -97,6 +97,10 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
                 given[name] = replace(group, **own)
             function(**given)
 
+        examples = _DECLARED["examples"][function.__name__]
+        heading = f"Example{'s' if len(examples) > 1 else ''}:"
+        shown = (f"    {example}" for example in examples)
+        run.__doc__ = "\n\n".join([inspect.getdoc(function) or "", heading, *shown])
         vars(run)["__signature__"] = signature.replace(parameters=options)
         run.__annotations__ = {option.name: option.annotation for option in options}
         return run

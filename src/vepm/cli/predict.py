@@ -20,12 +20,7 @@ def predict(
     reading: options.Reading = options.READING,
     machine: options.Machine = options.MACHINE,
 ) -> None:
-    """Predict labels with probabilities, as CSV.
-
-    Example:
-
-        vepm predict runs/digits-0 digits -o predictions.csv
-    """
+    """Predict labels with probabilities, as CSV."""
     from vepm.cli.jobs import open_data, own_path
     from vepm.estimators import load_classifier
 

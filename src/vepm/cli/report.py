@@ -10,14 +10,7 @@ from vepm.errors import InputError
 
 @options.command()
 def report(runs: list[Path], output: Path = Path("comparison.html")) -> None:
-    """Write the page of a run again, or one page that compares several runs.
-
-    Examples:
-
-        vepm report runs/digits-0
-
-        vepm report runs/digits-0 runs/digits-1 -o comparison.html
-    """
+    """Write the page of a run again, or one page that compares several runs."""
     from vepm.report import write_comparison, write_report
 
     for run in runs:

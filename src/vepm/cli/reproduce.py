@@ -43,16 +43,6 @@ def reproduce(
 
     Finished cells are kept: give the same command again to continue a stopped run. Under torchrun
     the cells are divided among the processes.
-
-    Examples:
-
-        vepm reproduce --list
-
-        vepm reproduce table-2 --datasets MUTAG,PTC --rows GIN --rows VEPM
-
-        vepm reproduce table-1 --rows VEPM --preset paper --preset released
-
-        vepm reproduce --all --quick
     """
     from vepm.evaluation import Compute
     from vepm.paper.experiments import FOLDER, catalogue

@@ -30,12 +30,6 @@ def sweep(
     Unlike `tune`, which improves one run on one graph, a sweep compares the same settings of any
     method across datasets, splits and seeds; presets and baselines are chosen with it. Test
     accuracies are not kept. Finished runs are kept: give the same command again to continue.
-
-    Examples:
-
-        vepm sweep results/search/disengcn.toml --jobs 2
-
-        vepm sweep mine.toml --device cuda --minutes 10
     """
     from vepm.evaluation import Compute
     from vepm.search.log import standings

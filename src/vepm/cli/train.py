@@ -33,16 +33,6 @@ def train(
 
     An interrupted run goes on where it stopped when the same command is given again. Under
     torchrun all processes train one model together.
-
-    Examples:
-
-        vepm train
-
-        vepm train Cora --data-dir data --set num_metacommunities=4
-
-        vepm train my-graph/ --output runs/mine --baselines gcn,label-propagation
-
-        vepm train planted:nodes=1000000,edges=10000000 --batch-nodes 50000
     """
     from vepm.cli.jobs import chosen_baseline, own_split, prepare
     from vepm.report.reading import read_json

@@ -37,12 +37,6 @@ def tune(
     Trial 0 is the settings as given, so the best found are never worse on validation. A search
     that was stopped, even killed, continues when the same command is given again. `--seed` is that
     of the search; trainings use seeds 0, 1, ...
-
-    Examples:
-
-        vepm tune Cora --trials 20 --output runs/tune-Cora
-
-        vepm train Cora --config runs/tune-Cora/best.toml
     """
     from vepm.cli.jobs import prepare
     from vepm.search.space import default_space, read_space, require_optuna
