@@ -35,20 +35,15 @@ MOST_RUNS = 10_000  # seeds or splits of one measurement; more is a mistake
 
 
 def checked(
-    default: Any = dataclasses.MISSING,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    choices: Iterable[str] = (),
+    default: Any = dataclasses.MISSING, *, choices: Iterable[str] = (), **bounds: float
 ) -> Any:
     """A dataclass field with bounds or choices, which :func:`check` enforces.
 
     Values are at least ``low``, at most ``high``, larger than ``above`` and smaller than ``below``.
     Without a default the field is required.
     """
-    bounds = {"low": low, "high": high, "above": above, "below": below}
+    if bounds.keys() - _BOUNDS:
+        raise TypeError(f"bounds are {', '.join(_BOUNDS)}, not {', '.join(bounds)}")
     metadata = {"bounds": bounds, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -92,8 +87,7 @@ def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
         known = ", ".join(choices)
         raise InputError(f"{where}: {field.name} must be one of {known}, got {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        given = field.metadata.get("bounds", {}).items()
-        bounds = {name: limit for name, limit in given if limit is not None}
+        bounds = field.metadata.get("bounds", {})
         # An integer can be too large to be compared as a float.
         finite = isinstance(value, int) or math.isfinite(value)
         if not (finite and all(_BOUNDS[name][0](value, n) for name, n in bounds.items())):

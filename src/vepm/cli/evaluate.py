@@ -8,9 +8,7 @@ from vepm.errors import InputError
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
-    from vepm.evaluation import Method, Split
-    from vepm.training import Config
-
+    from vepm.evaluation import Split
 
 DEFAULT_SPLITS = 10
 
@@ -37,9 +35,9 @@ def evaluate(
 
     Under torchrun the runs are divided among the processes.
     """
-    from vepm.cli.jobs import open_data, settings
+    from vepm.cli.jobs import check_model, chosen_baseline, open_data, settings
     from vepm.data import require_labels
-    from vepm.evaluation import Compute
+    from vepm.evaluation import Compute, Method, VEPMMethod
     from vepm.evaluation import evaluate as run_all
 
     data = open_data(dataset, machine.data_dir, reading)
@@ -52,8 +50,13 @@ def evaluate(
     if method != "vepm" and (choice.settings or choice.config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
     compute = Compute(machine.device, jobs, runs_at_once, shared=True)
-    names = dict.fromkeys([method, *options.listed(baselines)])
-    runners = {name: _runner(name, data, chosen, compute.own_device) for name in names}
+    runners: dict[str, Method] = {}
+    for name in (method, *options.listed(baselines)):
+        if name == "vepm":
+            check_model(data, chosen, compute.own_device)
+            runners[name] = VEPMMethod(chosen, compute.own_device)
+        else:
+            runners[name] = chosen_baseline(name, data, compute.own_device)
     every_seed = range(first_seed, first_seed + seeds)
     measured = []
     for name, runner in runners.items():
@@ -91,13 +94,3 @@ def _splits(
     if "validation" in protocol.rules and not all(split.val.numel() for split in found):
         return found, ("last",)
     return found, protocol.rules
-
-
-def _runner(method: str, data: "Dataset", chosen: "Config", device: str) -> "Method":
-    from vepm.cli.jobs import check_model, chosen_baseline
-    from vepm.evaluation import VEPMMethod
-
-    if method != "vepm":
-        return chosen_baseline(method, data, device)
-    check_model(data, chosen, device)
-    return VEPMMethod(chosen, device)

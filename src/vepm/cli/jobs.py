@@ -162,6 +162,12 @@ class Job:
                 check_memory=self.check_memory,
             )
 
+    def score(self, peer: Baseline, seed: int) -> dict[str, Any]:
+        """How a baseline does with the same labels."""
+        found = peer(self.data, own_split(self.data, self.parts), seed)
+        measures = {f"test_{name}": value for name, value in found.measures.items()}
+        return {"test_accuracy": found.test_accuracy, **measures}
+
     def write(
         self, folder: Path, fitted: Fitted, extra: Any, explained: Explanation | None = None
     ) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from vepm.cli import folders, options
 from vepm.errors import InputError
 
 if TYPE_CHECKING:
-    from vepm.baselines import Baseline
-    from vepm.cli.jobs import Job
     from vepm.training import Progress
 
 LOGS = ("tensorboard",)
@@ -55,17 +53,9 @@ def train(
             fitted = job.fit(checkpoint, *boards, group=group)
             # Those known from before the run was stopped are kept.
             known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
-            scores = {p.name: known.get(p.name) or _score(p, job, choice.seed) for p in peers}
+            scores = {p.name: known.get(p.name) or job.score(p, choice.seed) for p in peers}
             metrics = job.write(folder, fitted, {"baselines": scores})
     console.print_result(metrics, folder, as_json, console.print_run)
-
-
-def _score(peer: "Baseline", job: "Job", seed: int) -> dict[str, Any]:
-    from vepm.cli.jobs import own_split
-
-    found = peer(job.data, own_split(job.data, job.parts), seed)
-    measures = {f"test_{name}": value for name, value in found.measures.items()}
-    return {"test_accuracy": found.test_accuracy, **measures}
 
 
 def checked_log(name: str, folder: Path, ended: contextlib.ExitStack) -> "Progress":

@@ -99,20 +99,21 @@ def as_dataset(
 def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:
     """What matrices, PyG or NetworkX graphs hold."""
     is_tuple = isinstance(obj, tuple) and len(obj) in (2, 3)
-    if is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj):
-        if task and not task.single_graph:
-            raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
-        _refuse_label(name, options)
-        return matrix_parts(*obj, name=name, source=name, options=options)
-    graphs = _listed(obj, name)
-    single = (task or TASKS[_guess(obj, graphs)]).single_graph
-    if single and len(graphs) != 1:
+    matrices = is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj)
+    graphs = [] if matrices else _listed(obj, name)
+    if matrices and task and not task.single_graph:
+        raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
+    single = matrices or (task or TASKS[_guess(obj, graphs)]).single_graph
+    if single and len(graphs) > 1:
         raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
-    if not isinstance(graphs[0], nx.Graph):
-        _refuse_label(name, options)
-        refuse_choice(name, options)
-        return data_parts(graphs, name, single=single)
-    return networkx_parts(graphs, name, options, single=single)
+    if graphs and isinstance(graphs[0], nx.Graph):
+        return networkx_parts(graphs, name, options, single=single)
+    if options.label:
+        raise InputError(f"{name}: it has no names to choose the label by; give labels=")
+    if matrices:
+        return matrix_parts(*obj, name=name, source=name, options=options)
+    refuse_choice(name, options)
+    return data_parts(graphs, name, single=single)
 
 
 def read(
@@ -177,11 +178,6 @@ def read(
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
     return build(_READERS[suffix](path, options), options)
-
-
-def _refuse_label(name: str, options: ReadOptions) -> None:
-    if options.label:
-        raise InputError(f"{name}: it has no names to choose the label by; give labels=")
 
 
 def _listed(obj: Any, name: str) -> list[Any]:
