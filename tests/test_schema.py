@@ -28,7 +28,9 @@ def test_few_names_are_listed(count: int, listed: bool) -> None:
 
 def test_bounds_are_named() -> None:
     with pytest.raises(TypeError):
-        checked(1, 2)  # type: ignore[call-arg]
+        checked(1, 2)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match="bounds are low, high, above, below, not lowest"):
+        checked(1, lowest=2)
 
 
 def test_seeds_have_32_bits() -> None:
