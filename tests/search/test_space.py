@@ -9,8 +9,8 @@ import pytest
 from training.toys import TASKS
 from vepm.errors import InputError
 from vepm.search.space import (
+    SPACES,
     Space,
-    default_space,
     flat,
     parse_space,
     random_changes,
@@ -27,13 +27,13 @@ def parsed(entries: dict[str, Any]) -> Space:
 def test_own_space_holds_the_preset_it_starts_from(task: str) -> None:
     config = preset("tuned", task)
     values = {**vars(config.model), **vars(config.training)}
-    for dimension in parsed(default_space(task)):
+    for dimension in parsed(read_space(SPACES / f"{task}.toml")):
         assert dimension.find(values) == values[dimension.name]
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_mixture_of_the_own_space_can_be_built(task: str) -> None:
-    choices = {d.name: d.choices for d in parsed(default_space(task))}
+    choices = {d.name: d.choices for d in parsed(read_space(SPACES / f"{task}.toml"))}
     for heads in choices["num_metacommunities"]:
         assert all(count % heads == 0 for count in choices["num_communities"])
         assert all(width % heads == 0 for width in choices["hidden_channels"])

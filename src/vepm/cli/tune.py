@@ -39,7 +39,7 @@ def tune(
     of the search; trainings use seeds 0, 1, ...
     """
     from vepm.cli.jobs import prepare
-    from vepm.search.space import default_space, read_space, require_optuna
+    from vepm.search.space import SPACES, read_space, require_optuna
     from vepm.search.tuning import Tuning
     from vepm.search.tuning import tune as search
 
@@ -47,7 +47,7 @@ def tune(
     job = prepare(None, dataset, choice, reading, machine)
     tuning = Tuning(
         datasets=[job.data.name],
-        space=default_space(job.data.task) if space is None else read_space(space),
+        space=read_space(space or SPACES / f"{job.data.task}.toml"),
         settings=trials,
         seeds=list(range(seeds)),
         sampler_seed=choice.seed,

@@ -18,7 +18,7 @@ from vepm.training import Config
 if TYPE_CHECKING:
     import optuna
 
-SPACES = Path(__file__).parent / "spaces"
+SPACES = Path(__file__).parent / "spaces"  # those that come with the package, by task
 HOW = "give a list of values, or low and high and perhaps log = true"
 DRAWS_PER_SETTING = 100
 STARTUP_TRIALS = 6
@@ -104,11 +104,6 @@ def parse_space(entries: Mapping[str, Any], check: Check) -> Space:
 def flat(config: Config) -> dict[str, Any]:
     """All settings by name."""
     return {name: v for section in config.to_dict().values() for name, v in section.items()}
-
-
-def default_space(task: str) -> dict[str, Any]:
-    """The space that comes with the package for a ``"node"`` or ``"graph"`` task."""
-    return read_space(SPACES / f"{task}.toml")
 
 
 def read_space(path: Path) -> dict[str, Any]:
