@@ -135,12 +135,6 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     **dict.fromkeys(("tu", "tu-labels", "tu-not-served"), known.load_tu),
 }
 """By reader; they take the name, the raw files and what else ``datasets.toml`` says of the set."""
-_ALIASES = {
-    "IMDB-B": "IMDB-BINARY",
-    "IMDB-M": "IMDB-MULTI",
-    "RDT-B": "REDDIT-BINARY",
-    "RDT-M": "REDDIT-MULTI-5K",
-}
 
 
 @cache
@@ -155,8 +149,9 @@ def _names() -> list[str]:
 
 def _entry(name: str) -> tuple[str, dict[str, Any], known.RawFiles | None, dict[str, Any]]:
     """The reader of a dataset, what is known of the reader, the raw files, and other arguments."""
-    given = dict(_listed()[name])
-    label, _ = given.pop("reader"), given.pop("description")
+    about = ("reader", "description", "alias")
+    given = {key: value for key, value in _listed()[name].items() if key not in about}
+    label = _listed()[name]["reader"]
     reader = _listed()["readers"][label]
     if "files" not in reader:
         return label, reader, None, given
@@ -198,15 +193,15 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     if is_recipe(name):
         generator, _, recipe = name.partition(":")
         return draw(generator.lower(), recipe)
-    names = {each.lower(): each for each in (*_names(), *_ALIASES)}
+    aliases = {_listed()[each].get("alias", each).lower(): each for each in _names()}
+    names = aliases | {each.lower(): each for each in _names()}
     wanted = str(name).lower()
     if wanted not in names:
         close = difflib.get_close_matches(wanted, names, n=1)
         hint = f"did you mean '{names[close[0]]}'? " if close else ""
         raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
-    found = _ALIASES.get(names[wanted], names[wanted])
-    reader, _, files, given = _entry(found)
-    return _LOADERS[reader](found, files and files.ensure(_root(root)), **given)
+    reader, _, files, given = _entry(names[wanted])
+    return _LOADERS[reader](names[wanted], files and files.ensure(_root(root)), **given)
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:

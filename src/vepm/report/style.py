@@ -13,25 +13,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vepm.files import write_text
+from vepm.files import read_toml, write_text
 from vepm.report.run import Ints
 
-# Each colour lies as far as possible from those before it, in CIELAB and as people without
-# green cones see it, so that no class looks like a community.
-COMMUNITY_COLOURS = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#B8A400", "#7A7F87"),
-    *("#E1A5B4", "#875A87", "#A569D2", "#FF7869", "#FF96D2", "#F0B44B", "#C35AA5", "#007800"),
-    *("#695AC3", "#B45A2D", "#F069C3", "#C3B487", "#3C6987", "#E15A78", "#C33C78", "#0096E1"),
-)
-"""Okabe and Ito's palette first; its black gives way to grey and its yellow is deepened, so that
-both stand on light and dark paper alike."""
-
-CLASS_COLOURS = (
-    *("#C31E3C", "#F0B487", "#7887FF", "#78A53C", "#B43CA5", "#3CD2E1", "#965A00", "#96C396"),
-    *("#D27869", "#875A4B", "#FF965A", "#78A5FF", "#8796C3", "#0069D2", "#1E785A", "#78875A"),
-    *("#FF5A96", "#E1A5FF", "#B4784B", "#B4962D", "#5A69A5", "#9678C3", "#87870F", "#1E87E1"),
-)
-
+ASSETS = Path(__file__).parent / "assets"
+COMMUNITY_COLOURS, CLASS_COLOURS = read_toml(ASSETS / "colours.toml").values()
 UNKNOWN = "#9AA3AD"
 INK = "#1F2A37"
 MUTED = "#8A94A1"
@@ -39,23 +25,25 @@ ACCENT = "#0B7A75"
 WARNING = "#C2410C"
 
 RASTER_DPI = 125
-LOOK = Path(__file__).parent / "assets" / "figures.mplstyle"
 
 
 def community_colours(count: int) -> list[str]:
-    """One colour per community; they repeat after twenty-four."""
+    """One colour per community."""
     return list(islice(cycle(COMMUNITY_COLOURS), count))
 
 
 def class_colours(count: int) -> list[str]:
-    """One colour per class, none of which is a community's; they repeat after twenty-four."""
+    """One colour per class, none of which is a community's."""
     return list(islice(cycle(CLASS_COLOURS), count))
 
 
 @contextmanager
 def look(hashsalt: str | None = None) -> Iterator[None]:
     """Draw or save with the shared look."""
-    with mpl.rc_context({"svg.hashsalt": hashsalt}, LOOK), warnings.catch_warnings():
+    with (
+        mpl.rc_context({"svg.hashsalt": hashsalt}, ASSETS / "figures.mplstyle"),
+        warnings.catch_warnings(),
+    ):
         # Where the font lacks a script, the viewer of the SVG has another.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
