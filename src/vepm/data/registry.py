@@ -5,9 +5,9 @@ import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -59,14 +59,14 @@ _NUM_NEIGHBOURS = 10
 _DIGITS_PER_CLASS = 60
 
 
-def _karate_club(name: str, _: None) -> Dataset:
+def _karate_club(name: str, _: list[Path]) -> Dataset:
     """Zachary's karate club: 34 members, 4 of them labelled for training, the rest for testing."""
     data = KarateClub()[0]
     data.test_mask = ~data.train_mask
     return build(data_parts([data], name, single=True, source="bundled with PyG"))
 
 
-def _digits(name: str, _: None) -> Dataset:
+def _digits(name: str, _: list[Path]) -> Dataset:
     """1,797 images of digits as one graph: each joined to the ten nearest by pixels.
 
     Twenty images a class train, 300 validate, the rest test.
@@ -83,7 +83,7 @@ def _digits(name: str, _: None) -> Dataset:
     return build(replace(parts, feature_names=names, one_way=True))
 
 
-def _digits_graphs(name: str, _: None) -> Dataset:
+def _digits_graphs(name: str, _: list[Path]) -> Dataset:
     """600 images of digits, 60 a class, each a graph of its inked pixels.
 
     Pixels with ink are nodes, joined to those of their eight neighbours that have ink; features
@@ -137,34 +137,47 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
 """By reader; they take the name, the raw files and what else ``datasets.toml`` says of the set."""
 
 
+class _Entry(NamedTuple):
+    task: TaskName
+    source: str
+    description: str
+    alias: str
+    raw: known.RawFiles
+    load: Callable[[list[Path]], Dataset]
+
+
 @cache
-def _listed() -> dict[str, dict[str, Any]]:
-    """The datasets and, as ``readers``, the readers of ``datasets.toml``."""
-    return tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
+def _listed() -> dict[str, _Entry]:
+    """The datasets of ``datasets.toml`` by name."""
+    path = Path(__file__).with_name("datasets.toml")
+    listed = tomllib.loads(path.read_text(encoding="utf-8"))
+    readers = listed.pop("readers")
+    return {name: _entry(name, readers[given["reader"]], **given) for name, given in listed.items()}
 
 
-def _names() -> list[str]:
-    return [name for name in _listed() if name != "readers"]
-
-
-def _entry(name: str) -> tuple[str, dict[str, Any], known.RawFiles | None, dict[str, Any]]:
-    """The reader of a dataset, what is known of the reader, the raw files, and other arguments."""
-    about = ("reader", "description", "alias")
-    given = {key: value for key, value in _listed()[name].items() if key not in about}
-    label = _listed()[name]["reader"]
-    reader = _listed()["readers"][label]
-    if "files" not in reader:
-        return label, reader, None, given
-    folder, _, stem = given.pop("file", "").rpartition("/")
-    folder = given.pop("folder", folder or name)
-    words = {"name": name, "lower": name.lower(), "stem": stem}
-    words["original"] = given.pop("original", "")
-    files = [file.format(**words) for file in reader["files"]]
-    url = reader.get("url", "").format(**words)
+def _entry(
+    name: str,
+    about: dict[str, Any],
+    *,
+    reader: str,
+    description: str,
+    alias: str = "",
+    file: str = "",
+    folder: str = "",
+    original: str = "",
+    **options: Any,
+) -> _Entry:
+    """A dataset by what ``datasets.toml`` says of it and ``about`` its reader."""
+    parent, _, stem = file.rpartition("/")
+    words = {"name": name, "lower": name.lower(), "stem": stem, "original": original}
+    files = [file.format(**words) for file in about.get("files", ())]
+    url = about.get("url", "").format(**words)
     urls = [url] if url.endswith(".zip") else [f"{url}/{file}" for file in files if url]
     names = tuple(file.rpartition("/")[2] for file in files)
-    raw = known.RawFiles(folder, names, tuple(urls), reader.get("inside", "raw"))
-    return label, reader, raw, given
+    raw = known.RawFiles(folder or parent or name, names, tuple(urls), about.get("inside", "raw"))
+    source = about.get("source") or raw.folder.partition("/")[0]
+    load = partial(_LOADERS[reader], name, **options)
+    return _Entry(about["task"], source, description, alias or name, raw, load)
 
 
 def _root(root: str | os.PathLike[str] | None) -> Path:
@@ -193,15 +206,15 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     if is_recipe(name):
         generator, _, recipe = name.partition(":")
         return draw(generator.lower(), recipe)
-    aliases = {_listed()[each].get("alias", each).lower(): each for each in _names()}
-    names = aliases | {each.lower(): each for each in _names()}
+    names = {entry.alias.lower(): each for each, entry in _listed().items()}
+    names |= {each.lower(): each for each in _listed()}
     wanted = str(name).lower()
     if wanted not in names:
         close = difflib.get_close_matches(wanted, names, n=1)
         hint = f"did you mean '{names[close[0]]}'? " if close else ""
         raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
-    reader, _, files, given = _entry(names[wanted])
-    return _LOADERS[reader](names[wanted], files and files.ensure(_root(root)), **given)
+    entry = _listed()[names[wanted]]
+    return entry.load(entry.raw.ensure(_root(root)))
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
@@ -212,14 +225,11 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         >>> [info.name for info in datasets()][:4]
         ['digits', 'digits-graphs', 'KarateClub', 'planted']
     """
-    place, found = _root(root), []
-    for name in _names():
-        _, reader, files, _ = _entry(name)
-        available = files is None or not files.missing(place)
-        source = reader.get("source") or (files.folder.partition("/")[0] if files else "")
-        description = _listed()[name]["description"]
-        found.append(DatasetInfo(name, reader["task"], source, description, available))
-    return found
+    place = _root(root)
+    return [
+        DatasetInfo(name, entry.task, entry.source, entry.description, not entry.raw.missing(place))
+        for name, entry in _listed().items()
+    ]
 
 
 def is_recipe(name: str) -> bool:

@@ -57,10 +57,8 @@ def background_parts(run: Run) -> Bools:
     alike = np.all(run.memberships == run.memberships[:1], axis=0)
     part = part_of_each(len(alike), run.grouping)
     count = run.interaction.shape[1]
-    found: Bools = np.bincount(part[alike], minlength=count) > np.bincount(
-        part[~alike], minlength=count
-    )
-    return found & bool((~alike).any())
+    same, other = (np.bincount(part[which], minlength=count) for which in (alike, ~alike))
+    return (same > other) & other.any()
 
 
 def shares(interaction: Floats) -> Floats:
