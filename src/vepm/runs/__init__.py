@@ -66,7 +66,8 @@ def write_run(
     else:
         outputs = _outputs_of(dataset, fitted, source, roles, explained)
         metrics = _metrics(dataset, fitted, roles, outputs)
-        if roles["train"].numel():
+        # Parts of an even split differ in nothing.
+        if roles["train"].numel() and fitted.card.config.model.partition != "even":
             found = _parts(dataset, fitted.model, outputs, roles["train"])
             metrics["parts"] = [part._asdict() for part in found]
     write_bytes(folder / "outputs.safetensors", save(outputs))
