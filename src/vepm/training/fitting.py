@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -26,29 +26,10 @@ from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
 from vepm.training.prediction import calibrate, scores
 from vepm.training.sources import in_batches, pick_device, require_memory
-from vepm.training.state import PHASES, Course, Progress, TrainingState
+from vepm.training.state import PHASES, Course, Fitted, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A trained model and its history."""
-
-    model: VEPM
-    card: ModelCard
-    source: Source
-    history: list[Row]
-    best_epoch: int
-    warnings: tuple[str, ...] = ()
-    """Signs that the training failed, with what to try next; none if it was not calibrated."""
-
-    @property
-    def best(self) -> Row:
-        """History row of the epoch whose weights were kept; empty without finetuning."""
-        rows = [row for row in self.history if row["phase"] == "finetune"]
-        return rows[self.best_epoch] if rows else {}
 
 
 def new_model(card: ModelCard, device: torch.device) -> VEPM:
@@ -196,14 +177,12 @@ def _fitted(
     model: VEPM, card: ModelCard, source: Source, course: Course, run: Run, calibrated: bool
 ) -> Fitted:
     """A trained model, perhaps calibrated on its validation labels and checked."""
-    found = course.history, course.best_epoch
+    found = Fitted(model, card, source, course.history, course.best_epoch)
     if not calibrated:
-        return Fitted(model, card, source, *found)
-    train, val, *_ = run
-    if train.numel():
-        calibrate(model, source, val, card.config.training.num_samples, card.seed)
-    signs = tuple(signs_of_failure(model, card, source, train, val, *found))
-    return Fitted(model, card, source, *found, signs)
+        return found
+    if run.train_on.numel():
+        calibrate(model, source, run.validate_on, card.config.training.num_samples, card.seed)
+    return replace(found, warnings=tuple(signs_of_failure(found, run.train_on, run.validate_on)))
 
 
 def _train_saving(
