@@ -34,10 +34,7 @@ def test_a_training_that_went_well_has_no_warnings(fitted: Fitted) -> None:
 def signs(fitted: Fitted, *, val: torch.Tensor = VAL, **best: float) -> list[str]:
     """What is found in the same run, had its best epoch been another."""
     rows = [{"phase": "finetune", **fitted.best, **best}] * 3
-    found = signs_of_failure(
-        fitted.model, fitted.card, fitted.source, TRAIN, val, rows, best_epoch=1
-    )
-    return list(found)
+    return list(signs_of_failure(replace(fitted, history=rows, best_epoch=1), TRAIN, val))
 
 
 def test_accuracy_is_held_against_simple_rules(fitted: Fitted) -> None:
@@ -62,11 +59,11 @@ def test_few_validation_labels_calibrate_nothing(fitted: Fitted) -> None:
 def test_a_first_epoch_that_was_never_beaten(fitted: Fitted) -> None:
     epoch = {"phase": "finetune", "val_accuracy": 1.0}
     rows: list[dict[str, Any]] = [{"phase": "pretrain"}, epoch, epoch, epoch]
-    arguments = (fitted.model, fitted.card, fitted.source, TRAIN, VAL)
-    (found,) = signs_of_failure(*arguments, rows, 0)
+    never = replace(fitted, history=rows, best_epoch=0)
+    (found,) = signs_of_failure(never, TRAIN, VAL)
     assert "none of 3 epochs was better than the first" in found
-    assert not list(signs_of_failure(*arguments, rows, 2))
-    assert not list(signs_of_failure(*arguments, rows[:2], 0))
+    assert not list(signs_of_failure(replace(never, best_epoch=2), TRAIN, VAL))
+    assert not list(signs_of_failure(replace(never, history=rows[:2]), TRAIN, VAL))
 
 
 def _silenced(fitted: Fitted, part: str) -> VEPM:
@@ -88,8 +85,8 @@ def test_one_class_and_one_community(task: str) -> None:
         ("composer", f"every {task} is predicted"),
         ("encoder", "all nodes belong"),
     ]:
-        model = _silenced(fitted, part)
-        found = signs_of_failure(model, fitted.card, fitted.source, *rows, [], 0)
+        silent = replace(fitted, model=_silenced(fitted, part), history=[])
+        found = signs_of_failure(silent, *rows)
         assert any(line.startswith(words) for line in found)
 
 

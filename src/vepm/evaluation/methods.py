@@ -74,7 +74,7 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
         found_kinds = agreement_with_kinds(parts.edge_weight.cpu(), kinds)
         measures["parts_by_kind"] = found_kinds.mutual_information
         measures["kind_ranking"] = found_kinds.ranking
-    curve = {name: [row[name] for row in fitted.finetuning if name in row] for name in COLUMNS}
+    curve = {n: [row[n] for row in fitted.finetuned if n in row] for n in COLUMNS}
     curve["train_loss"] = curve.pop("loss")
     named = ("vepm", dataset.name, split.name, card.seed)
     return RunResult.from_curve(*named, curve, seconds, card.config.to_dict(), measures)

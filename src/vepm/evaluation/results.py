@@ -244,13 +244,13 @@ def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
     for name in dict.fromkeys(name for result in results for name in result.measures):
         values = [result.measures.get(name) for result in results]
         known = [value for value in values if value is not None]
-        found[name] = fmean(known) if known and name != "per_class" else None
         if name == "per_class":
-            found[name] = [
-                {
-                    key: (sum if key == "support" else fmean)(row[key] for row in rows)
-                    for key in rows[0]
-                }
-                for rows in zip(*known, strict=True)
-            ]
+            found[name] = [_mean_class(rows) for rows in zip(*known, strict=True)]
+        else:
+            found[name] = fmean(known) if known else None
     return found
+
+
+def _mean_class(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    means = {key: fmean(row[key] for row in rows) for key in rows[0]}
+    return means | {"support": sum(row["support"] for row in rows)}

@@ -9,13 +9,7 @@ from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.features import Dropout
-from vepm.nn.convolution import (
-    CommunityNorm,
-    Propagation,
-    convolution,
-    plain_propagation,
-    weighted,
-)
+from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation, weighted
 
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")

@@ -218,11 +218,7 @@ class EdgePartitioner(nn.Module):
         return edges.group_ends(_joined(near), _joined(far), grouping)
 
     def forward(
-        self,
-        z: Tensor,
-        activation: Tensor,
-        edge_index: EdgeIndex,
-        batch: Tensor | None = None,
+        self, z: Tensor, activation: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None
     ) -> Tensor:
         """Split every edge.
 

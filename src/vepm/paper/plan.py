@@ -147,21 +147,21 @@ def _tasks(choice: Choice, quick: bool) -> list[Task]:
 def resolve(choice: Choice, quick: bool) -> Task:
     """The task behind the first run of a square; the others differ in split and seed."""
     method, dataset, protocol = choice.method or "", choice.dataset or "", protocol_of(choice).name
-    changes, settings = choice.settings, {}
+    changes = choice.settings
     if method in BASELINES:
         epochs = QUICK_EPOCHS if quick else None
         settings = baseline(method, dataset, epochs=epochs, settings=changes).settings()
         settings.pop("device", None)
     elif method == "vepm" or method in STUDIES:
-        config = preset(
-            choice.preset or PRESET, task_of(dataset), dataset, changes.get("partition")
-        ).replace(**changes)
-        # Of GIN's folds, one epoch is chosen for all, so all must run equally long.
-        same = {"patience": 0} if protocol == "gin" else {}
-        settings = recorded(config.replace(**same, **(QUICK_VEPM if quick else {})))
+        known = choice.preset or PRESET, task_of(dataset), dataset, changes.get("partition")
+        config = preset(*known).replace(**changes)
+        if protocol == "gin":
+            # One epoch is chosen for all folds, so all must run equally long.
+            config = config.replace(patience=0)
+        settings = recorded(config.replace(**QUICK_VEPM) if quick else config)
     else:
-        known = ["vepm", *BASELINES, *STUDIES]
-        raise InputError(f"no method '{method}'; there are {', '.join(known)}")
+        there = ", ".join(["vepm", *BASELINES, *STUDIES])
+        raise InputError(f"no method '{method}'; there are {there}")
     keep = 1.0 if choice.keep is None else float(choice.keep)
     return Task(method, dataset, protocol, 0, 0, keep, quick, settings)
 

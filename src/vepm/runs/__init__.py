@@ -19,9 +19,9 @@ from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.chunks import affiliations, classify, posterior_table
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
-from vepm.training.fitting import Fitted
 from vepm.training.model_file import save_model
 from vepm.training.prediction import Explanation, attribute, explain, probabilities, seeded
+from vepm.training.state import Fitted
 
 Tensors = dict[str, Tensor]
 

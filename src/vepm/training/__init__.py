@@ -4,7 +4,7 @@ from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.executor import Run, Source
 from vepm.training.card import ModelCard
 from vepm.training.config import Config, ModelConfig, TrainingConfig
-from vepm.training.fitting import Fitted, fit, fit_many
+from vepm.training.fitting import fit, fit_many
 from vepm.training.loop import train
 from vepm.training.model_file import load_model, save_model
 from vepm.training.prediction import (
@@ -16,14 +16,8 @@ from vepm.training.prediction import (
     scores,
 )
 from vepm.training.presets import PRESETS, preset
-from vepm.training.sources import (
-    group_runs,
-    in_batches,
-    most_runs_at_once,
-    pick_device,
-    set_aside,
-)
-from vepm.training.state import Progress, TrainingState
+from vepm.training.sources import group_runs, in_batches, most_runs_at_once, pick_device, set_aside
+from vepm.training.state import Fitted, Progress, TrainingState
 
 __all__ = [
     "PRESETS",

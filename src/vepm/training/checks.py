@@ -8,34 +8,27 @@ from torch_geometric.nn import LabelPropagation
 
 from vepm.nn import VEPM, draw, interactions
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
-from vepm.scale.executor import Row, Source
+from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 from vepm.training.card import ModelCard
 from vepm.training.config import SCALED
 from vepm.training.prediction import scores
+from vepm.training.state import Fitted
 
 FEWEST_TO_CALIBRATE = 20
 """With fewer validation labels, the inverse temperature of probabilities says little."""
 
 
-def signs_of_failure(
-    model: VEPM,
-    card: ModelCard,
-    source: Source,
-    train: Tensor,
-    val: Tensor,
-    history: list[Row],
-    best_epoch: int,
-) -> Iterator[str]:
-    """What looks wrong with a trained model, one line each.
+def signs_of_failure(fitted: Fitted, train: Tensor, val: Tensor) -> Iterator[str]:
+    """What looks wrong with a trained model, one line each, given its labelled nodes or graphs.
 
     A large graph is not read once more for it: there, only validation labels are used.
     """
-    rows = [row for row in history if row["phase"] == "finetune"]
+    card, source, rows = fitted.card, fitted.source, fitted.finetuned
     if train.numel() and val.numel() and rows:
-        reached = rows[best_epoch]["val_accuracy"]
+        reached = fitted.best["val_accuracy"]
         yield from _against_simple_rules(source, train, val, reached, card)
-        if best_epoch == 0 and len(rows) > 1:
+        if fitted.best_epoch == 0 and len(rows) > 1:
             yield (
                 f"none of {len(rows)} epochs was better than the first on validation labels; try "
                 "a lower learning_rate or another seed"
@@ -47,7 +40,7 @@ def signs_of_failure(
             f"unreliable; label more, so that at least {FEWEST_TO_CALIBRATE} can validate"
         )
     if not isinstance(source, LargeGraph):
-        yield from _collapses(model, card, source, labelled=train.numel() > 0)
+        yield from _collapses(fitted.model, card, source, labelled=train.numel() > 0)
 
 
 def _against_simple_rules(

@@ -4,7 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -28,43 +28,10 @@ from vepm.training.legacy import INEXACT
 from vepm.training.loop import train
 from vepm.training.prediction import calibrate, scores
 from vepm.training.sources import in_batches, pick_device, require_memory
-from vepm.training.state import PHASES, Course, Progress, TrainingState
+from vepm.training.state import PHASES, Course, Fitted, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A trained model and its history."""
-
-    model: VEPM
-    card: ModelCard
-    source: Source
-    history: list[Row]
-    best_epoch: int
-    warnings: tuple[str, ...] = ()
-    """Signs that the training failed, with what to try next; none if it was not calibrated."""
-    tried: dict[str, float] = field(default_factory=dict)
-    """Validation accuracy with each partition that was tried; this model has the best."""
-    spent: tuple[int, float] = (0, 0.0)
-    """Epochs and seconds of finetuning that went into those that were not kept."""
-
-    @property
-    def finetuning(self) -> list[Row]:
-        """The history of finetuning."""
-        return [row for row in self.history if row["phase"] == "finetune"]
-
-    @property
-    def best(self) -> Row:
-        """History row of the epoch whose weights were kept; empty without finetuning."""
-        rows = self.finetuning
-        return rows[self.best_epoch] if rows else {}
-
-    @property
-    def score(self) -> tuple[float, float]:
-        """Validation accuracy and minus validation loss of that epoch; zeros if unknown."""
-        return self.best.get("val_accuracy", 0.0), -self.best.get("val_loss", 0.0)
 
 
 class Pretrained(NamedTuple):
@@ -217,17 +184,15 @@ def _best(tried: Sequence[Fitted], run: Run, calibrated: bool) -> Fitted:
     best = max(tried, key=lambda one: one.score)
     if len(tried) > 1:
         found = {one.card.config.model.partition: one.score[0] for one in tried}
-        others = [row for one in tried if one is not best for row in one.finetuning]
+        others = [row for one in tried if one is not best for row in one.finetuned]
         spent = len(others), sum(row["seconds"] for row in others)
         best = replace(best, tried=found, spent=spent)
     if not calibrated:
         return best
-    model, card, source = best.model, best.card, best.source
-    learned, val, *_ = run
+    card, (learned, val, *_) = best.card, run
     if learned.numel():
-        calibrate(model, source, val, card.config.training.num_samples, card.seed)
-    signs = signs_of_failure(model, card, source, learned, val, best.history, best.best_epoch)
-    return replace(best, warnings=tuple(signs))
+        calibrate(best.model, best.source, val, card.config.training.num_samples, card.seed)
+    return replace(best, warnings=tuple(signs_of_failure(best, learned, val)))
 
 
 def _named(progress: Progress, name: str) -> Progress:

@@ -1,4 +1,4 @@
-"""What training carries from epoch to epoch, and what it notes of each."""
+"""What training carries from epoch to epoch, what it notes of each, and what it leaves behind."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, stack
 
 from vepm.errors import DivergedError
+from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.executor import OneRun, Row, capturable_adam
+from vepm.scale.executor import OneRun, Row, Source, capturable_adam
 from vepm.scale.many import ManyRuns
+from vepm.training.card import ModelCard
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held
 
@@ -125,6 +127,38 @@ class TrainingState:
         for course in self.courses:
             course.phase, course.epoch, course.stale = phase, 0, 0
         self.encoder_optimizer.state.clear()
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model and its history."""
+
+    model: VEPM
+    card: ModelCard
+    source: Source
+    history: list[Row]
+    best_epoch: int
+    warnings: tuple[str, ...] = ()
+    """Signs that the training failed, with what to try next; none if it was not calibrated."""
+    tried: dict[str, float] = field(default_factory=dict)
+    """Validation accuracy with each partition that was tried; this model has the best."""
+    spent: tuple[int, float] = (0, 0.0)
+    """Epochs and seconds of finetuning that went into those that were not kept."""
+
+    @property
+    def best(self) -> Row:
+        """History row of the epoch whose weights were kept; empty without finetuning."""
+        return self.finetuned[self.best_epoch] if self.finetuned else {}
+
+    @property
+    def finetuned(self) -> list[Row]:
+        """History rows of finetuning."""
+        return [row for row in self.history if row["phase"] == "finetune"]
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """Validation accuracy and minus validation loss of the best epoch; zeros if unknown."""
+        return self.best.get("val_accuracy", 0.0), -self.best.get("val_loss", 0.0)
 
 
 class Tally:

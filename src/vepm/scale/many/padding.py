@@ -177,12 +177,7 @@ class GraphBatches:
     """
 
     def __init__(
-        self,
-        store: GraphStore,
-        runs: Sequence[Run],
-        phase: str,
-        epochs: int,
-        batch_size: int,
+        self, store: GraphStore, runs: Sequence[Run], phase: str, epochs: int, batch_size: int
     ) -> None:
         self.store, self.phase, self.batch_size = store, phase, batch_size
         everything = torch.arange(len(store))
