@@ -419,7 +419,7 @@ def _show(folder: Path) -> None:
     summary.size_line(found)
     summary.headline(found)
     summary.conclusion(found)
-    summary.part_verdict(summary.part_rows(found))
+    summary.part_verdict(found, summary.part_rows(found))
     community_rows(found)
     summary.settings_groups(found)
     summary.provenance(found)
