@@ -29,7 +29,7 @@ TRAININGS = {
     "mutag": ["MUTAG", "--set", "pretrain_epochs=100", "--set", "epochs=100"],
 }
 DESKTOP = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-SMALL = DESKTOP | {"height": 935, "deviceScaleFactor": 0.75}
+SMALL = DESKTOP | {"height": 965, "deviceScaleFactor": 0.75}
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1.5, "mobile": True}
 FLAGS = (
     "--headless=new",

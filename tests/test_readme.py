@@ -53,6 +53,19 @@ def test_every_make_target_and_command_exists(capsys: pytest.CaptureFixture[str]
         assert name in listed
 
 
+def test_the_demo_writes_the_pages_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    demo = makefile.split("\ndemo:")[1].split("\n\n")[0]
+    monkeypatch.chdir(tmp_path)
+    for line in re.findall(r"^\t\$\(BIN\)/(vepm .+)$", demo, re.M):
+        command(line)
+    pages = re.findall(r"[\w/-]+\.html", demo)
+    assert len(pages) == 2
+    assert all((tmp_path / page).exists() for page in pages)
+
+
 def test_every_link_leads_somewhere() -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", README):
         assert (ROOT / link).exists(), link

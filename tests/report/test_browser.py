@@ -201,6 +201,9 @@ def test_wrong_and_uncertain_nodes_are_one_click_away(browser: Browser, node_run
         seen.add(browser.run("return vepmReport.state.picked"))
     assert len(seen) == 2
     assert wrong[sorted(seen)].all()
+    (conclusion,) = browser.all("#conclusion")
+    count = browser.driver.find_element("id", "find-unsure").text.split("(")[1].rstrip(")")
+    assert f"{count} nodes are uncertain" in conclusion.text
     browser.click("#find-unsure")
     picked = browser.run("return vepmReport.state.picked")
     confidence = run.probabilities.max(axis=1)

@@ -173,8 +173,7 @@ def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> N
     text = " ".join(Page(write_report(folder)).text.split())
     tried = "Validation accuracy was 50.0 % with this learned split and 62.5 % with an even one."
     assert f"{tried} All communities have about the same weight" in text
-    shares_alone = {"relevance": None, "share": 0.3, "homophily": None}
-    for nothing in (["no", "such", "parts"], [shares_alone] * 3):
+    for nothing in (["no", "such", "parts"], [{"share": 0.3}] * 3):
         rewrite_metrics(folder, parts=nothing)
         assert "How much each community counts" not in Page(write_report(folder)).text
 

@@ -100,7 +100,8 @@ def conclusion(run: Run) -> list[str]:
         first += f", {abs(points):.1f} points {side} {best}{which}"
     rest = [_evidence(run)]
     if run.probabilities is not None:
-        count = int((run.confidence < UNSURE).sum())
+        # As rounded as the page shows it, so that its button counts the same.
+        count = int(((100 * run.confidence).round(1) < 100 * UNSURE).sum())
         are = f"{run.items} are" if count != 1 else f"{run.task} is"
         rest.append(f"{count:,} {are} uncertain (under {100 * UNSURE:.0f} %)")
     sentences = (first, "; ".join(filter(None, rest)))
