@@ -8,13 +8,25 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from types import FrameType
 from typing import Annotated
 
 import typer
 
 from vepm import __version__, console
+from vepm.cli import (
+    bench,
+    communities,
+    datasets,
+    evaluate,
+    links,
+    predict,
+    report,
+    reproduce,
+    sweep,
+    train,
+    tune,
+)
 from vepm.errors import InputError, LostProcessError
 
 RENAMED = {"together": "runs-at-once"}  # former names of options, which still work
@@ -31,13 +43,9 @@ app = typer.Typer(
 
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    name: vars(import_module(f"vepm.cli.{name}"))[name]
-    for name in (
-        *("train", "predict", "communities", "links", "evaluate", "tune", "sweep"),
-        *("reproduce", "report", "bench", "datasets"),
-    )
-}
+MODULES = (train, predict, communities, links, evaluate, tune, sweep, reproduce, report, bench)
+NAMES = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, datasets)}
+COMMANDS: dict[str, Callable[..., None]] = {name: vars(NAMES[name])[name] for name in NAMES}
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
 
