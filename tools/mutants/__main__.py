@@ -44,10 +44,11 @@ def noticed(mutant: Mutant) -> bool:
             failed = found.failed
             if failed is not None and _confirmed(paths, found, longest, changed):
                 return True
+            quick = _passing(found.slow, longest) if found.slow else frozenset()
             # A mutant that takes much longer than the unchanged code is as good as noticed.
-            if found.slow and _passing(found.slow, longest / 2):
+            if quick and quick != _passing(quick, 3 * longest, changed):
                 return True
-            UNUSABLE[longest] |= {*found.slow, *filter(None, [failed])}
+            UNUSABLE[longest] |= {*(found.slow - quick), *filter(None, [failed])}
             passed |= found.passed
     return False
 
@@ -63,10 +64,11 @@ def _confirmed(
         if run_tests(paths, longest, 0, lambda name: False).failed is None:
             return True
         raise SystemExit(f"the tests of {', '.join(map(str, paths))} cannot be collected")
-    name = frozenset({found.failed})
-    if not _passing(name, longest):
+    # Alone, it also takes the time of what the tests before it had prepared.
+    name, patient = frozenset({found.failed}), 10 * longest
+    if not _passing(name, patient):
         return False
-    return not (found.slow and _passing(name, longest, changed))
+    return not (found.slow and _passing(name, patient, changed))
 
 
 @functools.cache
