@@ -142,3 +142,55 @@ def test_options_are_declared_once_and_within_the_bounds_of_settings() -> None:
     assert evaluate["first_seed"]["max"] == LARGEST_SEED - MOST_RUNS
     assert declared["reproduce"]["seeds"]["max"] == MOST_RUNS
     assert declared["bench"]["sizes"]["show_default"] == SIZES
+
+
+CHOICE = {"config": None, "settings": None, "seed": 0, "batch_nodes": None}
+READING = dict.fromkeys(("label", "features", "drop"))
+READING |= {"strict": False, "no_weights": False, "directed": False}
+MACHINE = {"device": "auto", "data_dir": None, "no_memory_check": False}
+WRITING = {"output": None, "overwrite": False, "as_json": False}
+RUNS = {"jobs": 0, "runs_at_once": 0, "device": "auto", "data_dir": None}
+TRAINING = CHOICE | READING | MACHINE | WRITING
+DEFAULTS: dict[str, dict[str, object]] = {
+    "train": TRAINING | {"dataset": "digits", "baselines": "", "log": None, "preset": "default"},
+    "predict": READING
+    | {"output": Path("predictions.csv"), "as_json": False, "samples": None}
+    | {"device": "auto", "data_dir": None},
+    "communities": TRAINING
+    | {"truth": None, "baselines": "", "num_communities": None, "num_metacommunities": None}
+    | {"starts": 4, "preset": "communities"},
+    "links": TRAINING
+    | {"top": 100, "pairs": None, "model": None, "num_communities": None, "preset": "links"},
+    "evaluate": CHOICE
+    | READING
+    | RUNS
+    | {"protocol": "", "seeds": 1, "first_seed": 0, "folds": 10, "labels_per_class": None}
+    | {"splits": None, "baselines": "", "method": "vepm", "preset": "default", "as_json": False},
+    "tune": CHOICE
+    | READING
+    | MACHINE
+    | WRITING
+    | {"trials": 20, "seeds": 1, "timeout": None, "space": None, "preset": "default"},
+    "sweep": RUNS | {"output": None, "minutes": float("inf")},
+    "reproduce": RUNS
+    | dict.fromkeys(("names", "rows", "seeds", "presets", "experiments"))
+    | dict.fromkeys(("list_them", "everything", "quick"), False)
+    | {"datasets": "", "output": Path("results")},
+    "report": {"output": Path("comparison.html")},
+    "bench": {"names": None, "quick": False, "sizes": None, "repeats": 10, "threads": 0}
+    | {"output": Path("runs/bench"), "device": "auto", "data_dir": None, "as_json": False},
+    "datasets": {"data_dir": None, "as_json": False},
+}
+NOT_OF = {
+    "links": {"directed"},
+    "evaluate": {"seed", "batch_nodes"},
+    "tune": {"batch_nodes", "no_memory_check"},
+}
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_defaults_of_options(command: str) -> None:
+    parameters = inspect.signature(COMMANDS[command]).parameters.values()
+    found = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    left_out = NOT_OF.get(command, set())
+    assert found == {k: v for k, v in DEFAULTS[command].items() if k not in left_out}

@@ -185,3 +185,36 @@ def test_unknown_nodes_are_refused(node: int) -> None:
 def test_weights_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"edge_weight must have .* \(7, 2\), got"):
         aggregate(torch.ones(5, 2, 1), MESSY.edge_index, torch.ones(shape))
+
+
+def test_weights_of_messages_by_hand() -> None:
+    # A path whose first edge has weight 2 and whose second has weight 6.
+    edge_index, weight = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([2.0, 2, 6, 6])
+    edges = Adjacency(edge_index, 4, weight=weight)
+    # The mean weights of the edges of the nodes are 2, 4 and 6.
+    expected = torch.tensor([2 / 8**0.5, 2 / 8**0.5, 6 / 24**0.5, 6 / 24**0.5])[:, None]
+    assert edges.message_weight is not None
+    torch.testing.assert_close(edges.message_weight, expected)
+    light, heavy = expected[0, 0], expected[2, 0]
+    degree = 1 + torch.tensor([light, light + heavy, heavy, 0])
+    own, loops = edges.gcn_weights(torch.float32)
+    ends = degree[edge_index].prod(0).rsqrt()[:, None]
+    torch.testing.assert_close(own, ends * expected)
+    torch.testing.assert_close(loops, 1 / degree[:, None])
+    plain = Adjacency(edge_index, 4)
+    assert plain.message_weight is None
+    ends = torch.full((4, 1), 6.0**-0.5, dtype=torch.double)
+    torch.testing.assert_close(plain.gcn_weights(torch.float64)[0], ends)
+
+
+def test_links_of_a_directed_graph_have_their_own_direction_alone() -> None:
+    edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    arcs = torch.tensor([[3.0, 0.0], [0.0, 3.0], [1.0, 4.0], [4.0, 1.0]])
+    edges = Adjacency(edge_index, 3, weight=arcs.sum(1), arcs=arcs)
+    assert edges.links.edge_index.tolist() == [[0, 1, 2], [1, 2, 1]]
+    assert edges.links.weight is not None
+    assert edges.links.weight.tolist() == [3.0, 1.0, 4.0]
+    bare = Adjacency(edge_index, 3, arcs=arcs)
+    assert bare.links.weight is None
+    plain = Adjacency(edge_index, 3)
+    assert plain.links is plain

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from tools.mutants.closeness import HERE, TESTS, closest_tests
-from tools.mutants.execute import Outcome, preload, run_tests
+from tools.mutants.execute import preload, run_tests
 from tools.mutants.sample import Mutant, allot, mutants_of, packages
 
 WANTED = 0.9
@@ -36,37 +36,33 @@ def noticed(mutant: Mutant) -> bool:
     """Whether a test of the closest files fails that passes on unchanged code."""
     changed, passed = (mutant.module, mutant.code), set[str]()
     for count, longest, most, others in ROUNDS:
-        paths = (*others, *closest_tests(mutant.module)[:count])
-        failed: str | None = ""
-        while failed is not None:
-            skip = passed | UNUSABLE[longest]
+        paths, unusable = (*others, *closest_tests(mutant.module)[:count]), UNUSABLE[longest]
+        found = None
+        while found is None or found.slow or found.failed is not None:
+            skip = passed | unusable
             found = run_tests(paths, longest, most, lambda name: name not in skip, changed)  # noqa: B023
-            failed = found.failed
-            if failed is not None and _confirmed(paths, found, longest, changed):
-                return True
-            # A mutant that takes much longer than the unchanged code is as good as noticed.
-            if found.slow and _passing(found.slow, longest / 2):
-                return True
-            UNUSABLE[longest] |= {*found.slow, *filter(None, [failed])}
             passed |= found.passed
+            # What a test that was cut off leaves behind may make the next one fail.
+            if found.slow:
+                quick = _passing(found.slow, longest)
+                # A mutant that takes much longer than the unchanged code is as good as noticed.
+                if quick and quick != _passing(quick, 3 * longest, changed):
+                    return True
+                unusable |= found.slow
+            elif found.failed is not None:
+                if _passes_unchanged(found.failed, paths, longest):
+                    return True
+                unusable.add(found.failed)
     return False
 
 
-def _confirmed(
-    paths: Sequence[Path], found: Outcome, longest: float, changed: tuple[str, str]
-) -> bool:
-    """Whether unchanged code passes what failed.
-
-    Where a slow test was cut off before, what failed must also do so alone.
-    """
-    if not found.failed:
+def _passes_unchanged(name: str, paths: Sequence[Path], longest: float) -> bool:
+    if not name:
         if run_tests(paths, longest, 0, lambda name: False).failed is None:
             return True
         raise SystemExit(f"the tests of {', '.join(map(str, paths))} cannot be collected")
-    name = frozenset({found.failed})
-    if not _passing(name, longest):
-        return False
-    return not (found.slow and _passing(name, longest, changed))
+    # Alone, it also takes the time of what the tests before it had prepared.
+    return bool(_passing(frozenset({name}), 10 * longest))
 
 
 @functools.cache

@@ -94,7 +94,7 @@ class _Watch:
 
     def __init__(self, log: int, longest: float, most: float, wanted: Wanted) -> None:
         self.log, self.longest, self.most, self.wanted = log, longest, most, wanted
-        self.started = _processor_seconds()
+        self.started = 0.0
 
     def say(self, what: str, name: str) -> None:
         os.write(self.log, f"{what} {name}\n".encode())
@@ -105,6 +105,7 @@ class _Watch:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if self.wanted(item.nodeid)]
+        self.started = _processor_seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -148,7 +149,7 @@ def run_tests(
     Args:
         paths: the files.
         longest: tests are cut off after so many seconds of processor time.
-        most: no test is started after so many.
+        most: no test is started after so many, not counting what loading them takes.
         wanted: which tests to run, by name.
         changed: a module, and other code to run in it than its file holds.
     """
