@@ -11,7 +11,14 @@ from matplotlib.figure import Figure
 from vepm.files import write_bytes
 
 STYLES = {"ours": "o-", "gcn": "d-.", "gat": "s--", "literal": "^:"}
-NAMES = {"ours": "ours", "gcn": "PyG GCN", "gat": "PyG GAT", "literal": "literal"}
+NAMES = {
+    "ours": "ours",
+    "gcn": "PyG GCN",
+    "gat": "PyG GAT",
+    "literal": "literal",
+    "diagonal": "ours, 16 communities",
+    "matrix": "ours, 16 communities, matrix of interactions",
+}
 
 
 def draw_scaling(report: dict[str, Any], path: Path) -> None:

@@ -76,8 +76,10 @@ def _command(report: Report) -> str:
         return f"python -m benchmarks.gpu --rounds {report['settings']['rounds']}"
     settings = report["settings"]
     sizes = " ".join(map(str, settings["edges"]))
+    methods = dict.fromkeys(row["method"] for row in report["rows"])
+    named = f" --datasets PubMed --methods {' '.join(methods)}" if "matrix" in methods else ""
     return (
-        f"python -m benchmarks.cpu --sizes {sizes} --repeats {settings['repeats']} "
+        f"python -m benchmarks.cpu{named} --sizes {sizes} --repeats {settings['repeats']} "
         f"--threads {settings['threads']}"
     )
 

@@ -56,6 +56,18 @@ def test_the_literal_construction_must_be_so_much_slower(seconds: float, holds: 
     assert list(met(report).values()) == [holds]
 
 
+@pytest.mark.parametrize(("seconds", "holds"), [(4.0, True), (4.1, False)])
+def test_the_matrix_may_cost_a_quarter_of_the_communities(seconds: float, holds: bool) -> None:
+    report = cpu_report(
+        row("PubMed", "joint", "diagonal", 1),
+        row("PubMed", "joint", "matrix", seconds),
+        row("PubMed", "pretrain", "matrix", 1),
+        row("Cora", "joint", "matrix", 9),
+    )
+    assert list(met(report).values()) == [holds]
+    assert "--methods diagonal matrix" in as_page({"cpu": report})
+
+
 @pytest.mark.parametrize(("seconds", "peak", "holds"), [(1.0, 70, True), (1.1, 71, False)])
 def test_attention_must_not_be_faster_or_smaller(seconds: float, peak: int, holds: bool) -> None:
     large = "generated-10000000"

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,27 +54,24 @@ def trainer(loss: Step, optimizer: torch.optim.Optimizer, others: Sequence[Tenso
     return step
 
 
-def build_model(
-    graph: Data, dropout: float = DROPOUT
-) -> tuple[VEPM, dict[str, list[nn.Parameter]]]:
+def build_model(graph: Data, **options: Any) -> tuple[VEPM, dict[str, list[nn.Parameter]]]:
     """A model for a graph, and the parameters that each step trains."""
     torch.manual_seed(0)
-    model = VEPM(
-        graph.num_features,
-        int(graph.y.max()) + 1,
-        num_communities=COMMUNITIES,
-        num_metacommunities=PARTS,
-        hidden_channels=WIDTH,
-        encoder_channels=WIDTH,
-        dropout=dropout,
-    )
+    usual: dict[str, Any] = {
+        "num_communities": COMMUNITIES,
+        "num_metacommunities": PARTS,
+        "hidden_channels": WIDTH,
+        "encoder_channels": WIDTH,
+        "dropout": DROPOUT,
+    }
+    model = VEPM(graph.num_features, int(graph.y.max()) + 1, **usual | options)
     phi, theta = model.encoder_parameters(), model.predictor_parameters()
     return model, {"pretrain": phi, "predict": theta, "weights": theta, "joint": [*phi, *theta]}
 
 
-def ours(step: str, graph: Data, device: str) -> Step:
+def ours(step: str, graph: Data, device: str, **options: Any) -> Step:
     """VEPM as it is trained: with CUDA graphs for a small graph on a GPU."""
-    model, moved = build_model(graph)
+    model, moved = build_model(graph, **options)
     loss, others = _our_loss(step, model.to(device), graph, device)
     optimizer = capturable_adam(moved[step])
     set_rate(optimizer, RATE)
