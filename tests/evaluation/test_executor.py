@@ -212,7 +212,7 @@ def test_what_is_kept_comes_in_order(jobs: int) -> None:
 def test_runs_of_a_batch_share_its_time_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 16.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(methods, "fit_many", lambda *_, **__: list("abcd"))
+    monkeypatch.setattr("vepm.training.fit_many", lambda *_, **__: list("abcd"))
     monkeypatch.setattr(methods, "result_of", lambda one, *_: (one, _[-1]))
     dataset = toy("node")
     cells = [(public_split(dataset), seed) for seed in range(4)]

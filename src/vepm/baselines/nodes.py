@@ -65,7 +65,9 @@ class TwoLayers(Classifier):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TwoLayerBaseline(NodeBaseline):
+class TwoLayerBaseline(NodeBaseline):
+    """A network of two layers with dropout between them."""
+
     hidden_channels: int = 64
 
     @abstractmethod
@@ -80,7 +82,7 @@ class _TwoLayerBaseline(NodeBaseline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLP(_TwoLayerBaseline):
+class MLP(TwoLayerBaseline):
     """Two linear layers on the features of each node: what can be done without edges."""
 
     name: str = "mlp"
@@ -91,7 +93,7 @@ class MLP(_TwoLayerBaseline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCN(_TwoLayerBaseline):
+class GCN(TwoLayerBaseline):
     """Kipf and Welling (2017), with their weight decay on the first layer and early stopping."""
 
     name: str = "gcn"
@@ -124,7 +126,7 @@ class ChebNet(GCN):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphSAGE(_TwoLayerBaseline):
+class GraphSAGE(TwoLayerBaseline):
     """Hamilton et al. (2017), without sampling: a node is kept apart from its neighbours' mean."""
 
     name: str = "sage"
