@@ -2,7 +2,8 @@
 
 ``python tests/docs/pages.py`` runs them all and writes the outputs into the pages. On pages,
 ``python`` and ``bash`` fences are run, ``shell`` fences are only shown, and a ``text`` fence
-right after a run one is its output.
+right after a run one is its output. A fence below a comment that it needs ``VEPM_DATA`` is run
+where that is set.
 """
 
 import contextlib
@@ -35,6 +36,7 @@ PAGES = [
     "settings.md",
 ]
 FENCE = re.compile(
+    r"(?P<needs>^<!-- needs VEPM_DATA -->\n)?"
     r"^```(python|bash)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
@@ -49,12 +51,19 @@ class Block(NamedTuple):
     code: str
     output: str | None
     line: int
+    needs_data: bool = False
 
 
 def blocks(text: str) -> list[Block]:
     """The code of a page that is run, in order."""
     return [
-        Block(found[1], found["code"], found["output"], text.count("\n", 0, found.start()) + 1)
+        Block(
+            found[2],
+            found["code"],
+            found["output"],
+            text.count("\n", 0, found.start(2)) + 1,
+            found["needs"] is not None,
+        )
         for found in FENCE.finditer(text)
     ]
 
@@ -64,6 +73,9 @@ def run(text: str, page: str) -> Iterator[tuple[Block, str]]:
     # A dataclass or pickle may look its module up by name.
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(text):
+        if block.needs_data and "VEPM_DATA" not in os.environ:
+            yield block, block.output or ""
+            continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             if block.kind == "python":

@@ -35,7 +35,16 @@ def test_outputs_are_compared_but_for_decimals() -> None:
 
 def test_blocks_and_their_outputs_are_found() -> None:
     text = "# A\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```shell\nvepm x\n```\n"
-    assert [tuple(block) for block in blocks(text)] == [("python", "print(1)\n", "1\n", 3)]
+    assert [tuple(block) for block in blocks(text)] == [("python", "print(1)\n", "1\n", 3, False)]
+
+
+def test_blocks_that_need_data_are_run_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "<!-- needs VEPM_DATA -->\n```python\nprint(2)\n```\n\n```text\n1\n```\n"
+    monkeypatch.delenv("VEPM_DATA", raising=False)
+    ((block, printed),) = run(text, "page")
+    assert (block.line, block.needs_data, printed) == (2, True, "1\n")
+    monkeypatch.setenv("VEPM_DATA", "somewhere")
+    assert [output for _, output in run(text, "page")] == ["2\n"]
 
 
 def test_a_failing_command_fails_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
