@@ -141,11 +141,11 @@ def even_split(run: Run) -> str:
 def _tried(run: Run) -> tuple[str, str]:
     """Validation accuracy with a learned and with an even split, where both were tried."""
     given = run.metrics.get("partitions")
-    found = [
-        number_in(given if isinstance(given, dict) else {}, key) for key in ("learned", "even")
-    ]
-    learned, even = ("" if None in found else f"{100 * (value or 0):.1f} %" for value in found)
-    return learned, even
+    tried = given if isinstance(given, dict) else {}
+    learned, even = number_in(tried, "learned"), number_in(tried, "even")
+    if learned is None or even is None:
+        return "", ""
+    return f"{100 * learned:.1f} %", f"{100 * even:.1f} %"
 
 
 def _evidence(run: Run) -> str:

@@ -104,11 +104,8 @@ def fit(
         )
     tried, start = list[Fitted](), None
     for own in _candidates(card, config, [run]):
-        model, clusters = new_model(own, where), None
-        if isinstance(source, LargeGraph):
-            sizes = config.model.num_communities, config.training.batch_size
-            clusters = Clusters(source, train_on, *sizes, group=group, seed=card.seed)
-        executor = _one_run(model, source, run, own, group, clusters)
+        model = new_model(own, where)
+        executor = _one_run(model, source, run, own, group)
         state = TrainingState.start(executor, config.training)
         named = own.config.model.partition
         saved, told = checkpoint, progress
@@ -206,16 +203,19 @@ def _one_run(
     run: Run,
     card: ModelCard,
     group: ProcessGroup | None = None,
-    clusters: Clusters | None = None,
 ) -> OneRun:
+    config, group, clusters = card.config, group or ProcessGroup(), None
+    if isinstance(source, LargeGraph):
+        sizes = config.model.num_communities, config.training.batch_size
+        clusters = Clusters(source, run.train_on, *sizes, group=group, seed=card.seed)
     return OneRun(
         model,
         source,
         run,
         scores=scores,
-        batch_size=card.config.training.batch_size,
+        batch_size=config.training.batch_size,
         group=group,
-        capture=card.config.training.likelihood not in INEXACT,
+        capture=config.training.likelihood not in INEXACT,
         clusters=clusters,
     )
 
