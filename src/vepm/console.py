@@ -142,8 +142,8 @@ def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
         print_line(f"community {number}: {part_in_words(part)}")
     seed = metrics["seed"]
     if tried := metrics.get("partitions"):
-        found = (f"{name} {100 * value:.1f} %" for name, value in tried.items())
-        print_line(f"split: {', '.join(found)} on validation labels")
+        kept, *others = (f"{name} {100 * value:.1f} %" for name, value in tried.items())
+        print_line(f"kept:  {kept} on validation labels, before {', '.join(others)}")
     print_line(f"epoch: {metrics['rule']}")
     print_line(f"one run, seed {seed}; vepm evaluate shows how much results vary between seeds")
     print_line(f"cost:  {_cost(metrics)}")

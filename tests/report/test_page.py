@@ -137,7 +137,7 @@ def test_an_even_split_that_was_chosen_is_shown_beside_the_learned_one(tmp_path:
     (folder / "config.toml").write_text('[model]\npartition = "even"\n')
     edges = read_run(folder).edge_index.shape[1]
     change(folder, edge_weight=np.full((edges, 3), 1 / 3, np.float32))
-    rewrite_metrics(folder, partitions={"learned": 0.5, "even": 0.625})
+    rewrite_metrics(folder, partitions={"even": 0.625, "learned": 0.5})
     said = "at least as well on validation labels (62.5 %) as a learned split (50.0 %)"
     text = " ".join(Page(write_report(folder)).text.split())
     assert f"All edges are split evenly, which did {said}; " in text
@@ -169,9 +169,11 @@ def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> N
     rewrite_metrics(folder, parts=[part | {"relevance": 1.0} for part in parts])
     text = " ".join(Page(write_report(folder)).text.split())
     assert "All communities have about the same weight" in text
-    rewrite_metrics(folder, partitions={"learned": 0.5, "even": 0.625})
+    rewrite_metrics(folder, partitions={"linear": 0.625, "learned": 0.5, "even": 0.0, "other": 1})
     text = " ".join(Page(write_report(folder)).text.split())
-    tried = "Validation accuracy was 50.0 % with this learned split and 62.5 % with an even one."
+    kept = "62.5 % with a learned split whose parts a linear layer reads"
+    others = "50.0 % with a learned split and 0.0 % with an even split"
+    tried = f"Validation accuracy was {kept}, beside {others}."
     assert f"{tried} All communities have about the same weight" in text
     for nothing in (["no", "such", "parts"], [{"share": 0.3}] * 3):
         rewrite_metrics(folder, parts=nothing)

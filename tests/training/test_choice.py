@@ -1,4 +1,4 @@
-"""Partition auto: a learned and an even split are trained, and validation labels choose."""
+"""Partition auto: several models are finetuned, and validation labels choose."""
 
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,30 @@ def settings(task: str, **changes: Any) -> Config:
 
 
 def each(task: str, **options: Any) -> dict[str, Fitted]:
-    return {name: run(task, settings(task, partition=name), **options) for name in TRIED}
+    return {name: run(task, settings(task, **own), **options) for name, own in TRIED.items()}
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("task", TASKS)
-def test_the_better_of_two_separate_trainings_is_kept(task: str, seed: int) -> None:
+def test_the_best_of_separate_trainings_is_kept(task: str, seed: int) -> None:
     alone = each(task, seed=seed)
     found = run(task, settings(task, partition="auto"), seed=seed)
     scores = {n: (one.best["val_accuracy"], -one.best["val_loss"]) for n, one in alone.items()}
     best = max(scores, key=lambda name: scores[name])
     assert found.tried == {name: score[0] for name, score in scores.items()}
-    assert found.card.config == settings(task, partition=best)
+    assert next(iter(found.tried)) == best
+    assert found.card.config == settings(task, **TRIED[best])
     assert same_run(found, alone[best])
 
 
-def test_both_splits_are_chosen_somewhere() -> None:
-    chosen = {
-        run("node", settings("node", partition="auto"), seed=seed).card.config.model.partition
-        for seed in range(8)
-    }
-    assert chosen == {"learned", "even"}
+def test_each_is_chosen_somewhere() -> None:
+    auto = settings("node", partition="auto")
+    assert {next(iter(run("node", auto, seed=seed).tried)) for seed in range(8)} == set(TRIED)
+
+
+def test_what_would_be_trained_twice_is_trained_once() -> None:
+    found = run("node", settings("node", **TRIED["linear"] | {"partition": "auto"}))
+    assert found.tried.keys() == {"learned", "even"}
 
 
 @pytest.mark.parametrize("options", [{"validate_on": NONE}, {"train_on": NONE}])
@@ -55,8 +58,8 @@ def test_each_of_many_runs_has_its_own_choice(task: str, seeds: tuple[int, ...])
     train, val, test = roles(task)
     runs = [Run(train, val.roll(seed)[: val.numel() - 1], test, seed) for seed in seeds]
     auto, *alone = (
-        fit_many(toy(task), settings(task, partition=name), runs, "cpu")
-        for name in ("auto", *TRIED)
+        fit_many(toy(task), settings(task, **own), runs, "cpu")
+        for own in ({"partition": "auto"}, *TRIED.values())
     )
     for found, *own in zip(auto, *alone, strict=True):
         best = max(own, key=lambda one: one.score)
@@ -64,11 +67,11 @@ def test_each_of_many_runs_has_its_own_choice(task: str, seeds: tuple[int, ...])
         assert found.card.config == best.card.config
 
 
-@pytest.mark.parametrize("epochs", [2, 3, 6, 11, 12, 15])
+@pytest.mark.parametrize("epochs", [2, 3, 6, 11, 12, 15, 19, 24])
 def test_resumed_choice_equals_an_uninterrupted_one(
     epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """3 epochs of pretraining, 8 of finetuning with the learned split, 8 with the even one."""
+    """3 epochs of pretraining, 8 of finetuning for each that is tried."""
     monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", 0.0)
     config, path = settings("node", partition="auto"), tmp_path / "state.safetensors"
     reference = run("node", config)
@@ -78,17 +81,19 @@ def test_resumed_choice_equals_an_uninterrupted_one(
     assert same_run(resumed, reference)
     assert resumed.tried == reference.tried
     assert path.with_stem("state-even").exists()
+    assert path.with_stem("state-linear").exists()
 
 
-def test_progress_names_the_split_that_is_tried_second() -> None:
+def test_progress_names_what_is_tried_after_the_first() -> None:
     told: list[str] = []
     run("node", settings("node", partition="auto"), progress=lambda *given: told.append(given[0]))
-    assert list(dict.fromkeys(told)) == ["pretrain", "finetune", "finetune (even)"]
-    assert len(told) == 3 + 8 + 8
+    then = ["finetune (even)", "finetune (linear)"]
+    assert list(dict.fromkeys(told)) == ["pretrain", "finetune", *then]
+    assert len(told) == 3 + 8 + 8 + 8
 
 
-def test_cost_counts_both_trainings() -> None:
+def test_cost_counts_all_trainings() -> None:
     found = run("node", settings("node", partition="auto"))
     epochs, seconds = found.spent
-    assert epochs == 8
+    assert epochs == 16
     assert seconds > 0

@@ -1,6 +1,5 @@
 """Which nodes or graphs train, validate and test, and the protocols that decide it."""
 
-import functools
 import re
 import warnings
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from vepm.tasks import TASKS, Masks, TaskName
 NUM_FOLDS = 10
 LABELS_PER_CLASS = 20
 MOST_VALIDATION = 1000
-_FEW_LABELS = re.compile("few-labels-([1-9][0-9]{0,5})")
+_FEW_LABELS = re.compile("few-labels-([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5}))?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +236,8 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def protocol_named(name: str) -> Protocol:
-    """A protocol by name; ``few-labels-5`` is ``few-labels`` with five labels of each class.
+    """A protocol by name; ``few-labels-5`` is ``few-labels`` with five labels of each class,
+    ``few-labels-5-2`` the same with splits of seed 2.
 
     Raises:
         InputError: if there is no such protocol.
@@ -248,7 +248,11 @@ def protocol_named(name: str) -> Protocol:
         ('validation',)
     """
     if found := _FEW_LABELS.fullmatch(name):
-        few = functools.partial(few_labels, labels_per_class=int(found[1]))
+        labels, first = int(found[1]), int(found[2] or 0)
+
+        def few(dataset: Dataset, seed: int, num_splits: int) -> list[Split]:
+            return few_labels(dataset, first + seed, num_splits, labels)
+
         return replace(PROTOCOLS["few-labels"], name=name, split=few)
     if name not in PROTOCOLS:
         raise InputError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)} and few-labels-N")

@@ -139,13 +139,13 @@ def _first(task: Task, shelf: Mapping[str, list[Cell]], folder: Path) -> Record 
 
 
 def _chosen(group: list[Cell], shelf: Mapping[str, list[Cell]], folder: Path) -> list[Record]:
-    """The records of runs that choose their split, where a run with each split is done."""
+    """The records of runs that choose what validates best, where a run with each is done."""
     task, found = group[0].task, list[Record]()
     model = task.settings.get("model", {})
     if model.get("partition") != "auto":
         return []
-    for name in TRIED:
-        own = replace(task, settings={**task.settings, "model": {**model, "partition": name}})
+    for changes in TRIED.values():
+        own = replace(task, settings={**task.settings, "model": model | changes})
         record = _first(own, shelf, folder)
         if record is None or record.result is None:
             return []

@@ -20,6 +20,12 @@ BASELINES = {
 """How baselines are written; others go by the name they have on the command line."""
 MOST_DRAWN_CLASSES = 1000  # classes of a confusion matrix that is drawn
 MOST = 0.6  # communities that together have this part of the evidence carry most of it
+TRIED = {
+    "learned": "a learned split",
+    "even": "an even split",
+    "linear": "a learned split whose parts a linear layer reads",
+}
+"""What the partition ``"auto"`` tries, in words."""
 NEARLY_EVEN = 0.1  # edges whose shares differ by less than this, on average, are split alike
 
 
@@ -130,22 +136,19 @@ def even_split(run: Run) -> str:
     if apart.mean() >= NEARLY_EVEN:
         return ""
     if ("partition", "even") in (row for _, rows in settings_groups(run) for row in rows):
-        learned, even = _tried(run)
-        if not learned:
+        tried = _tried(run)
+        if not {"learned", "even"} <= tried.keys():
             return "all edges are split evenly, as the settings ask"
-        did = f"did at least as well on validation labels ({even}) as a learned split ({learned})"
-        return f"all edges are split evenly, which {did}"
+        did = "did at least as well on validation labels ({even}) as a learned split ({learned})"
+        return f"all edges are split evenly, which {did.format(**tried)}"
     return "all edges are split almost alike, so an even split should do as well"
 
 
-def _tried(run: Run) -> tuple[str, str]:
-    """Validation accuracy with a learned and with an even split, where both were tried."""
+def _tried(run: Run) -> dict[str, str]:
+    """Validation accuracy of each of what the partition ``"auto"`` tried, the kept one first."""
     given = run.metrics.get("partitions")
-    tried = given if isinstance(given, dict) else {}
-    learned, even = number_in(tried, "learned"), number_in(tried, "even")
-    if learned is None or even is None:
-        return "", ""
-    return f"{100 * learned:.1f} %", f"{100 * even:.1f} %"
+    found = {n: number_in(given, n) for n in given} if isinstance(given, dict) else {}
+    return {n: f"{100 * v:.1f} %" for n, v in found.items() if n in TRIED and v is not None}
 
 
 def _evidence(run: Run) -> str:
@@ -203,11 +206,9 @@ def part_verdict(run: Run, rows: list[dict[str, Any]]) -> str:
 
 
 def _chosen(run: Run) -> str:
-    learned, even = _tried(run)
-    if not learned:
-        return ""
-    words = f"{learned} with this learned split and {even} with an even one"
-    return f"Validation accuracy was {words}. "
+    found = [f"{value} with {TRIED[name]}" for name, value in _tried(run).items()]
+    beside = f"{listed(found[:1])}, beside {listed(found[1:])}"
+    return f"Validation accuracy was {beside}. " if len(found) > 1 else ""
 
 
 def _weights_in_words(rows: list[dict[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from vepm.data.features import NUM_POSITIONS
 from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training.config import SCALED, TRIED, Config
+from vepm.training.config import SCALED, Config
 
 logger = logging.getLogger("vepm")
 
@@ -230,10 +230,10 @@ class ModelCard:
 
 
 def _settled(config: Config, dataset: Dataset) -> Config:
-    """Settings with the first partition to be tried or, if edges are split by their known kind,
+    """Settings with a learned partition if it is to be chosen or, if edges are split by their known kind,
     with a metacommunity for each."""
     if config.model.partition == "auto":
-        return config.replace(partition=TRIED[0])
+        return config.replace(partition="learned")
     if config.model.partition != "kinds":
         return config
     if dataset.kind_names is None or not dataset.single_graph:

@@ -34,8 +34,13 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 INPUTS = ("x", "z", *FUSIONS, "random")
 SCHEMES = ("alternating", "joint", "predictor", "scratch", "unlabelled")
-TRIED = ("learned", "even")
-"""What the partition ``"auto"`` chooses from."""
+TRIED: dict[str, dict[str, Any]] = {
+    "learned": {"partition": "learned"},
+    "even": {"partition": "even"},
+    "linear": {"partition": "learned", "composer": "fc", "bank_layers": 2},
+}
+"""What the partition ``"auto"`` chooses from: settings of its own by name. With ``"linear"`` a
+linear layer reads the bank, which suits graphs whose neighbours are mostly of other classes."""
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
 """What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
 
@@ -87,7 +92,7 @@ class ModelConfig:
         """Keyword arguments for :class:`vepm.nn.VEPM`."""
         fused = {"inputs": "both", "fusion": self.inputs} if self.inputs in FUSIONS else {}
         decided = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
-        decided |= {"partition": TRIED[0]} if self.partition == "auto" else {}
+        decided |= {"partition": "learned"} if self.partition == "auto" else {}
         own = {name: value for name, value in vars(self).items() if name != "encoder"}
         return own | ENCODERS[self.encoder] | fused | decided
 

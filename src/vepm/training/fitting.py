@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -35,7 +35,7 @@ NONE = torch.empty(0, dtype=torch.long)
 
 
 class Pretrained(NamedTuple):
-    """Where finetuning begins."""
+    """Where finetuning begins: what pretraining has learned, which reads neither bank nor composer."""
 
     weights: dict[str, Any]
     history: list[Row]
@@ -43,7 +43,9 @@ class Pretrained(NamedTuple):
     @classmethod
     def of(cls, model: VEPM, course: Course) -> Self:
         """What a pretrained model has now."""
-        return cls(copy.deepcopy(model.state_dict()), list(course.history))
+        weights = copy.deepcopy(model.state_dict())
+        learned = {k: v for k, v in weights.items() if k.split(".")[0] not in ("bank", "composer")}
+        return cls(learned, list(course.history))
 
 
 def new_model(card: ModelCard, device: torch.device) -> VEPM:
@@ -97,24 +99,19 @@ def fit(
     run = Run(train_on, validate_on, watch, card.seed, weights)
     dataset = card.prepare(dataset)
     source = in_batches(dataset, where, card.config)
-    if isinstance(source, GraphBatch) and not group.alone:
-        raise InputError(
-            f"{dataset.name}: one graph that is taken at once cannot be shared between "
-            f"{group.size} processes; divide it into clusters with --batch-nodes"
-        )
-    tried, start = list[Fitted](), None
-    for own in _candidates(card, config, [run]):
+    _require_shareable(source, group, dataset.name)
+    tried, start = dict[str, Fitted](), None
+    for name, own in _candidates(card, config, [run]).items():
         model = new_model(own, where)
         executor = _one_run(model, source, run, own, group)
         state = TrainingState.start(executor, config.training)
-        named = own.config.model.partition
         saved, told = checkpoint, progress
         if tried:
-            saved = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{named}")
-            told = progress and _named(progress, named)
+            saved = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{name}")
+            told = progress and _named(progress, name)
         start = _train_saving(state, executor, own, told, saved, start)
         course = state.courses[0]
-        tried.append(Fitted(model, own, source, course.history, course.best_epoch))
+        tried[name] = Fitted(model, own, source, course.history, course.best_epoch)
     return _best(tried, run, calibrated)
 
 
@@ -143,14 +140,14 @@ def fit_many(
     source = in_batches(dataset, where, measured.config)
     assert not isinstance(source, LargeGraph)
     seeds = [run.seed for run in runs]
-    tried, starts = list[list[Fitted]](), list[Pretrained]()
-    for own in _candidates(measured, config, runs):
+    tried, starts = [dict[str, Fitted]() for _ in runs], list[Pretrained]()
+    for name, own in _candidates(measured, config, runs).items():
         cards = [replace(own, seed=int(seed)) for seed in seeds]
         models = [new_model(card, where) for card in cards]
         if not starts and len(set(seeds)) == 1 and isinstance(source, GraphBatch):
             starts = [_pretrain_once(models[0], source, cards[0])] * len(runs)
         for model, start in zip(models, starts, strict=bool(starts)):
-            model.load_state_dict(start.weights)
+            model.load_state_dict(start.weights, strict=False)
             model.train()
         executor = ManyRuns(models, source, runs, config.training.batch_size)
         state = TrainingState.start(executor, config.training)
@@ -160,29 +157,30 @@ def fit_many(
         courses = state.courses
         starts = starts or [Pretrained.of(*pair) for pair in zip(models, courses, strict=True)]
         train(state, config.training)
-        found = [(course.history, course.best_epoch) for course in courses]
-        trained = zip(models, cards, found, strict=True)
-        tried.append([Fitted(model, card, source, *rest) for model, card, rest in trained])
-    return [
-        _best(own, run, calibrated) for own, run in zip(zip(*tried, strict=True), runs, strict=True)
-    ]
+        for done, model, card, course in zip(tried, models, cards, courses, strict=True):
+            done[name] = Fitted(model, card, source, course.history, course.best_epoch)
+    return [_best(own, run, calibrated) for own, run in zip(tried, runs, strict=True)]
 
 
-def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> list[ModelCard]:
+def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[str, ModelCard]:
     """The cards of the models to choose from: of one, unless validation labels are to decide."""
     decides = any(run.train_on.numel() and run.validate_on.numel() for run in runs)
     if config.model.partition != "auto" or not decides:
-        return [card]
-    return [replace(card, config=card.config.replace(partition=name)) for name in TRIED]
+        return {config.model.partition: card}
+    found = {name: card.config.replace(**own) for name, own in TRIED.items()}
+    if found["linear"] == found["learned"]:
+        del found["linear"]
+    return {name: replace(card, config=own) for name, own in found.items()}
 
 
-def _best(tried: Sequence[Fitted], run: Run, calibrated: bool) -> Fitted:
+def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
     """The model that validates best, the first of equals; perhaps calibrated and checked."""
-    best = max(tried, key=lambda one: one.score)
-    if len(tried) > 1:
-        found = {one.card.config.model.partition: one.score[0] for one in tried}
-        others = [row for one in tried if one is not best for row in one.finetuned]
-        spent = len(others), sum(row["seconds"] for row in others)
+    ranked = sorted(tried, key=lambda name: tried[name].score, reverse=True)
+    best, *others = (tried[name] for name in ranked)
+    if others:
+        wasted = [row for one in others for row in one.finetuned]
+        spent = len(wasted), sum(row["seconds"] for row in wasted)
+        found = {name: tried[name].score[0] for name in ranked}
         best = replace(best, tried=found, spent=spent)
     if not calibrated:
         return best
@@ -190,6 +188,15 @@ def _best(tried: Sequence[Fitted], run: Run, calibrated: bool) -> Fitted:
     if learned.numel():
         calibrate(best.model, best.source, val, card.config.training.num_samples, card.seed)
     return replace(best, warnings=tuple(signs_of_failure(best, learned, val)))
+
+
+def _require_shareable(source: Source, group: ProcessGroup, name: str) -> None:
+    """Refuse several processes for what cannot be divided between them."""
+    if isinstance(source, GraphBatch) and not group.alone:
+        raise InputError(
+            f"{name}: one graph that is taken at once cannot be shared between {group.size} "
+            "processes; divide it into clusters with --batch-nodes"
+        )
 
 
 def _named(progress: Progress, name: str) -> Progress:
@@ -252,7 +259,7 @@ def _train_saving(
     if checkpoint is not None and group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
     elif start is not None:
-        executor.model.load_state_dict(start.weights)
+        executor.model.load_state_dict(start.weights, strict=False)
         _skip_pretraining(state, start)
     here = (state.phase, state.courses[0].epoch)
     if here != group.from_first(lambda: here):

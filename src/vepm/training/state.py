@@ -141,7 +141,7 @@ class Fitted:
     warnings: tuple[str, ...] = ()
     """Signs that the training failed, with what to try next; none if it was not calibrated."""
     tried: dict[str, float] = field(default_factory=dict)
-    """Validation accuracy with each partition that was tried; this model has the best."""
+    """Validation accuracy of what was tried, by name; the first is this model's."""
     spent: tuple[int, float] = (0, 0.0)
     """Epochs and seconds of finetuning that went into those that were not kept."""
 
