@@ -266,3 +266,15 @@ def test_settings_have_a_megabyte_at_most(tmp_path: Path) -> None:
     path.write_text("a = 1\n" + "#" * (2**20 - 5))
     with pytest.raises(InputError, match="more than 1048576 bytes"):
         read_toml(path)
+
+
+@pytest.mark.parametrize("name", ["+", "0", "--"])
+def test_a_table_is_printed_for_a_dash_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_csv(Path(name), ["a"], [[1]])
+    assert Path(name).read_text() == "a\n1\n"
+    assert capsys.readouterr().out == ""
+    write_csv(Path("-"), ["a"], [[1]])
+    assert capsys.readouterr().out == "a\n1\n"

@@ -31,8 +31,10 @@ from strategies import (
 from vepm.nn import Adjacency
 from vepm.objective import (
     _as_both_ends,
+    _importance,
     edge_log_likelihood,
     label_log_likelihood,
+    partial_edge_log_likelihood,
     subsampled_edge_log_likelihood,
 )
 
@@ -332,3 +334,37 @@ def test_one_end_has_the_gradient_of_both_also_in_stacked_runs() -> None:
     assert torch.equal(_as_both_ends(z), z)
     torch.testing.assert_close(slope(z), 2 * z)
     torch.testing.assert_close(torch.func.vmap(slope)(z[None]), 2 * z[None])
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_batch_of_all_nodes_has_the_whole_likelihood(balanced: bool) -> None:
+    torch.manual_seed(0)
+    z, mean = torch.rand(2, 7, 3, dtype=torch.float64)
+    activation, edge_index = torch.rand(3, dtype=torch.float64), path(7).edge_index
+    edges = Adjacency(edge_index, 7)
+    found = partial_edge_log_likelihood(
+        z,
+        activation,
+        edges,
+        mean=mean,
+        edge_weight=torch.ones(edge_index.size(1), dtype=torch.float64),
+        total=mean.sum(0),
+        num_nodes=7,
+        num_edges=edge_index.size(1) // 2,
+        balanced=balanced,
+    )
+    whole = edge_log_likelihood(z, activation, edge_index, mean=mean, balanced=balanced)
+    assert float(found) == pytest.approx(float(whole), abs=1e-12)
+
+
+@pytest.mark.parametrize("importance", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("sizes", [[1, 2, 5], [3], [2, 2]])
+def test_nodes_are_drawn_with_probabilities_that_sum_to_one(
+    sizes: list[int], importance: float
+) -> None:
+    batch = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    weight = torch.arange(1.0, batch.numel() + 1, dtype=torch.float64)
+    p = _importance(weight, batch, torch.tensor(sizes), importance)
+    sums = [float(p[batch == g].sum()) for g in range(len(sizes))]
+    expected = [importance if size == 1 else 1.0 for size in sizes]
+    assert sums == pytest.approx(expected)

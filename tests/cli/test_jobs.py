@@ -211,3 +211,12 @@ def test_baselines_say_that_they_use_no_weights(caplog: pytest.LogCaptureFixture
     assert not caplog.messages
     jobs.say_unweighted(weighted, ["gcn", "gat"])
     assert caplog.messages[0].endswith("not used by gcn, gat: the weights of edges")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "", "²"])
+def test_a_number_of_communities_is_at_least_one_or_auto(text: str) -> None:
+    assert jobs.number_or_auto("1") == 1
+    assert jobs.number_or_auto("auto") == "auto"
+    assert jobs.number_or_auto(None) is None
+    with pytest.raises(InputError, match="at least 1, or auto"):
+        jobs.number_or_auto(text)

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.utils import coalesce
 
-from strategies import no_edges
+from strategies import no_edges, undirected
 from vepm.data import planted_graph
 from vepm.nn import VEPM
+from vepm.runs import neighbourhood
 from vepm.scale.chunks import Chunk, chunks
 from vepm.scale.large import LargeGraph
 from vepm.training import Config, ModelCard, explain, fit, probabilities, scores, single_graph
@@ -41,6 +43,23 @@ def graph() -> Data:
     found = planted_graph(150, 3, num_features=7, seed=0).graphs[0].clone()
     found.x = found.x.double()
     return found
+
+
+@pytest.mark.parametrize("nodes", [40, 41, 150, 151])
+def test_chunks_hold_every_node_once_and_in_order(nodes: int) -> None:
+    large = LargeGraph(planted_graph(nodes, 1, num_features=2, seed=0).graphs[0])
+    found = [(chunk.rows.start, chunk.rows.stop) for chunk in chunks(large)]
+    assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
+    assert found[-1][1] == nodes
+
+
+@pytest.mark.parametrize("count", [1, 3, 6, 40])
+def test_neighbourhood_has_so_many_nodes_the_nearest_first(count: int) -> None:
+    """Two paths of three nodes: 0-1-2 and 3-4-5."""
+    links = undirected([(0, 1), (1, 2), (3, 4), (4, 5)], 6).edge_index
+    large = LargeGraph(Data(x=torch.ones(6, 1), edge_index=coalesce(links)))
+    expected = {1: [4], 3: [3, 4, 5], 6: [*range(6)], 40: [*range(6)]}
+    assert neighbourhood(large, 4, count).tolist() == expected[count]
 
 
 def model(**changes: Any) -> VEPM:

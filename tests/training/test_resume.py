@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,16 @@ def test_callers_random_numbers_survive_an_interruption(tmp_path: Path) -> None:
             progress=stop_after(1, KeyboardInterrupt),
         )
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_end_is_saved_however_seldom_saving_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "SECONDS_BETWEEN_SAVES", math.inf)
+    path, told = tmp_path / "state.safetensors", list[str]()
+    reference = run("node", checkpoint=path)
+    before = path.stat().st_mtime_ns
+    again = run("node", checkpoint=path, progress=lambda *given: told.append(given[0]))
+    assert told == []
+    assert same_run(again, reference)
+    assert path.stat().st_mtime_ns == before

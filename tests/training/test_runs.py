@@ -230,3 +230,11 @@ def test_kinds_of_a_directed_graph_are_those_of_both_directions(tmp_path: Path) 
     known = agreement_with_kinds(shares.float(), both.edge_kind)
     assert judged["parts_by_kind"] == pytest.approx(known.mutual_information, abs=1e-6)
     assert judged["kind_ranking"] == pytest.approx(known.ranking, abs=1e-6)
+
+
+def test_epochs_and_seconds_count_what_was_tried(tmp_path: Path) -> None:
+    config = SMALL["node"].replace(partition="auto", epochs=7, pretrain_epochs=3, patience=0)
+    fitted = run("node", config)
+    metrics = write_run(tmp_path, toy("node"), fitted, parts("node"), {})
+    assert metrics["epochs"] == 3 + 3 * 7
+    assert list(metrics["partitions"]) == list(fitted.tried)

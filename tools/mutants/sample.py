@@ -21,6 +21,34 @@ LEFT_OUT = {
 }
 
 EQUIVALENT = {
+    ("vepm.bench", "while not seconds or (len(seconds) < repeats and sum(seconds) <= budget):"): (
+        "no time is exactly the budget"
+    ),
+    ("vepm.bench.steps", "heads = PARTS if out_channels >= WIDTH else 1"): "none is wider",
+    ("vepm.bench.steps", "torch.manual_seed( 1)"): "any seed will do",
+    (
+        "vepm.kernels.triton_pattern",
+        "column = tl.load(columns + e, mask=e <= end, other=0).to(tl.int64)",
+    ): "what is read beyond the end is masked below",
+    ("vepm.paper.runner", "method = VEPMMethod(own[ 1].config, compute.own_device)"): (
+        "tasks of a group have the same settings"
+    ),
+    (
+        "vepm.report.summary",
+        'parts.append(f"{groups} communities" + '
+        '(f" of {total} affiliations" if total != groups else ""))',
+    ): "communities are never fewer than their groups",
+    ("vepm.scale.large", "row[:] = np.where(degree != 0, cluster[columns[place]], cluster)"): (
+        "no degree is negative"
+    ),
+    ("vepm.search.log", "if len({key_of(row) for row in rows}) != len(rows):"): (
+        "a set has no more entries"
+    ),
+    ("vepm.search.space", "high: float = 1"): "with choices, nothing reads the range",
+    (
+        "vepm.tasks",
+        '"macro_f1": float(f1_score(true, guess, average="macro", zero_division= 1)),',
+    ): "a class that is neither there nor guessed is not counted",
     ("vepm.baselines.fitting", 'if name >= "val":'): "there are val and test alone",
     ("vepm.report.compare", "if len(set(names)) != len(names):"): "a set has no more entries",
     ("vepm.kernels.triton_pattern", "if out.numel() == 0 or items < 0:"): (

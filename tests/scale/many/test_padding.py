@@ -10,7 +10,7 @@ from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
 from vepm.scale.ddp import replace_norms
-from vepm.scale.many.padding import PaddedNorm, PaddingMask, Size, plan
+from vepm.scale.many.padding import PaddedGraphs, PaddedNorm, PaddingMask, Size, plan
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -88,3 +88,18 @@ def test_without_padding_a_norm_is_as_ever() -> None:
     assert torch.equal(model(x), norm(x))
     assert torch.equal(model.eval()(x), norm.eval()(x))
     assert {name.partition(".")[2] for name in model.state_dict()} == set(norm.state_dict())
+
+
+def test_values_of_padding_are_zero() -> None:
+    store = GraphStore(toy("graph").graphs)
+    batches = [torch.tensor(chosen) for chosen in CHOSEN]
+    parts = plan(store, batches, Size().including(store, batches)).laid_out().parts
+    mask = parts.node_mask[2]
+    assert not mask.all()
+    own = PaddedGraphs.__new__(PaddedGraphs)
+    object.__setattr__(own, "node_mask", mask)
+    for shape in ((), (3,), (2, 3)):
+        values = torch.full((mask.numel(), *shape), 5.0)
+        kept = own.keep_nodes(values)
+        assert (kept[mask] == 5).all()
+        assert (kept[~mask] == 0).all()
