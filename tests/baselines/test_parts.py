@@ -52,7 +52,7 @@ def test_routing_shares_sum_to_one_and_centres_have_unit_length() -> None:
 
 
 def test_routing_prefers_the_channel_in_which_neighbours_agree() -> None:
-    x = torch.tensor([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]])
+    x = torch.tensor([[[2.0, 0.0], [3.0, 0.0]], [[4.0, 0.0], [-5.0, 0.0]]])
     graph = one_graph(torch.ones(2, 1), torch.tensor([[0, 1], [1, 0]]))
     share = DisenConv(num_iterations=1)(x, graph.edges)[1]
     expected = torch.softmax(torch.tensor([1.0, -1.0]), dim=0)
