@@ -98,7 +98,8 @@ def test_a_run_names_its_parts(capsys: Captured) -> None:
 
 
 def test_a_run_that_chose_its_split_says_what_validated(capsys: Captured) -> None:
-    console.print_run(RUN | {"partitions": {"even": 0.625, "learned": 0.5, "linear": 0.25}}, Path("out"))
+    tried = {"even": 0.625, "learned": 0.5, "linear": 0.25}
+    console.print_run(RUN | {"partitions": tried}, Path("out"))
     said = "kept:  even 62.5 % on validation labels, before learned 50.0 %, linear 25.0 %"
     assert said in capsys.readouterr().out
 

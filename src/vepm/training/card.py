@@ -230,8 +230,8 @@ class ModelCard:
 
 
 def _settled(config: Config, dataset: Dataset) -> Config:
-    """Settings with a learned partition if it is to be chosen or, if edges are split by their known kind,
-    with a metacommunity for each."""
+    """Settings with a learned partition, if it is still to be chosen, or with a metacommunity for
+    each kind, if edges are split by their known kinds."""
     if config.model.partition == "auto":
         return config.replace(partition="learned")
     if config.model.partition != "kinds":

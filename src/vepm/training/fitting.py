@@ -35,7 +35,7 @@ NONE = torch.empty(0, dtype=torch.long)
 
 
 class Pretrained(NamedTuple):
-    """Where finetuning begins: what pretraining has learned, which reads neither bank nor composer."""
+    """Where finetuning begins: what pretraining learned, which uses neither bank nor composer."""
 
     weights: dict[str, Any]
     history: list[Row]
