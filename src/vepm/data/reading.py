@@ -167,17 +167,23 @@ def read(
     options = ReadOptions(
         label, features, tuple(drop), class_names, feature_names, strict, weights, directed
     )
+    return build(_reader_of(path)(path, options), options)
+
+
+def _reader_of(path: Path) -> Callable[[Path, ReadOptions], Parts]:
+    """What reads a folder or file."""
+    suffix = path.suffix.lower()
     try:
-        exists, suffix = path.exists(), path.suffix.lower()
+        exists = path.exists()
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: is no path ({error}); give {_FILES}") from None
     if not exists:
         raise InputError(f"{path}: no such file or folder; give {_FILES}")
     if path.is_dir():
-        return build(read_folder(path, options), options)
+        return read_folder
     if suffix not in _READERS:
         raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
-    return build(_READERS[suffix](path, options), options)
+    return _READERS[suffix]
 
 
 def _listed(obj: Any, name: str) -> list[Any]:
