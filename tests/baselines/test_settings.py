@@ -1,6 +1,7 @@
 """Settings, shapes and training of baselines, as results of theirs were written with."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -302,3 +303,32 @@ def test_likelihood_and_density_by_hand() -> None:
             expected += math.log(1 - math.exp(-rate)) if (i, j) in linked else -rate
     found = float(_log_likelihood(z, torch.from_numpy(edges), 0.01))
     assert found == pytest.approx(expected)
+
+
+def test_training_goes_on_while_either_measure_improves() -> None:
+    assert not fitting._stalled([0.5], [1.0], 1)
+    assert not fitting._stalled([0.5, 0.6], [1.0, 2.0], 1)
+    assert not fitting._stalled([0.5, 0.4], [1.0, 0.9], 1)
+    assert not fitting._stalled([0.5, 0.5], [1.0, 2.0], 1)
+    assert fitting._stalled([0.5, 0.4], [1.0, 2.0], 1)
+    assert not fitting._stalled([0.5, 0.4], [1.0, 2.0], 2)
+
+
+def test_loss_of_an_epoch_is_the_mean_over_its_labels() -> None:
+    class Known(Classifier):
+        """A network whose losses are given, whatever it reads."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+
+        def losses(self, batch: Any) -> tuple[Any, Any]:
+            return batch.graph + 0 * self.weight, 100 + 0 * self.weight
+
+    model = Known()
+    batches: Any = [
+        SimpleNamespace(graph=torch.tensor(loss), labels=torch.zeros(size))
+        for loss, size in ((0.5, 3), (1.5, 1))
+    ]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert fitting._train_epoch(model, batches, optimizer) == pytest.approx(0.75)

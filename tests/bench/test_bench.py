@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from benchmarks.growth import slopes
 from cli.running import refused, succeed
+from vepm import bench
 from vepm.bench import (
     PeakMemory,
     Plan,
@@ -210,3 +211,9 @@ def test_a_plan_of_a_dataset_is_run_and_kept_row_by_row() -> None:
 )
 def test_bad_input_is_refused(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
     assert why in refused("bench", *words, "--output", tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_memory_is_read_from_the_system() -> None:
+    # More is reserved than was ever used, and no less was ever used than is now.
+    assert bench._status("VmSize") > bench._status("VmHWM") >= bench._status("VmRSS") > 0

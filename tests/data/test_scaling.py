@@ -214,3 +214,11 @@ def test_edges_are_thinned_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
         anchors = Anchors.of(ring)
         assert anchors is not None
         assert anchors.edges.size(1) == kept
+
+
+def test_rows_of_stored_zeros_stay_zero() -> None:
+    places = torch.tensor([[0, 0, 1], [0, 1, 2]])
+    values = torch.tensor([3.0, 4.0, 0.0])
+    x = torch.sparse_coo_tensor(places, values, (2, 3), check_invariants=True).coalesce()
+    found = Scaling.of(x)(x).to_dense()
+    torch.testing.assert_close(found, torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 0.0]]))

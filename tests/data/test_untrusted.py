@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from training.forging import Bomb
-from vepm.data import load, read
+from vepm.data import load, npz, read
 from vepm.data.benchmarks import planetoid_checksums
 from vepm.errors import InputError
 
@@ -141,3 +141,18 @@ def forged_cora(tmp_path: Path) -> Path:
 def test_benchmark_pickles_with_other_sums_are_not_opened(forged_cora: Path) -> None:
     with pytest.raises(InputError, match="being a pickle that could run any code"):
         load("Cora", forged_cora)
+
+
+def test_an_archive_may_unpack_to_a_hundred_times_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(npz, "_SMALL", 1)
+    random = np.random.default_rng(0).integers(0, 255, 1000, dtype=np.uint8)
+    for zeros, refused in ((50_000, False), (1_000_000, True)):
+        content = io.BytesIO()
+        np.savez_compressed(content, random=random, zeros=np.zeros(zeros, np.uint8))
+        if refused:
+            with pytest.raises(ValueError, match="unpacks to"):
+                npz._check_size(content)
+        else:
+            npz._check_size(content)

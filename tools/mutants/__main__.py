@@ -25,6 +25,7 @@ EVERY_MODULE = TESTS / "test_values.py"
 ROUNDS: tuple[tuple[int, float, float, tuple[Path, ...]], ...] = (
     (3, 1.0, 6.0, ()),
     (6, 3.0, 20.0, (EVERY_MODULE,)),
+    (12, 10.0, 60.0, ()),
 )
 """Number of closest files, processor time of a test and of all tests, and other files. A mutant
 that passes goes to the next."""

@@ -157,6 +157,10 @@ class _Bare(ast.NodeTransformer):
         node.returns = None
         return self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> ast.AST | None:
+        # It only guards against lengths that differ by mistake.
+        return None if node.arg == "strict" else self.generic_visit(node)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         node.annotation = ast.Constant(None)
         return self.generic_visit(node)
