@@ -61,8 +61,8 @@ class ModelConfig:
     normalisation and one shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=("auto", *PARTITIONS))
-    """How edges are split; ``auto`` trains with a learned and with an even split, and keeps the
-    one that is better on validation labels (the learned one, where there are none)."""
+    """How edges are split; ``auto`` tries a learned split, an even one, and a learned one with a
+    linear composer, and keeps what is best on validation labels (the first, if there are none)."""
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
     grouping: str = checked("segments", choices=GROUPINGS)
