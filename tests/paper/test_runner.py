@@ -188,7 +188,7 @@ def test_equal_runs_of_other_experiments_serve(toys: Path, nowhere: Path, finish
 
 CHOOSING = """
 title = "Choosing"
-description = "The default beside its two splits"
+description = "The default beside what it tries"
 dataset = "planted:nodes=60,communities=3,seed=0"
 method = "vepm"
 preset = "default"
@@ -207,19 +207,20 @@ settings = { partition = "learned" }
 name = "even"
 settings = { partition = "even" }
 [[rows]]
+name = "linear"
+settings = { partition = "learned", composer = "fc", bank_layers = 2 }
+[[rows]]
 name = "default"
 """
 
 
-def test_runs_that_choose_their_split_are_the_better_of_finished_ones(
-    tmp_path: Path, nowhere: Path
-) -> None:
+def test_runs_that_choose_are_the_best_of_finished_ones(tmp_path: Path, nowhere: Path) -> None:
     (tmp_path / "table-9.toml").write_text(CHOOSING)
     every = squares(catalogue(tmp_path)["table-9"])
-    *splits, default = every
+    *tried, default = every
     trained, derived = tmp_path / "trained", tmp_path / "derived"
     assert run([default], trained, nowhere, ONE).ran == 3
-    assert run(splits, derived, nowhere, ONE).ran == 6
+    assert run(tried, derived, nowhere, ONE).ran == 9
     ended = run([default], derived, nowhere, ONE, elsewhere=every)
     assert (ended.ran, ended.found) == (0, 3)
     for cell in default.cells:
