@@ -379,3 +379,13 @@ def test_the_labels_of_a_class_may_stand_in_the_name_of_the_protocol() -> None:
 def test_nothing_is_left_to_test_of_too_few_labels() -> None:
     with pytest.raises(InputError, match="test part is empty"):
         few_labels(graph_task([0, 1]), num_splits=1)
+
+
+def test_a_protocol_may_name_the_seed_of_its_splits() -> None:
+    data = planted_graph(200, 2, seed=0)
+    found = protocol_named("few-labels-20-1")(data)
+    for split, expected in zip(found, few_labels(data, seed=1), strict=True):
+        assert split.name == expected.name
+        assert torch.equal(split.train, expected.train)
+        assert torch.equal(split.test, expected.test)
+    assert not torch.equal(found[0].train, few_labels(data)[0].train)

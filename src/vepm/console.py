@@ -143,7 +143,7 @@ def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
     seed = metrics["seed"]
     if tried := metrics.get("partitions"):
         kept, *others = (f"{name} {100 * value:.1f} %" for name, value in tried.items())
-        print_line(f"kept:  {kept} on validation labels, before {', '.join(others)}")
+        print_line(f"kept:  {kept} on validation labels, beside {', '.join(others)}")
     print_line(f"epoch: {metrics['rule']}")
     print_line(f"one run, seed {seed}; vepm evaluate shows how much results vary between seeds")
     print_line(f"cost:  {_cost(metrics)}")
