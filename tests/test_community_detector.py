@@ -152,7 +152,21 @@ def test_memberships_are_right_on_planted_graphs(overlap: float, least: float) -
 def test_auto_finds_as_many_as_there_are() -> None:
     data = planted_graph(200, 3, overlap=0.02, average_degree=14, num_features=8, seed=1)
     found = CommunityDetector(num_communities="auto", n_init=1, device="cpu").fit(data)
-    assert found.card_.config.model.num_communities == 32
-    sizes = sorted(len(nodes) for nodes in found.cover(data).values())
-    assert sum(size >= 10 for size in sizes) <= 6
+    config = found.card_.config
+    assert 3 <= config.model.num_communities <= 6
+    assert config.model.num_metacommunities == config.model.num_communities
+    assert config.training.shrinkage == 0
     assert normalized_mutual_info_score(data.graphs[0].y, found.labels_) >= 0.6
+    count = config.model.num_communities
+    again = CommunityDetector(num_communities=count, n_init=1, device="cpu").fit(data)
+    assert np.array_equal(found.memberships(data), again.memberships(data))
+
+
+def test_auto_keeps_fewer_groups_and_a_background() -> None:
+    data = planted_graph(60, 3, average_degree=8, seed=1)
+    chosen = {"n_init": 1, "pretrain_epochs": 60, "device": "cpu"}
+    grouped = CommunityDetector(num_communities="auto", num_metacommunities=2, **chosen).fit(data)
+    assert grouped.card_.config.model.num_metacommunities == 2
+    beside = {"num_communities": 2, "shrinkage": 0.001, "encoder": "background"}
+    one = CommunityDetector(**beside, **chosen).fit(data).card_.config.model
+    assert one.num_communities == 2

@@ -178,13 +178,14 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if validate_on is None:
             train_on, validate_on = training.set_aside(train_on, dataset.labels, seed)
         labels = dataset.labels[train_on].numpy()
+        config, start = self._plan(dataset, seed, check_memory)
         fitted = fit(
             dataset,
-            self.settings(dataset.name),
+            config,
             train_on=train_on,
             validate_on=validate_on,
             class_weights=self._class_weights(dataset.class_names, labels),
-            seed=self._best_start(dataset, seed, check_memory),
+            seed=start,
             device=self.device,
             progress=self.progress,
             checkpoint=checkpoint,
@@ -205,9 +206,9 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Weight of each class, one on average over the training labels; None for equal ones."""
         return None
 
-    def _best_start(self, dataset: Dataset, seed: int, check_memory: bool) -> int:
-        """The seed of the weights and all draws, which follows from the seed of the fit."""
-        return seed
+    def _plan(self, dataset: Dataset, seed: int, check_memory: bool) -> tuple[Config, int]:
+        """The settings to train with, and the seed of the weights and all draws."""
+        return self.settings(dataset.name), seed
 
     def _seed(self) -> int:
         state = self.random_state

@@ -11,7 +11,7 @@ from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, Rows, unlabelled
 from vepm.nn import interactions, members
-from vepm.training import Config, Explanation, Progress, fit
+from vepm.training import Config, Explanation, Fitted, Progress, explain, fit
 from vepm.training.fitting import NONE
 
 SHORT = 6
@@ -37,6 +37,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     Args:
         preset: Named settings: ``"communities"``, ``"default"``, ``"tuned"``, ``"paper"`` or
             ``"released"``.
+        num_communities: Number of communities; ``"auto"`` finds it: it starts with 32, empties those
+            that the links can do without, and fits as many as have members anew.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
         n_init: Number of starts with different seeds. Each is trained for a sixth of the epochs,
@@ -83,8 +85,18 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         self.labels_ = self.communities(X).hard
         return self
 
-    def _best_start(self, dataset: Dataset, seed: int, check_memory: bool) -> int:
-        config = self.settings()
+    def _plan(self, dataset: Dataset, seed: int, check_memory: bool) -> tuple[Config, int]:
+        config = self.settings(dataset.name)
+        how = {"device": self.device, "calibrated": False, "check_memory": check_memory}
+        start = self._best_start(dataset, config, seed, how)
+        if not config.training.shrinkage:
+            return config, start
+        # The prior that tells how many communities there are also weakens those that it leaves.
+        fitted = fit(dataset, config, seed=start, progress=self.progress, **how)
+        config = config.replace(**_sizes(fitted), shrinkage=0.0)
+        return config, self._best_start(dataset, config, seed, how)
+
+    def _best_start(self, dataset: Dataset, config: Config, seed: int, how: dict[str, Any]) -> int:
         epochs = config.training.pretrain_epochs // SHORT
         if self.n_init < 1:
             raise InputError(f"n_init must be at least 1, got {self.n_init}")
@@ -94,8 +106,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         drawn = np.random.SeedSequence(seed).generate_state(self.n_init - 1)
         config, losses = config.replace(pretrain_epochs=epochs), {}
         for start in (seed, *drawn.tolist()):
-            how: dict[str, Any] = {"device": self.device, "check_memory": check_memory}
-            rows = fit(dataset, config, seed=start, calibrated=False, **how).history
+            rows = fit(dataset, config, seed=start, **how).history
             losses[start] = float(np.mean([row["loss"] for row in rows[-LAST:]]))
         return min(losses, key=lambda start: losses[start])
 
@@ -150,6 +161,20 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             soft=(links / links.sum(1, keepdim=True)).cpu().numpy(),
             overlapping=member.cpu().numpy(),
         )
+
+
+@torch.no_grad()
+def _sizes(fitted: Fitted) -> dict[str, int]:
+    """Numbers of communities that have members, and of groups of them."""
+    config, model = fitted.card.config.model, fitted.model
+    z = explain(model, fitted.source).memberships
+    links = interactions(z, model.interactions, config.num_communities)
+    # A background, to which all nodes belong alike, has none.
+    count = max(int(members(links).any(0).sum()), 1) + (config.encoder == "background")
+    return {
+        "num_communities": count,
+        "num_metacommunities": min(count, config.num_metacommunities),
+    }
 
 
 def node_names(X: Any, dataset: Dataset) -> list[Any]:
