@@ -37,8 +37,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     Args:
         preset: Named settings: ``"communities"``, ``"default"``, ``"tuned"``, ``"paper"`` or
             ``"released"``.
-        num_communities: Number of communities; ``"auto"`` finds it: it starts with 32, empties those
-            that the links can do without, and fits as many as have members anew.
+        num_communities: Number of communities; ``"auto"`` finds it: 32 are fitted with a prior that
+            empties what the links can do without, then as many as have members anew.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
         n_init: Number of starts with different seeds. Each is trained for a sixth of the epochs,
@@ -87,12 +87,12 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _plan(self, dataset: Dataset, seed: int, check_memory: bool) -> tuple[Config, int]:
         config = self.settings(dataset.name)
-        how = {"device": self.device, "calibrated": False, "check_memory": check_memory}
+        how: dict[str, Any] = {"device": self.device, "check_memory": check_memory}
         start = self._best_start(dataset, config, seed, how)
         if not config.training.shrinkage:
             return config, start
         # The prior that tells how many communities there are also weakens those that it leaves.
-        fitted = fit(dataset, config, seed=start, progress=self.progress, **how)
+        fitted = fit(dataset, config, seed=start, progress=self.progress, calibrated=False, **how)
         config = config.replace(**_sizes(fitted), shrinkage=0.0)
         return config, self._best_start(dataset, config, seed, how)
 
@@ -106,7 +106,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         drawn = np.random.SeedSequence(seed).generate_state(self.n_init - 1)
         config, losses = config.replace(pretrain_epochs=epochs), {}
         for start in (seed, *drawn.tolist()):
-            rows = fit(dataset, config, seed=start, **how).history
+            rows = fit(dataset, config, seed=start, calibrated=False, **how).history
             losses[start] = float(np.mean([row["loss"] for row in rows[-LAST:]]))
         return min(losses, key=lambda start: losses[start])
 
