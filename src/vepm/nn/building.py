@@ -48,6 +48,8 @@ CHOICES = {
 DEPTHS = ("encoder_layers", "bank_layers", "composer_layers")
 REST = 0.1
 """Initial sum of the rates between a community and all others but its partner, whose rate is 1."""
+MOST_PAIRS = 4
+"""Pairs of communities, at most, that begin with links to each other."""
 
 
 def check_options(given: SimpleNamespace) -> None:
@@ -136,7 +138,7 @@ def first_interactions(num_communities: int) -> Tensor:
                 [0., 0., 0., 1.]])
     """
     each = torch.arange(num_communities)
-    paired = 2 * ((num_communities + 1) // 4)
+    paired = 2 * min((num_communities + 1) // 4, MOST_PAIRS)
     other = torch.where(each < paired, each ^ 1, each)
     rates = torch.full((num_communities, num_communities), REST / num_communities)
     rates[each, other] = 1

@@ -71,8 +71,8 @@ class VEPM(nn.Module):
             assignment that the labels teach.
         interactions: ``"diagonal"`` joins nodes through communities that they share; ``"matrix"``
             learns how readily each community links to every other, so that nodes may be joined
-            because they are in different ones. The first half of the communities begin as pairs
-            that link to each other, the others link to themselves.
+            because they are in different ones. The first half of the communities, at most eight,
+            begin as pairs that link to each other, the others link to themselves.
         directed: Give every node two affiliations to each community, one for the links it sends
             and one for those it receives. Columns of Z then alternate between the two [N, 2C].
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
