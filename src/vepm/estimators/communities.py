@@ -14,7 +14,7 @@ from vepm.nn import interactions, members
 from vepm.training import Config, Explanation, Fitted, Progress, explain, fit
 from vepm.training.fitting import NONE
 
-SHORT = 6
+SHORT = 3
 """Starts are compared after one in so many of the epochs."""
 LAST = 20
 """Epochs over which their losses, which are noisy, are averaged."""
@@ -41,7 +41,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             empties what the links can do without, then as many as have members anew.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
-        n_init: Number of starts with different seeds. Each is trained for a sixth of the epochs,
+        n_init: Number of starts with different seeds. Each is trained for a third of the epochs,
             and the one of lowest loss to the end.
 
     The other parameters are those of :class:`vepm.NodeClassifier`, without ``class_weight``.
