@@ -13,10 +13,10 @@ from vepm.baselines import BASELINES
 from vepm.cli import app
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.evaluation import PROTOCOLS, Compute
+from vepm.evaluation import PROTOCOLS, Compute, RunResult
 from vepm.search.log import Row, open_log, standings
 from vepm.search.space import flat, parse_space, random_changes
-from vepm.search.sweeps import Sweep, run_search, search_splits
+from vepm.search.sweeps import Sweep, _outcome, run_search, search_splits
 from vepm.training import Config, preset
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +109,21 @@ def test_a_file_begun_before_there_were_these_choices_goes_on(tmp_path: Path) ->
     assert run_search(sweep, path, compute=ONE) == rows
     with pytest.raises(InputError, match="other epoch"):
         run_search(replace(sweep, epoch="shared"), path, compute=ONE)
+
+
+def test_logs_hold_hundredths_of_seconds_and_no_loss_where_there_is_none() -> None:
+    curve = {"val_accuracy": [0.5, 0.75], "val_loss": [2.0, 1.0], "test_accuracy": [0.1, 0.2]}
+    result = RunResult.from_curve("gcn", "Cora", "public", 0, curve, seconds=1.23456)
+    wanted = {"val_accuracy": 0.5, "val_loss": 2.0, "best_epoch": 0, "seconds": 1.23}
+    assert _outcome(result, 0) == wanted
+    result.curve["val_loss"].clear()
+    assert _outcome(result, 0) == wanted | {"val_loss": None}
+
+
+def test_a_sweep_tries_twenty_settings_on_one_split_with_a_seed_of_its_own() -> None:
+    runs = Sweep(["Cora"], {"dropout": {"low": 0.0, "high": 0.9}}).left([])
+    assert len(runs) == 20
+    assert {(run["split"], run["seed"], run["keep"]) for run in runs} == {(0, 1000, 1.0)}
 
 
 @pytest.mark.parametrize("protocol", ["gin", "capsgnn"])

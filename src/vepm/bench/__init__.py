@@ -200,15 +200,16 @@ def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
         yield name, graph
     for edges in plan.edges:
         sizes = f"nodes={edges // DEGREE},edges={edges // 2},features={FEATURES}"
-        yield f"generated-{edges}", load(f"planted:{sizes},communities={CLASSES}").graphs[0]
+        (graph,) = load(f"planted:{sizes},communities={CLASSES}").graphs
+        yield f"generated-{edges}", graph
 
 
 def machine(device: str) -> Row:
     """What the numbers were measured on and with."""
     found = describe_machine()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    processor = next(names, platform.machine())
     name = found["gpu"] if device == "cuda" else processor
     return {"device": name, "cores": os.cpu_count(), **found}
 
