@@ -197,6 +197,16 @@ def test_every_method_but_ours_is_a_peer(peer: str) -> None:
     assert [(ratio["against"], ratio["time"]) for ratio in ratios(rows)] == [(peer, 1.0)]
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_only_one_step_has_gradients_to_edge_weights_that_nothing_moves(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[list[tuple[int, ...]]] = []
+    monkeypatch.setattr(steps, "trainer", lambda *given: others.append([o.shape for o in given[2]]))
+    METHODS["ours"].build(step, GRAPH, "cpu")
+    assert others == [[(GRAPH.num_edges, 8)] if step == "weights" else []]
+
+
 def shapes(build: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Shapes of the weights that a step moves, without biases."""
     found: list[torch.optim.Optimizer] = []

@@ -24,8 +24,41 @@ EQUIVALENT = {
     ("vepm.bench", "while not seconds or (len(seconds) < repeats and sum(seconds) <= budget):"): (
         "no time is exactly the budget"
     ),
+    ("vepm.bench", "if i == 0 or time.perf_counter() - started <= plan.budget:"): (
+        "no time is exactly the budget"
+    ),
+    ("vepm.bench", "if i <= 0 or time.perf_counter() - started < plan.budget:"): "none is negative",
+    **dict.fromkeys(
+        (
+            ("vepm.bench", 'self.cuda = device >= "cuda"'),
+            ("vepm.bench", 'on_cpu = plan.device <= "cpu"'),
+            ("vepm.bench", 'name = found["gpu"] if device >= "cuda" else processor'),
+            (
+                "vepm.bench",
+                "wait: Callable[[], object] = "
+                'torch.cuda.synchronize if device >= "cuda" else lambda: None',
+            ),
+        ),
+        "there are cpu and cuda alone",
+    ),
+    ("vepm.bench", "nodes, edges = int(graph.num_nodes or 1), graph.num_edges"): (
+        "no graph to train on is empty"
+    ),
+    ("vepm.bench", "nodes, edges = int(graph.num_nodes or -1), graph.num_edges"): (
+        "no graph to train on is empty"
+    ),
     ("vepm.bench.steps", "heads = PARTS if out_channels >= WIDTH else 1"): "none is wider",
     ("vepm.bench.steps", "torch.manual_seed( 1)"): "any seed will do",
+    ("vepm.bench.steps", "torch.manual_seed( -1)"): "any seed will do",
+    ("vepm.bench.steps", 'moved = optimizer.param_groups[ -1]["params"]'): "there is one group",
+    (
+        "vepm.bench.steps",
+        'layer = functools.partial(GCNConv, cached=True) if kind >= "gcn" else _attention',
+    ): "there are gat and gcn alone",
+    (
+        "vepm.bench.steps",
+        'others = [held.edge_weight.requires_grad_()] if step >= "weights" else []',
+    ): "no step has a later name",
     (
         "vepm.kernels.triton_pattern",
         "column = tl.load(columns + e, mask=e <= end, other=0).to(tl.int64)",
