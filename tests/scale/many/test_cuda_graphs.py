@@ -161,6 +161,11 @@ def test_garbage_waits_for_the_end_of_a_capture(
     monkeypatch.setattr(gc, "isenabled", lambda: enabled)
     for name in ("collect", "disable", "enable"):
         monkeypatch.setattr(gc, name, lambda name=name: done.append(name))
+
+    def capture() -> None:
+        done.append("capture")
+        raise KeyError
+
     with pytest.raises(KeyError), _no_garbage_collection():
-        raise KeyError(done.append("capture"))
+        capture()
     assert done == ["collect", "disable", "capture", *["enable"] * enabled]
