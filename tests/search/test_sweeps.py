@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import re
 import sys
@@ -199,6 +200,13 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
     found = standings([*rows, row(2, 0, 1.0, 0.1)])
     assert [one.number for one in found] == [1, 0]
     assert found[1].spread == pytest.approx(0.1)
+    # Of two datasets it is that of their mean; a loss that is not there counts for nothing.
+    others = [one | {"dataset": "PubMed", "val_loss": None} for one in rows[:2]]
+    (both,) = standings([*rows[:2], *others])
+    assert both.spread == pytest.approx(math.hypot(0.1, 0.1) / 2)
+    assert both.by_dataset == {"Cora": pytest.approx(0.8), "PubMed": pytest.approx(0.8)}
+    assert both.val_loss == 0.5
+    assert math.isnan(standings(rows[:1])[0].spread)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,36 @@ EQUIVALENT = {
         "vepm.bench.steps",
         'others = [held.edge_weight.requires_grad_()] if step >= "weights" else []',
     ): "no step has a later name",
+    **dict.fromkeys(
+        (
+            (
+                "vepm.console",
+                "baselines = {runs[ -1].method: _summary(runs, rules[:1]) for runs in peers}",
+            ),
+            ("vepm.console", "name = on_one_line(results[ -1].dataset)"),
+            (
+                "vepm.console",
+                'title = f"{results[ -1].method} on {name}: {len(results)} runs, seeds '
+                '{seeds[0]}-{seeds[-1]}"',
+            ),
+            (
+                "vepm.console",
+                'table.add_row(runs[ -1].method, found["rule"], *cells, found["description"])',
+            ),
+            (
+                "vepm.console",
+                "found = {runs[ -1].method: mean_measures(runs) for runs in measured}",
+            ),
+            (
+                "vepm.console",
+                'table = Table("class", *columns, title=f"{measured[0][ -1].method} by class")',
+            ),
+            ("vepm.console", '"dataset": results[ -1].dataset,'),
+            ("vepm.console", '"method": results[ -1].method,'),
+            ("vepm.console", '"settings": results[ -1].settings,'),
+        ),
+        "the runs of a method have one name, one set of settings and one dataset",
+    ),
     (
         "vepm.kernels.triton_pattern",
         "column = tl.load(columns + e, mask=e <= end, other=0).to(tl.int64)",
@@ -77,7 +107,12 @@ EQUIVALENT = {
     ("vepm.search.log", "if len({key_of(row) for row in rows}) != len(rows):"): (
         "a set has no more entries"
     ),
+    ("vepm.search.space", "low: float = 1"): "with choices, nothing reads the range",
+    ("vepm.search.space", "low: float = -1"): "with choices, nothing reads the range",
     ("vepm.search.space", "high: float = 1"): "with choices, nothing reads the range",
+    ("vepm.search.space", "high: float = -1"): "with choices, nothing reads the range",
+    ("vepm.search.space", "DRAWS_PER_SETTING = 101"): "any large number will do",
+    ("vepm.search.space", "DRAWS_PER_SETTING = 99"): "any large number will do",
     (
         "vepm.tasks",
         '"macro_f1": float(f1_score(true, guess, average="macro", zero_division= 1)),',
