@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from strategies import quick
 from vepm.cli.folders import only_writer
 from vepm.errors import InputError
-from vepm.files import parse_json, parse_toml, read_toml, write_bytes, write_csv, write_text
+from vepm.files import (
+    expanded,
+    parse_json,
+    parse_toml,
+    read_toml,
+    write_bytes,
+    write_csv,
+    write_text,
+)
 
 
 def test_content_is_written_and_folders_are_made(tmp_path: Path) -> None:
@@ -78,8 +86,9 @@ def test_failing_leaves_the_old_file_and_nothing_else(
     owner = os if call == "fsync" else Path
     with monkeypatch.context() as patch:
         patch.setattr(owner, call, fail)
-        with pytest.raises(OSError, match=os.strerror(error)):
+        with pytest.raises(OSError, match=os.strerror(error)) as caught:
             write_bytes(path, b"new")
+    assert str(caught.value.filename) == str(path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -257,6 +266,23 @@ def test_integers_have_64_bits(number: int, taken: bool) -> None:
         else:
             with pytest.raises(ValueError, match="an integer of more than 64 bits"):
                 parse(text)
+
+
+def test_tables_and_lists_are_nested_64_times_at_most() -> None:
+    for parse, text in ((parse_json, "{}"), (parse_toml, "a = {}")):
+        inside = 64 - text.count("=")
+        parse(text.format("[" * inside + "]" * inside))
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse(text.format("[" * (inside + 1) + "]" * (inside + 1)))
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json("[" * 10**5)
+
+
+def test_a_tilde_is_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/some")
+    assert expanded("~/a") == Path("/home/some/a")
+    with pytest.raises(InputError, match="~nobody-of-this-name/a: there is no such home folder"):
+        expanded("~nobody-of-this-name/a")
 
 
 def test_settings_have_a_megabyte_at_most(tmp_path: Path) -> None:

@@ -123,6 +123,13 @@ def test_omega_of_many_nodes_is_estimated(monkeypatch: pytest.MonkeyPatch) -> No
     assert omega_index(x, y, seed=1) != omega_index(x, y, seed=2)
 
 
+@pytest.mark.parametrize(("nodes", "drawn"), [(5000, False), (5001, True)])
+def test_pairs_of_more_than_5000_nodes_are_drawn(nodes: int, drawn: bool) -> None:
+    nobody = sp.csr_array((nodes, 1), dtype=np.int64)
+    counts, _ = next(communities._shared_counts(nobody, nobody, 0))
+    assert (len(counts) == 2**18) == drawn
+
+
 def test_average_f1_by_hand() -> None:
     found = as_table([[0, 1, 2], [3]], 5)
     truth = as_table([[0, 1], [3, 4]], 5)

@@ -96,6 +96,18 @@ EQUIVALENT = {
     ("vepm.paper.runner", "method = VEPMMethod(own[ 1].config, compute.own_device)"): (
         "tasks of a group have the same settings"
     ),
+    **{
+        (
+            "vepm.paper.runner",
+            f'first = replace(task, {same}) if task.method == "vepm" else task',
+        ): ("any split and seed will do")
+        for same in (
+            "split= 1, seed=0",
+            "split= -1, seed=0",
+            "split=0, seed= 1",
+            "split=0, seed= -1",
+        )
+    },
     (
         "vepm.report.summary",
         'parts.append(f"{groups} communities" + '
@@ -104,6 +116,8 @@ EQUIVALENT = {
     ("vepm.scale.large", "row[:] = np.where(degree != 0, cluster[columns[place]], cluster)"): (
         "no degree is negative"
     ),
+    ("vepm.files", "if level >= DEEPEST:"): "levels come one by one",
+    ("vepm.files", "if level is DEEPEST:"): "small integers are one object",
     ("vepm.search.log", "if len({key_of(row) for row in rows}) != len(rows):"): (
         "a set has no more entries"
     ),
