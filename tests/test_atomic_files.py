@@ -19,6 +19,7 @@ from strategies import quick
 from vepm.cli.folders import only_writer
 from vepm.errors import InputError
 from vepm.files import (
+    HALVES,
     expanded,
     parse_json,
     parse_toml,
@@ -62,8 +63,13 @@ def test_devices_pipes_and_links_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"mine")
     (tmp_path / "link").symlink_to("target")
     (tmp_path / "loose").symlink_to("nowhere")
-    for path in (Path(os.devnull), *(tmp_path / name for name in ("pipe", "link", "loose"))):
-        with pytest.raises(InputError, match="not a file"):
+    for path, kind in (
+        (Path(os.devnull), "device or pipe"),
+        (tmp_path / "pipe", "device or pipe"),
+        (tmp_path / "link", "link"),
+        (tmp_path / "loose", "link"),
+    ):
+        with pytest.raises(InputError, match=f"{path}: is a {kind}, not a file"):
             write_bytes(path, b"new")
     assert Path(os.devnull).is_char_device()
     assert (tmp_path / "pipe").is_fifo()
@@ -180,6 +186,15 @@ def test_content_reaches_the_disk_before_the_name(
     monkeypatch.setattr(Path, "replace", note_replace)
     write_bytes(tmp_path / "file.bin", b"new")
     assert order == ["fsync", "replace"]
+
+
+def test_unfinished_files_have_names_by_which_they_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Path] = []
+    monkeypatch.setattr(Path, "replace", lambda *_: found.extend(tmp_path.glob(HALVES)))
+    write_bytes(tmp_path / "file.bin", b"new")
+    assert [half.read_bytes() for half in found] == [b"new"]
 
 
 def test_folders_that_cannot_be_written_are_an_os_error(
