@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from vepm.evaluation.methods import result_of
 from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.report.reading import METRICS, read_metrics
-from vepm.runs import HISTORY_COLUMNS, LAST, RULE, write_run
+from vepm.runs import HISTORY_COLUMNS, LAST, RULE, _known, write_run
 from vepm.runs.metrics import (
     accuracy,
     agreement,
@@ -238,3 +239,17 @@ def test_epochs_and_seconds_count_what_was_tried(tmp_path: Path) -> None:
     metrics = write_run(tmp_path, toy("node"), fitted, parts("node"), {})
     assert metrics["epochs"] == 3 + 3 * 7
     assert list(metrics["partitions"]) == list(fitted.tried)
+
+
+@pytest.mark.parametrize(("entries", "kept"), [(10_000_000, True), (10_000_001, False)])
+def test_ten_million_features_are_kept_and_no_more(entries: int, kept: bool) -> None:
+    # They take no memory: all are the same one.
+    dataset = SimpleNamespace(features=torch.ones(1, 1).expand(entries, 1))
+    grouping = SimpleNamespace(grouping=lambda: 2)
+    model = SimpleNamespace(activation=torch.ones(4), partitioner=grouping)
+    split = {"train": torch.tensor([1]), "test": torch.tensor([0, 2])}
+    known = _known(dataset, model, torch.arange(3), split)  # type: ignore[arg-type]
+    assert ("features" in known) == kept
+    assert known["train_mask"].tolist() == [False, True, False]
+    assert known["test_mask"].tolist() == [True, False, True]
+    assert "assignment" not in known
