@@ -239,7 +239,27 @@ def test_vepm_is_built_with_as_many_communities_as_channels() -> None:
     assert found.logits.shape == (60, 3)
 
 
-@pytest.mark.parametrize(("edges", "peers"), [(5_000_000, ["gcn", "gat"]), (5_000_001, [])])
+@pytest.mark.parametrize("peer", ["gcn", "gat"])
+@pytest.mark.parametrize("step", ["predict", "joint"])
+def test_every_layer_of_a_peer_is_trained(
+    peer: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(steps, "trainer", lambda *found: given.extend(found))
+    METHODS[peer].build(step, GRAPH, "cpu")
+    loss, optimizer = given
+    loss().backward()
+    assert all(bool(weight.grad.any()) for weight in optimizer.param_groups[0]["params"])
+
+
+def test_peers_have_no_encoder_to_train() -> None:
+    assert [name for name, method in METHODS.items() if method.fits("pretrain", 1, 10)] == ["ours"]
+    assert [name for name, m in METHODS.items() if m.fits("weights", 1, 10)] == ["ours", "gat"]
+
+
+@pytest.mark.parametrize(
+    ("edges", "peers"), [(10, ["gcn", "gat"]), (5_000_000, ["gcn", "gat"]), (5_000_001, [])]
+)
 def test_peers_are_left_out_where_their_messages_would_fill_the_memory(
     edges: int, peers: list[str]
 ) -> None:

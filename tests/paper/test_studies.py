@@ -64,7 +64,7 @@ def test_scores_of_blocks_are_sums_over_pairs() -> None:
 def test_the_bound_of_mixed_memberships_is_a_sum_over_pairs() -> None:
     weight, rate, edges, linked = memberships_and_rates()
     total = weight.sum(1)
-    expected = 0.0
+    expected = torch.zeros(()).double()
     for p, q in itertools.combinations(range(6), 2):
         both = weight[p] @ rate @ weight[q]
         if linked[p, q]:

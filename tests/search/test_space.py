@@ -84,6 +84,18 @@ def test_every_setting_of_a_small_space_is_drawn_once() -> None:
     assert len(random_changes(space, 70, seed=0)) == 61
 
 
+def test_no_more_settings_are_drawn_than_asked_for() -> None:
+    space = parsed({"dropout": {"low": 0.1, "high": 0.5}})
+    assert [len(random_changes(space, count, seed=0)) for count in (1, 2, 5)] == [1, 2, 5]
+
+
+@pytest.mark.parametrize("low", [-1.0, 0.0])
+def test_only_positive_numbers_have_a_logarithm(low: float) -> None:
+    entries = {"shift": {"low": low, "high": 1.0, "log": True}}
+    with pytest.raises(InputError, match="low above 0"):
+        parse_space(entries, lambda changes: {"shift": 0.5} | dict(changes))
+
+
 def test_a_choice_may_set_several_settings() -> None:
     sizes = [{"num_communities": 4, "hidden_channels": 8}, {"num_communities": 8}]
     space = parsed({"size": sizes, "dropout": {"low": 0.1, "high": 0.5}})

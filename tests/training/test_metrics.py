@@ -4,6 +4,7 @@ import importlib.metadata
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -158,7 +159,7 @@ def test_code_that_has_changed_since_its_commit_is_marked(
     changes: str, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = iter(["abc\n", changes])
-    monkeypatch.setattr(metrics.Path, "exists", lambda _: True)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: next(said))
     assert metrics._commit_of_tree.__wrapped__() == f"abc{mark}"
 
@@ -167,10 +168,10 @@ def test_without_git_there_is_no_commit_unless_it_is_given(monkeypatch: pytest.M
     def fail(*_: object, **__: object) -> str:
         raise FileNotFoundError
 
-    monkeypatch.setattr(metrics.Path, "exists", lambda _: True)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", fail)
     assert metrics._commit_of_tree.__wrapped__() is None
-    monkeypatch.setattr(metrics.Path, "exists", lambda _: False)
+    monkeypatch.setattr(Path, "exists", lambda _: False)
     assert metrics._commit_of_tree.__wrapped__() is None
     monkeypatch.setenv("VEPM_COMMIT", " abc ")
     assert commit() == "abc"

@@ -50,6 +50,10 @@ EQUIVALENT = {
     ("vepm.bench.steps", "heads = PARTS if out_channels >= WIDTH else 1"): "none is wider",
     ("vepm.bench.steps", "torch.manual_seed( 1)"): "any seed will do",
     ("vepm.bench.steps", "torch.manual_seed( -1)"): "any seed will do",
+    (
+        "vepm.bench.steps",
+        'lambda step, *size: step < "weights" and _peer_fits(step, *size),',
+    ): "no step has a later name",
     ("vepm.bench.steps", 'moved = optimizer.param_groups[ -1]["params"]'): "there is one group",
     (
         "vepm.bench.steps",
@@ -125,6 +129,8 @@ EQUIVALENT = {
     ("vepm.search.space", "low: float = -1"): "with choices, nothing reads the range",
     ("vepm.search.space", "high: float = 1"): "with choices, nothing reads the range",
     ("vepm.search.space", "high: float = -1"): "with choices, nothing reads the range",
+    ("vepm.search.space", "log: bool = True"): "with choices, nothing reads the range",
+    ("vepm.search.space", "whole: bool = True"): "with choices, nothing reads the range",
     ("vepm.search.space", "DRAWS_PER_SETTING = 101"): "any large number will do",
     ("vepm.search.space", "DRAWS_PER_SETTING = 99"): "any large number will do",
     (
