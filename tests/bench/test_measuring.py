@@ -7,6 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ STATUS = Path("/proc/self/status")
 
 @pytest.mark.skipif(not STATUS.exists(), reason="needs /proc")
 def test_memory_of_the_system_comes_in_whole_pages() -> None:
-    assert bench._status("VmSize") % mmap.PAGESIZE == 0
+    size = bench._status("VmSize")
+    assert size > 0
+    assert size % mmap.PAGESIZE == 0
 
 
 def test_without_a_status_file_the_peak_of_the_process_is_taken(
@@ -120,6 +123,50 @@ def test_processes_that_need_a_gpu_start_from_nothing(
         alternate({}, "joint", Path(), Plan(device))
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods train in threads, which is enough for one at a time."""
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", lambda count, _: ThreadPoolExecutor(count))
+    monkeypatch.setattr(bench, "TURN_SECONDS", 0)
+    for name in ("_step", "_peak"):
+        monkeypatch.setattr(bench, name, None, raising=False)
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize(("words", "said"), [(["too much\nand more"], "too much"), ([], "Lost")])
+def test_an_error_is_said_in_its_first_line_or_by_its_name(
+    words: list[str], said: str, graph_file: Path
+) -> None:
+    class Lost(RuntimeError):  # noqa: N818
+        pass
+
+    def build(*_: object) -> Step:
+        raise Lost(*words)
+
+    assert alternate({"one": Method(build)}, "joint", graph_file, Plan()) == {
+        "one": {"error": said}
+    }
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize(("budget", "rounds"), [(0.0, 1), (100.0, 4)])
+def test_rounds_are_as_many_as_asked_for_if_the_budget_lasts(
+    budget: float, rounds: int, graph_file: Path
+) -> None:
+    methods = {"one": Method(lambda *_: lambda: torch.zeros(()))}
+    found = alternate(methods, "joint", graph_file, Plan(repeats=4, budget=budget))
+    assert len(found["one"]["rounds"]) == rounds
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_report_grows_row_by_row() -> None:
+    methods = {"one": Method(lambda *_: lambda: torch.zeros(()))}
+    reports = [*run(Plan(datasets=["KarateClub"], repeats=1), methods)]
+    assert all(report["ratios"] == [] for report in reports)
+    assert [row["step"] for row in reports[-1]["rows"]] == [*STEPS]
+    assert len(reports) == len(STEPS) + 1
+
+
 def test_rows_tell_of_all_rounds_and_of_the_last_peak() -> None:
     assert bench._medians([(3.0, 1.0, 5), (1.0, 2.0, 6), (2.5, 9.0, 7)]) == {
         "median": 2.5,
@@ -146,6 +193,8 @@ def test_methods_take_turns_unless_they_would_push_each_other_out(
     methods = {name: Method(build) for name in ("a", "b")}
     monkeypatch.setattr(bench, "MOST_EDGES", GRAPH.num_edges)
     together = [*compare("toy", GRAPH, Plan(), methods)]
+    sizes = {(row["graph"], row["nodes"], row["edges"]) for row in together}
+    assert sizes == {("toy", 60, GRAPH.num_edges)}
     assert seen == [["a", "b"]] * len(STEPS)
     seen.clear()
     monkeypatch.setattr(bench, "MOST_EDGES", GRAPH.num_edges - 1)
@@ -237,6 +286,17 @@ def test_vepm_is_built_with_as_many_communities_as_channels() -> None:
     assert found.z.shape == (60, 64)
     assert found.edge_weight.shape == (GRAPH.num_edges, 8)
     assert found.logits.shape == (60, 3)
+
+
+def test_a_step_moves_what_the_loss_depends_on_and_nothing_else() -> None:
+    weight, unused, other = (torch.tensor([n], requires_grad=True) for n in (3.0, 4.0, 5.0))
+    optimizer = torch.optim.SGD([weight, unused], lr=0.5)
+    step = steps.trainer(lambda: (weight.square() * other).sum(), optimizer, [other])
+    found = step()
+    assert (float(found), found.requires_grad) == (45.0, False)
+    # The gradient is 2 x 3 x 5.
+    assert (weight.item(), unused.item(), other.item()) == (-12.0, 4.0, 5.0)
+    assert other.grad is None
 
 
 @pytest.mark.parametrize("peer", ["gcn", "gat"])

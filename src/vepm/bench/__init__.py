@@ -192,12 +192,12 @@ def run(plan: Plan, methods: Mapping[str, Method] = METHODS) -> Iterator[Row]:
 
 
 def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
-    loaded = {name: load(name, plan.data_dir).graphs for name in plan.datasets}
-    for name, graphs in loaded.items():
-        if len(graphs) > 1:
+    loaded = {name: load(name, plan.data_dir) for name in plan.datasets}
+    for name, dataset in loaded.items():
+        if not dataset.single_graph:
             raise InputError(f"{name} is a set of graphs; bench trains on a single graph")
-    for name, (graph,) in loaded.items():
-        yield name, graph
+    for name, dataset in loaded.items():
+        yield name, *dataset.graphs
     for edges in plan.edges:
         sizes = f"nodes={edges // DEGREE},edges={edges // 2},features={FEATURES}"
         (graph,) = load(f"planted:{sizes},communities={CLASSES}").graphs
