@@ -126,7 +126,13 @@ def test_processes_that_need_a_gpu_start_from_nothing(
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods train in threads, which is enough for one at a time."""
-    monkeypatch.setattr(bench, "ProcessPoolExecutor", lambda count, _: ThreadPoolExecutor(count))
+
+    def pool(count: int, _: object) -> ThreadPoolExecutor:
+        # A second process would not have what the first one built.
+        assert count == 1
+        return ThreadPoolExecutor(count)
+
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", pool)
     monkeypatch.setattr(bench, "TURN_SECONDS", 0)
     for name in ("_step", "_peak"):
         monkeypatch.setattr(bench, name, None, raising=False)
@@ -208,6 +214,8 @@ def test_a_report_says_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPatch)
     (report,) = run(Plan())
     assert report["load"] == [1.0, 2.0]
     assert report["rows"] == report["ratios"] == []
+    usual = {"repeats": 10, "budget": 20.0, "threads": 0, "degree": 20, "features": 100}
+    assert usual.items() <= report["settings"].items()
 
 
 def test_generated_graphs_have_twenty_directed_edges_for_each_node() -> None:
@@ -241,9 +249,10 @@ def test_a_machine_is_named_after_what_does_the_work(
 
 @pytest.mark.parametrize("peer", ["gat", "sage"])
 def test_every_method_but_ours_is_a_peer(peer: str) -> None:
-    times = {"median": 1.0, "rounds": [1.0], "peak_bytes": 8}
-    rows = [{"graph": "g", "step": "joint", "method": name, **times} for name in ("ours", peer)]
-    assert [(ratio["against"], ratio["time"]) for ratio in ratios(rows)] == [(peer, 1.0)]
+    place = {"graph": "g", "step": "joint"}
+    ours = {**place, "method": "ours", "median": 1.0, "rounds": [1.0, 3.0, 2.0], "peak_bytes": 6}
+    other = {**place, "method": peer, "median": 1.0, "rounds": [2.0, 4.0, 8.0], "peak_bytes": 8}
+    assert ratios([ours, other]) == [{**place, "against": peer, "time": 0.5, "memory": 0.75}]
 
 
 @pytest.mark.parametrize("step", STEPS)
