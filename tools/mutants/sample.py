@@ -133,6 +133,9 @@ EQUIVALENT = {
     ("vepm.search.space", "whole: bool = True"): "with choices, nothing reads the range",
     ("vepm.search.space", "DRAWS_PER_SETTING = 101"): "any large number will do",
     ("vepm.search.space", "DRAWS_PER_SETTING = 99"): "any large number will do",
+    ("vepm.tasks", "shown = present - {0} if len(classes) <= 2 else present"): (
+        "of a single class, nothing is shown"
+    ),
     (
         "vepm.tasks",
         '"macro_f1": float(f1_score(true, guess, average="macro", zero_division= 1)),',

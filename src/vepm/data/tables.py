@@ -90,8 +90,8 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
         raise InputError(f"{at}: not CSV ({error}); correct the row") from None
     if not numbered:
         raise InputError(f"{path}: the file is empty; give a header line and rows")
-    (_, header), *body = numbered
-    columns = tuple(cell.strip() for cell in header)
+    (_, titles), *body = numbered
+    columns = tuple(cell.strip() for cell in titles)
     for name in required:
         if name not in columns:
             raise InputError(
