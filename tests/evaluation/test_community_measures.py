@@ -123,6 +123,12 @@ def test_omega_of_many_nodes_is_estimated(monkeypatch: pytest.MonkeyPatch) -> No
     assert omega_index(x, y, seed=1) != omega_index(x, y, seed=2)
 
 
+def test_covers_of_everybody_agree_if_they_are_as_many() -> None:
+    one, two = np.ones((5, 1)), np.ones((5, 2))
+    assert overlapping_nmi(two, two) == overlapping_nmi(one, one) == 1
+    assert overlapping_nmi(one, two) == overlapping_nmi(two, one) == 0
+
+
 @pytest.mark.parametrize(("nodes", "drawn"), [(5000, False), (5001, True)])
 def test_pairs_of_more_than_5000_nodes_are_drawn(nodes: int, drawn: bool) -> None:
     nobody = sp.csr_array((nodes, 1), dtype=np.int64)

