@@ -114,6 +114,17 @@ def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> N
     assert [part.homophily for part in parts] == [half, half, None]
 
 
+@pytest.mark.parametrize(("edges", "shares"), [(0, [0.0, 0.0]), (1, [0.25, 0.75])])
+def test_parts_of_hardly_any_edge(edges: int, shares: list[float]) -> None:
+    model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
+    ends, none = torch.zeros(2, edges).long(), torch.zeros(0).long()
+    table = torch.tensor([[0.25, 0.75]]).expand(edges, 2)
+    parts = summarise_parts(model, ends, table, torch.zeros(1), none)  # type: ignore[arg-type]
+    assert [part.share for part in parts] == pytest.approx(shares)
+    assert {part.homophily for part in parts} == {None}
+    assert [part.kinds for part in parts] == [{}, {}]
+
+
 def test_edges_that_rank_kinds_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = torch.tensor([[1, 0], [0, 1]] * 12).bool()
     shares = kinds.float()
