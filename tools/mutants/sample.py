@@ -94,6 +94,10 @@ EQUIVALENT = {
         "the runs of a method have one name, one set of settings and one dataset",
     ),
     (
+        "vepm.console",
+        'if not err.file.isatty() or os.environ.get("RANK", "0") > "0":',
+    ): "no rank is negative",
+    (
         "vepm.kernels.triton_pattern",
         "column = tl.load(columns + e, mask=e <= end, other=0).to(tl.int64)",
     ): "what is read beyond the end is masked below",
