@@ -130,6 +130,13 @@ EQUIVALENT = {
             "RANKED_EDGES = 200001",
         )
     },
+    ("vepm.nn.partitioner", "return parts[ -1] if len(parts) == 1 else torch.cat(parts, dim=-1)"): (
+        "it is the only one"
+    ),
+    ("vepm.runs", "return measuring.summarise_parts(model, *edges, train[: 1])"): (
+        "no edge lies within one node"
+    ),
+    ("vepm.runs", "while found != min(count, graph.num_nodes):"): "no more are ever found",
     ("vepm.scale.large", "row[:] = np.where(degree != 0, cluster[columns[place]], cluster)"): (
         "no degree is negative"
     ),
