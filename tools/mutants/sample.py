@@ -160,6 +160,10 @@ EQUIVALENT = {
         "vepm.tasks",
         '"macro_f1": float(f1_score(true, guess, average="macro", zero_division= 1)),',
     ): "a class that is neither there nor guessed is not counted",
+    (
+        "vepm.training.fitting",
+        "return Pretrained.of(model, state.courses[ -1])",
+    ): "there is one run",
     ("vepm.baselines.fitting", 'if name >= "val":'): "there are val and test alone",
     ("vepm.report.compare", "if len(set(names)) != len(names):"): "a set has no more entries",
     ("vepm.kernels.triton_pattern", "if out.numel() == 0 or items < 0:"): (
