@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from strategies import quick
 from vepm.cli.folders import only_writer
 from vepm.errors import InputError
-from vepm.files import parse_json, parse_toml, read_toml, write_bytes, write_csv, write_text
+from vepm.files import (
+    HALVES,
+    expanded,
+    parse_json,
+    parse_toml,
+    read_toml,
+    write_bytes,
+    write_csv,
+    write_text,
+)
 
 
 def test_content_is_written_and_folders_are_made(tmp_path: Path) -> None:
@@ -54,8 +63,13 @@ def test_devices_pipes_and_links_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"mine")
     (tmp_path / "link").symlink_to("target")
     (tmp_path / "loose").symlink_to("nowhere")
-    for path in (Path(os.devnull), *(tmp_path / name for name in ("pipe", "link", "loose"))):
-        with pytest.raises(InputError, match="not a file"):
+    for path, kind in (
+        (Path(os.devnull), "device or pipe"),
+        (tmp_path / "pipe", "device or pipe"),
+        (tmp_path / "link", "link"),
+        (tmp_path / "loose", "link"),
+    ):
+        with pytest.raises(InputError, match=f"{path}: is a {kind}, not a file"):
             write_bytes(path, b"new")
     assert Path(os.devnull).is_char_device()
     assert (tmp_path / "pipe").is_fifo()
@@ -78,8 +92,9 @@ def test_failing_leaves_the_old_file_and_nothing_else(
     owner = os if call == "fsync" else Path
     with monkeypatch.context() as patch:
         patch.setattr(owner, call, fail)
-        with pytest.raises(OSError, match=os.strerror(error)):
+        with pytest.raises(OSError, match=os.strerror(error)) as caught:
             write_bytes(path, b"new")
+    assert str(caught.value.filename) == str(path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -173,6 +188,15 @@ def test_content_reaches_the_disk_before_the_name(
     assert order == ["fsync", "replace"]
 
 
+def test_unfinished_files_have_names_by_which_they_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Path] = []
+    monkeypatch.setattr(Path, "replace", lambda *_: found.extend(tmp_path.glob(HALVES)))
+    write_bytes(tmp_path / "file.bin", b"new")
+    assert [half.read_bytes() for half in found] == [b"new"]
+
+
 def test_folders_that_cannot_be_written_are_an_os_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +281,23 @@ def test_integers_have_64_bits(number: int, taken: bool) -> None:
         else:
             with pytest.raises(ValueError, match="an integer of more than 64 bits"):
                 parse(text)
+
+
+def test_tables_and_lists_are_nested_64_times_at_most() -> None:
+    for parse, text in ((parse_json, "{}"), (parse_toml, "a = {}")):
+        inside = 64 - text.count("=")
+        parse(text.format("[" * inside + "]" * inside))
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse(text.format("[" * (inside + 1) + "]" * (inside + 1)))
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json("[" * 10**5)
+
+
+def test_a_tilde_is_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/some")
+    assert expanded("~/a") == Path("/home/some/a")
+    with pytest.raises(InputError, match="~nobody-of-this-name/a: there is no such home folder"):
+        expanded("~nobody-of-this-name/a")
 
 
 def test_settings_have_a_megabyte_at_most(tmp_path: Path) -> None:

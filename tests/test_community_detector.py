@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -19,6 +20,7 @@ from training.toys import SMALL
 from vepm import CommunityDetector
 from vepm.data import Dataset, load, planted_graph
 from vepm.errors import InputError
+from vepm.training import Config
 
 
 def detector(**options: Any) -> CommunityDetector:
@@ -119,6 +121,30 @@ def test_of_several_starts_the_best_is_trained() -> None:
     assert first != best
     assert np.mean(best[5:25]) < np.mean(first[5:25])
     assert losses(5) == best
+
+
+def test_starts_are_compared_by_their_last_losses_after_a_sixth_of_the_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, int]] = []
+    # The mean over the last twenty epochs is 5, over more or fewer it would be lower.
+    first = [-1000.0] * 10 + [100.0] + [0.0] * 19
+
+    def train(_: Dataset, config: Config, seed: int, **__: Any) -> SimpleNamespace:
+        losses = [first, [4.0] * 30, [9.0] * 30][len(asked)]
+        asked.append((config.training.pretrain_epochs, seed))
+        return SimpleNamespace(history=[{"loss": loss} for loss in losses])
+
+    monkeypatch.setattr("vepm.estimators.communities.fit", train)
+    dataset = planted_graph(60, 2, seed=0)
+    model = CommunityDetector(num_communities=2, n_init=3, pretrain_epochs=65)
+    assert model._best_start(dataset, 7, True) == asked[1][1]
+    assert [epochs for epochs, _ in asked] == [10] * 3
+    assert asked[0][1] == 7
+    assert len({seed for _, seed in asked}) == 3
+    for alone in (model.set_params(n_init=1), model.set_params(n_init=3, pretrain_epochs=5)):
+        assert alone._best_start(dataset, 7, True) == 7
+    assert len(asked) == 3
 
 
 def test_at_least_one_start_is_needed() -> None:

@@ -62,10 +62,10 @@ def words(said: str) -> str:
 
 
 def test_links_are_shown_in_percent(capsys: Captured) -> None:
-    measures = {"auc": 0.912, "average_precision": 0.8, "calibration_error": 0.034}
+    measures = {"auc": 0.912, "average_precision": 0.8, "calibration_error": 0.34}
     console.print_links({**RUN, **measures}, Path("out"))
     assert capsys.readouterr().out.splitlines() == [
-        "held-out edges: AUC 91.2 %, average precision 80.0 %, calibration error 3.4 %",
+        "held-out edges: AUC 91.2 %, average precision 80.0 %, calibration error 34.0 %",
         "missing.csv and edges.csv in out",
         f"cost: {COST}",
     ]

@@ -62,6 +62,7 @@ def test_long_lines_keep_both_ends() -> None:
         ("# a_b *c* `d` ~~~ \\", r"\# a\_b \*c\* \`d\` \~\~\~ \\"),
         ("\x1b[2J", r"\\x1b\[2J"),
         ("80.1 ± 0.2 ▲ (sd 1)", "80.1 ± 0.2 ▲ (sd 1)"),
+        ("""it's "so\"""", """it's "so\""""),
     ],
 )
 def test_markdown_shows_what_it_is_given(given: str, wanted: str) -> None:

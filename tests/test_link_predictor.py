@@ -257,6 +257,25 @@ def test_candidates_are_pairs_at_distance_two_in_chunks(monkeypatch: pytest.Monk
     assert chunks[-1] <= {(0, 29)}
 
 
+def test_evidence_is_the_same_in_chunks_and_finite_without_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(0)
+    z = np.vstack([random.random((9, 3)), np.zeros((1, 3))])
+    rows, degree = random.random((10, 4)), random.random(10)
+    nodes = pairs_module.Nodes([*range(10)], torch.zeros(2, 0), z, 2 * z, rows, degree)
+    pairs = np.stack(np.triu_indices(10, 1))
+    found = nodes.evidence(pairs)
+    i, j = pairs[:, 0]
+    cosine = z[i] @ z[j] / np.linalg.norm(z[i]) / np.linalg.norm(z[j])
+    strength = np.log(2 * np.linalg.norm(z[i]) * np.linalg.norm(z[j]))
+    wanted = [np.log(cosine), strength, rows[i] @ rows[j], degree[i] + degree[j]]
+    np.testing.assert_allclose(found[0], wanted)
+    assert np.isfinite(found).all()
+    monkeypatch.setattr(pairs_module, "AT_ONCE", 7)
+    np.testing.assert_array_equal(nodes.evidence(pairs), found)
+
+
 def test_features_of_a_graph_without_any_come_from_the_edges_that_train() -> None:
     """Coordinates of the whole graph would tell which edges are held out."""
     dataset = as_dataset(nx.karate_club_graph(), task="node")

@@ -359,11 +359,12 @@ def test_a_batch_of_all_nodes_has_the_whole_likelihood(balanced: bool) -> None:
 
 @pytest.mark.parametrize("importance", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("sizes", [[1, 2, 5], [3], [2, 2]])
+@pytest.mark.parametrize("linked", [True, False])
 def test_nodes_are_drawn_with_probabilities_that_sum_to_one(
-    sizes: list[int], importance: float
+    sizes: list[int], importance: float, linked: bool
 ) -> None:
     batch = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    weight = torch.arange(1.0, batch.numel() + 1, dtype=torch.float64)
+    weight = linked * torch.arange(1.0, batch.numel() + 1, dtype=torch.float64)
     p = _importance(weight, batch, torch.tensor(sizes), importance)
     sums = [float(p[batch == g].sum()) for g in range(len(sizes))]
     expected = [importance if size == 1 else 1.0 for size in sizes]

@@ -389,3 +389,12 @@ def test_a_protocol_may_name_the_seed_of_its_splits() -> None:
         assert torch.equal(split.train, expected.train)
         assert torch.equal(split.test, expected.test)
     assert not torch.equal(found[0].train, few_labels(data)[0].train)
+
+
+def test_runs_are_compared_by_accuracy_then_by_loss() -> None:
+    curve = {"val_accuracy": [0.5, 0.9], "val_loss": [1.0, 0.25], "test_accuracy": [0.6, 0.8]}
+    assert RunResult.from_curve("gcn", "Cora", "public", 0, curve).score == (0.9, -0.25)
+    del curve["val_loss"]
+    assert RunResult.from_curve("gcn", "Cora", "public", 0, curve).score == (0.9, 0)
+    del curve["val_accuracy"]
+    assert RunResult.from_curve("gcn", "Cora", "public", 0, curve).score == (0, 0)

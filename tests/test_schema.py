@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from vepm.errors import InputError
-from vepm.schema import LARGEST_SEED, checked, is_of_type, read, unknown
+from vepm.schema import LARGEST_SEED, check, checked, is_of_type, read, unknown
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,15 @@ def test_types_hold_inside_of_lists_and_tables(value: Any, kind: Any, fits: bool
 
 def test_a_table_becomes_a_dataclass() -> None:
     assert read(Table, {"name": "x", "rate": 2, "rows": [1]}, "t") == Table("x", rate=2, rows=[1])
+    assert read(Table, {"name": "x", "rate": 0.25}, "t").rate == 0.25
+    # It has no float, and needs none to be compared.
+    assert read(Table, {"name": "x", "rate": 10**400}, "t").rate == 10**400
+
+
+def test_a_dataclass_that_was_made_by_hand_can_be_checked() -> None:
+    check(Table("x"), "t")
+    with pytest.raises(InputError, match="t: kind must be one of a, b, got 'c'"):
+        check(Table("x", kind="c"), "t")
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_the_area_of_three_classes_is_the_mean_over_all_of_them() -> None:
     )
     found = TASKS["node"].measures(probabilities, torch.tensor([0, 0, 1, 2]))
     assert found["roc_auc"] == pytest.approx((0.75 + 1 + 1) / 3)
+    assert [row["support"] for row in found["per_class"]] == [2, 1, 1]
 
 
 def test_classes_without_test_items_count_for_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What holds for the dataclasses of every module."""
+"""What holds for the dataclasses and the constants of every module."""
 
 import dataclasses
 import importlib
@@ -14,13 +14,18 @@ OF_FUNCTIONS = {"Protocol", "Tuning"}
 """Their types name tensors, which only functions of theirs take."""
 
 
-def dataclasses_of_all_modules() -> Iterator[Any]:
+def names_of_all_modules() -> Iterator[tuple[str, str, Any]]:
     for module in pkgutil.walk_packages(vepm.__path__, "vepm."):
         if not module.name.endswith("__main__"):
-            for found in vars(importlib.import_module(module.name)).values():
-                own = getattr(found, "__module__", "") == module.name
-                if own and "__dataclass_params__" in getattr(found, "__dict__", {}):
-                    yield found
+            for name, found in vars(importlib.import_module(module.name)).items():
+                yield module.name, name, found
+
+
+def dataclasses_of_all_modules() -> Iterator[Any]:
+    for module, _, found in names_of_all_modules():
+        own = getattr(found, "__module__", "") == module
+        if own and "__dataclass_params__" in getattr(found, "__dict__", {}):
+            yield found
 
 
 def test_values_are_frozen_and_those_of_tensors_compared_by_identity() -> None:
@@ -34,3 +39,15 @@ def test_values_are_frozen_and_those_of_tensors_compared_by_identity() -> None:
         if options.frozen and held and own.__name__ not in OF_FUNCTIONS:
             # Tensors have no one truth value, which equality would ask for.
             assert not options.eq, own
+
+
+def test_what_is_done_in_chunks_is_neither_done_piecemeal_nor_at_once() -> None:
+    found = {
+        f"{module}.{name}": value
+        for module, name, value in names_of_all_modules()
+        if re.search(r"(_|^)(AT_ONCE|STRIP|BLOCK)$", name)
+    }
+    assert len(found) > 8
+    # Python takes longer to begin a chunk than to work on some numbers; a few millions of rows of
+    # usual width fill the memory of a small machine.
+    assert {name: value for name, value in found.items() if not 64 <= value <= 2**22} == {}

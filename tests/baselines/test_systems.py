@@ -14,7 +14,7 @@ from vepm.baselines import AWE, BASELINES, NeuralBaseline, baseline
 from vepm.baselines.graphs import route, squash
 from vepm.baselines.hganet import HardAttention
 from vepm.baselines.ordered import receptive_fields
-from vepm.baselines.sigvae import mixture_log_density
+from vepm.baselines.sigvae import bound, mixture_log_density
 from vepm.baselines.svm import anonymous, walks_of
 from vepm.evaluation import public_split
 from vepm.training import GraphStore
@@ -165,6 +165,28 @@ def test_mixture_density_is_that_of_torch() -> None:
     z, means, scale = torch.randn(4, 3), torch.randn(5, 4, 3), torch.rand(4, 3) + 0.1
     density = Normal(means, scale).log_prob(z).sum(2).exp().mean(0)
     assert torch.allclose(mixture_log_density(z, means, scale), density.log(), atol=1e-5)
+
+
+class Known:
+    """An autoencoder whose embeddings are drawn around 20, with a spread of one."""
+
+    def encode(self, x: torch.Tensor, edges: torch.Tensor, draws: int) -> Any:
+        return torch.full((draws, len(x), 1), 20.0), torch.ones(len(x), 1)
+
+    def recon_loss(self, z: torch.Tensor, edges: torch.Tensor, pairs: torch.Tensor) -> float:
+        assert z.mean() == pytest.approx(20, abs=0.1)
+        assert z.std() == pytest.approx(1, abs=0.1)
+        assert pairs.shape == edges.shape
+        assert set(pairs.flatten().tolist()) == set(range(len(z)))
+        return 3.0
+
+
+def test_sigvae_adds_the_divergence_of_a_node_over_the_number_of_nodes() -> None:
+    torch.manual_seed(0)
+    edges = torch.zeros(2, 40_000, dtype=torch.long)
+    # Of normals with a spread of one, it is half the squared distance of their means.
+    found = bound(Known(), torch.zeros(4000, 1), edges, draws=3)
+    assert float(found) == pytest.approx(3 + 20**2 / 2 / 4000, abs=1e-3)
 
 
 def test_walks_and_embeddings_differ_by_their_options() -> None:

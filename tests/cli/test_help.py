@@ -1,9 +1,11 @@
 """What a stranger types first: help, version, the list of datasets, the page of a run."""
 
+import errno
 import inspect
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -13,9 +15,10 @@ import pytest
 
 from cli.running import names_in, refused, succeed, vepm
 from vepm import __version__
-from vepm.cli import COMMANDS, options
+from vepm.cli import COMMANDS, main, options
 from vepm.cli.bench import SIZES
 from vepm.data import datasets
+from vepm.errors import InputError, LostProcessError
 from vepm.schema import LARGEST_SEED, MOST_RUNS
 
 
@@ -194,3 +197,35 @@ def test_defaults_of_options(command: str) -> None:
     found = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
     left_out = NOT_OF.get(command, set())
     assert found == {k: v for k, v in DEFAULTS[command].items() if k not in left_out}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("wrong"), 2),
+        (PermissionError("closed"), 2),
+        (LostProcessError("killed"), 1),
+        (MemoryError(), 1),
+        (OSError(errno.ENOSPC, "No space left"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes_tell_a_mistake_from_bad_luck_and_from_ctrl_c(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("vepm.cli.app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+
+
+def test_a_command_that_is_told_to_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("vepm.cli.app", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -70,6 +70,12 @@ def test_json_sums_up_the_predictions(pets: Path, pets_run: Path) -> None:
     assert summary["mean_confidence"] == pytest.approx(confidence, abs=1e-5)
 
 
+def test_any_name_but_a_dash_is_that_of_a_file(pets: Path, pets_run: Path) -> None:
+    assert succeed("predict", pets_run, pets, "-o", "+").out == f"{NODES} predictions in +\n"
+    assert json.loads(succeed("predict", pets_run, pets, "-o", "+", "--json").out)["n"] == NODES
+    assert len(read_rows(Path("+"))) == NODES
+
+
 def test_new_nodes_need_no_labels(pets_run: Path) -> None:
     succeed("predict", pets_run, write_nodes(Path("unlabelled"), labels=False))
     assert {row["prediction"] for row in read_rows(Path("predictions.csv"))} <= {"cat", "dog"}

@@ -113,6 +113,7 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": "source\na\n"}, r"column 'target' is missing \(found: source\)"),
         ({"edges": "source,target,source\na,b,c\n"}, "column 'source' is there twice"),
         ({"edges": "source,target\na,b\nc\n"}, "row 3: 1 cells where the header has 2"),
+        ({"edges": "source,target\na\nb,c\n"}, "row 2: 1 cells where the header has 2"),
         ({"edges": "source,target\na,\n"}, "row 2, column source, target: an end is empty"),
         ({"edges": 'source,target\na,"b\n'}, "not CSV"),
         ({"edges": EDGES, "nodes": ""}, r"nodes\.csv: the file is empty"),

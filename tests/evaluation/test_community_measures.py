@@ -123,6 +123,19 @@ def test_omega_of_many_nodes_is_estimated(monkeypatch: pytest.MonkeyPatch) -> No
     assert omega_index(x, y, seed=1) != omega_index(x, y, seed=2)
 
 
+def test_covers_of_everybody_agree_if_they_are_as_many() -> None:
+    one, two = np.ones((5, 1)), np.ones((5, 2))
+    assert overlapping_nmi(two, two) == overlapping_nmi(one, one) == 1
+    assert overlapping_nmi(one, two) == overlapping_nmi(two, one) == 0
+
+
+@pytest.mark.parametrize(("nodes", "drawn"), [(5000, False), (5001, True)])
+def test_pairs_of_more_than_5000_nodes_are_drawn(nodes: int, drawn: bool) -> None:
+    nobody = sp.csr_array((nodes, 1), dtype=np.int64)
+    counts, _ = next(communities._shared_counts(nobody, nobody, 0))
+    assert (len(counts) == 2**18) == drawn
+
+
 def test_average_f1_by_hand() -> None:
     found = as_table([[0, 1, 2], [3]], 5)
     truth = as_table([[0, 1], [3, 4]], 5)
@@ -155,6 +168,12 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     for pairs in (1, 20, 70):
         monkeypatch.setattr(communities, "BLOCK", pairs)
         assert compare(x, y) == compare(sp.csr_array(x), y) == whole
+
+
+def test_a_block_has_so_many_numbers_or_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(communities, "BLOCK", 20)
+    rows = {width: [(b.start, b.stop) for b in communities._blocks(7, width)] for width in (5, 50)}
+    assert rows == {5: [(0, 4), (4, 8)], 50: [(i, i + 1) for i in range(7)]}
 
 
 def test_as_many_communities_as_nodes_fit_in_memory(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from vepm.evaluation import (
     RunResult,
     VEPMMethod,
     evaluate,
+    executor,
     gin_folds,
     methods,
     public_split,
@@ -188,6 +190,29 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < deadline, "workers outlived their parent"
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("heir", [1, 99])
+def test_workers_look_for_their_parent_twice_a_second(
+    heir: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread))
+    executor._end_with.__wrapped__(50)
+    (thread,) = started
+    # A worker that is no longer needed ends although its parent does not.
+    assert thread.daemon
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    parents, waited = iter([50, 50, heir]), list[float]()
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(time, "sleep", waited.append)
+    monkeypatch.setattr(os, "_exit", end)
+    with pytest.raises(SystemExit) as ended:
+        thread.run()
+    assert (ended.value.code, waited) == (1, [0.5, 0.5])
 
 
 def double(job: int) -> int:

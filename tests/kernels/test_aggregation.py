@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
-from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges
+from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, index_type
 from vepm.nn import Adjacency, aggregate, edge_dot
 
 # Repeats, a loop, unsorted one-way edges; node 4 is isolated.
@@ -218,3 +218,8 @@ def test_links_of_a_directed_graph_have_their_own_direction_alone() -> None:
     assert bare.links.weight is None
     plain = Adjacency(edge_index, 3)
     assert plain.links is plain
+
+
+def test_indices_have_32_bits_while_those_are_enough() -> None:
+    assert {index_type(count) for count in (0, 1, 2**31 - 1)} == {torch.int32}
+    assert index_type(2**31) == torch.int64

@@ -58,3 +58,15 @@ def test_posterior_shares_by_hand() -> None:
 def test_posterior_shares_do_not_depend_on_the_scale_of_the_rates() -> None:
     rates = torch.rand(5, 3, dtype=torch.float64) + 0.1
     torch.testing.assert_close(posterior_shares(rates, 1.5), posterior_shares(1e-9 * rates, 1.5))
+
+
+@pytest.mark.parametrize(("numbers", "sizes"), [(4, [4, 2]), (100, [6]), (1, [2, 2, 2])])
+def test_communities_are_taken_as_many_at_a_time_as_memory_allows(
+    numbers: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(9)
+    edges = graph.edge_index.size(1)
+    monkeypatch.setattr(aggregation, "GROUPED_NUMBERS", numbers * edges + 1)
+    target, source, assignment = inputs(graph, 6, 2)
+    found = aggregation._blocks(Adjacency(*graph), target, source, assignment[None])
+    assert [tuple(near.shape) for near, _, _ in found] == [(1, edges, size) for size in sizes]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from paper.toys import MAPS, SAME_RUNS, write_toys
-from vepm.data import Dataset
+from vepm.data import Dataset, load
 from vepm.errors import InputError
 from vepm.evaluation import Cell as RunOf
 from vepm.evaluation import Compute, RunResult, VEPMMethod
@@ -26,7 +26,7 @@ from vepm.paper.plan import (
     squares,
 )
 from vepm.paper.results import gather
-from vepm.paper.runner import Ended, Ending, perform_batch, run
+from vepm.paper.runner import Ended, Ending, open_dataset, perform_batch, run
 
 ONE = Compute("cpu", jobs=1)
 
@@ -364,3 +364,27 @@ def test_selection(toys: Path) -> None:
     with pytest.raises(InputError, match="no row 'GIN' here"):
         check_selection(experiments, Selection(rows=("GIN",)))
     assert len(squares(experiments[0], seeds=5)[0].cells) == 5
+
+
+def test_a_quick_run_has_two_splits_one_seed_and_two_epochs() -> None:
+    tasks = [cell.task for one in squares(catalogue()["table-2"], True) for cell in one.cells]
+    ours = [task for task in tasks if task.method == "vepm"]
+    assert {(task.split, task.seed) for task in tasks} == {(0, 0), (1, 0)}
+    assert {task.config.training.epochs for task in ours} == {2}
+    assert {task.config.training.pretrain_epochs for task in ours} == {3}
+    assert {task.config.training.passes for task in ours} == {1}
+
+
+def test_a_part_of_the_graphs_has_every_class_in_proportion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = load("digits-graphs")
+    monkeypatch.setattr("vepm.paper.runner.load", lambda *_: whole)
+    opened = open_dataset.__wrapped__
+    assert opened("digits-graphs", None) is opened("digits-graphs", None, 600) is whole
+    part = opened("digits-graphs", None, 55)
+    # Sixty of each of ten digits are there.
+    assert part.labels.bincount().tolist() == [round(5.5)] * 10
+    places = [next(i for i, g in enumerate(whole.graphs) if g is one) for one in part.graphs]
+    assert places == sorted(places)
+    assert opened("digits-graphs", None, 1).labels.bincount().tolist() == [1] * 10

@@ -1,5 +1,6 @@
 """Studies: what they measure on graphs whose answer is known."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import normalized_mutual_info_score
+from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
 from vepm.paper import links, studies
-from vepm.paper.blocks import DIVISIONS, mmsb
+from vepm.paper.blocks import DIVISIONS, block_scores, link_bound, mmsb
 from vepm.paper.cells import Setting
 from vepm.paper.communities import density_ratio, shown_nodes, size_imbalance
 from vepm.paper.studies import STUDIES, entropy
@@ -37,6 +39,40 @@ TRUTH = torch.arange(PARTS).repeat_interleave(12)
 def caves() -> Data:
     """Four dense groups of a dozen nodes, joined in a ring."""
     return as_dataset(nx.connected_caveman_graph(PARTS, 12), task="node").graphs[0]
+
+
+def memberships_and_rates() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weights in blocks [6, 3], rates between blocks, edges, and the same as a matrix."""
+    torch.manual_seed(0)
+    weight, half = torch.rand(6, 3).double(), torch.rand(3, 3).double()
+    once = torch.tensor([[0, 0, 1, 2, 4], [1, 2, 2, 3, 5]])
+    edges = torch.cat([once, once.flip(0)], dim=1)
+    return weight, half + half.T, edges, torch.zeros(6, 6).index_put(tuple(edges), torch.ones(1))
+
+
+def test_scores_of_blocks_are_sums_over_pairs() -> None:
+    weight, _, edges, linked = memberships_and_rates()
+    tau = weight / weight.sum(1, keepdim=True)
+    apart = 1 - torch.eye(6).double()
+    rate = torch.einsum("pk,ql,pq->kl", tau, tau, linked.double())
+    rate /= torch.einsum("pk,ql,pq->kl", tau, tau, apart)
+    expected = torch.einsum("ql,pq,kl->pk", tau, linked.double(), rate.log())
+    expected += torch.einsum("ql,pq,kl->pk", tau, apart - linked, (1 - rate).log())
+    torch.testing.assert_close(block_scores(tau, edges), expected + tau.sum(0).log())
+
+
+def test_the_bound_of_mixed_memberships_is_a_sum_over_pairs() -> None:
+    weight, rate, edges, linked = memberships_and_rates()
+    total = weight.sum(1)
+    expected = torch.zeros(()).double()
+    for p, q in itertools.combinations(range(6), 2):
+        both = weight[p] @ rate @ weight[q]
+        if linked[p, q]:
+            expected += both.log()
+        else:
+            # As for edges, but log(1 - x) counts as -x.
+            expected += (total[p] * total[q]).log() - both / (total[p] * total[q])
+    torch.testing.assert_close(link_bound(weight, rate, edges), expected)
 
 
 @pytest.mark.parametrize("name", list(DIVISIONS))

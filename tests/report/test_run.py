@@ -12,7 +12,14 @@ from vepm.report import read_run, write_report
 from vepm.report.page import plan_drawings
 from vepm.report.summary import most_confused
 
-from .writing import Array, change, rewrite_metrics, write_graph_run, write_node_run
+from .writing import (
+    Array,
+    change,
+    rewrite_metrics,
+    write_graph_run,
+    write_node_run,
+    write_unsupervised_run,
+)
 
 
 def metrics(**changes: Any) -> str:
@@ -153,6 +160,20 @@ def test_arrays_at_odds_are_named(
     change(folder, **changes)
     with pytest.raises(InputError, match=message):
         read_run(folder)
+
+
+@pytest.mark.parametrize(("parts", "right"), [(0, False), (1, True), (6, True), (7, False)])
+def test_a_run_of_six_communities_has_one_to_six_parts(
+    parts: int, right: bool, tmp_path: Path
+) -> None:
+    folder = write_unsupervised_run(tmp_path / "run")
+    edges = read_run(folder).edge_index.shape[1]
+    change(folder, edge_weight=np.ones((edges, parts)))
+    if right:
+        assert read_run(folder).num_metacommunities == parts
+    else:
+        with pytest.raises(InputError, match="cannot be right; train again"):
+            read_run(folder)
 
 
 def test_graph_run_without_batch(tmp_path: Path) -> None:

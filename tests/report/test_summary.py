@@ -110,6 +110,10 @@ def test_first_epoch_and_none(run: Run) -> None:
         ([1.0, 1.5, 1.2], "An edge of 1 counts 1.5 times as much as an edge of 0."),
         ([1.0, 99.0, 1.2], "counts 99.0 times"),
         ([1.0, 100.0, 1.2], "counts over a hundred times"),
+        ([2.0, 2.9], "All communities have about the same weight"),
+        ([2.0, 3.0], "An edge of 1 counts 1.5 times as much as an edge of 0."),
+        ([2.0, 199.0], "counts 99.5 times"),
+        ([2.0, 200.0], "counts over a hundred times"),
         ([1.0, None, 0.0], ""),
     ],
 )

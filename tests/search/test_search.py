@@ -1,6 +1,7 @@
 """A search: never worse than where it starts, blind to test labels, the same after a stop."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
+from vepm.evaluation import Compute
 from vepm.search import tuning
 from vepm.search.log import Trial, standings
 from vepm.search.tuning import _digest, tune
@@ -154,6 +156,17 @@ def test_odd_folder_names(name: str, tmp_path: Path) -> None:
 
 def test_timeout_stops_between_trials(tmp_path: Path) -> None:
     assert len(search(small_tuning(), tmp_path, timeout=0.0)) == 1
+
+
+@pytest.mark.parametrize(("timeout", "minutes"), [(None, math.inf), (90.0, 1.5)])
+def test_timeout_is_in_seconds_and_lets_the_default_run(
+    timeout: float | None, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(tuning, "run_search", lambda *_, **given: asked.update(given))
+    assert tune(small_tuning(), tmp_path, timeout=timeout, device="cpu") == {}
+    assert (asked["minutes"], asked["least"]) == (minutes, 1)
+    assert asked["compute"] == Compute("cpu", jobs=1)
 
 
 def test_impossible_settings_are_noted_and_passed_over(tmp_path: Path) -> None:

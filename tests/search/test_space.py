@@ -1,20 +1,25 @@
 """Search spaces: data that is checked."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 from training.toys import TASKS
 from vepm.errors import InputError
+from vepm.search.log import Trial
 from vepm.search.space import (
     SPACES,
     Space,
+    _known,
     flat,
     parse_space,
     random_changes,
     read_space,
+    suggest,
 )
 from vepm.training import Config, preset
 
@@ -79,6 +84,18 @@ def test_every_setting_of_a_small_space_is_drawn_once() -> None:
     assert len(random_changes(space, 70, seed=0)) == 61
 
 
+def test_no_more_settings_are_drawn_than_asked_for() -> None:
+    space = parsed({"dropout": {"low": 0.1, "high": 0.5}})
+    assert [len(random_changes(space, count, seed=0)) for count in (1, 2, 5)] == [1, 2, 5]
+
+
+@pytest.mark.parametrize("low", [-1.0, 0.0])
+def test_only_positive_numbers_have_a_logarithm(low: float) -> None:
+    entries = {"shift": {"low": low, "high": 1.0, "log": True}}
+    with pytest.raises(InputError, match="low above 0"):
+        parse_space(entries, lambda changes: {"shift": 0.5} | dict(changes))
+
+
 def test_a_choice_may_set_several_settings() -> None:
     sizes = [{"num_communities": 4, "hidden_channels": 8}, {"num_communities": 8}]
     space = parsed({"size": sizes, "dropout": {"low": 0.1, "high": 0.5}})
@@ -125,3 +142,50 @@ def test_wrong_file_is_refused_by_name(tmp_path: Path, text: str, said: str) -> 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_space(tmp_path / "none.toml")
+
+
+def test_optuna_learns_after_six_trials_with_a_seed_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+    sampler = optuna.samplers.TPESampler
+
+    def note(**given: Any) -> Any:
+        asked.append(given)
+        return sampler(**given)
+
+    monkeypatch.setattr(optuna.samplers, "TPESampler", note)
+    space, base = parsed({"dropout": {"low": 0.1, "high": 0.5}}), {"dropout": 0.2}
+    trials = [Trial(n, {"dropout": 0.3}, 0.5, 1.0, 0.0, {}, ()) for n in range(2)]
+    found = [suggest(space, base, seed, trials[:n]) for seed, n in ((0, 0), (0, 1), (0, 2), (1, 2))]
+    assert found[0] == {}
+    assert len({changes["dropout"] for changes in found[1:]}) == 3
+    # Known answers: a search that was begun by another version goes on as it would have.
+    seeds = [3_621_678_275, 2_086_539_716, 3_483_746_089]
+    assert asked == [{"n_startup_trials": 6, "seed": seed} for seed in seeds]
+
+
+def test_ranges_and_choices_are_those_of_optuna() -> None:
+    entries = {
+        "conv": ["gcn", "gin"],
+        "epochs": {"low": 3, "high": 5},
+        "patience": {"low": 1, "high": 100, "log": True},
+        "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+    }
+    assert [dimension.distribution() for dimension in parsed(entries)] == [
+        optuna.distributions.CategoricalDistribution([0, 1]),
+        optuna.distributions.IntDistribution(3, 5),
+        optuna.distributions.IntDistribution(1, 100, log=True),
+        optuna.distributions.FloatDistribution(1e-4, 1e-2, log=True),
+    ]
+
+
+def test_settings_that_were_refused_are_known_as_pruned() -> None:
+    space = parsed({"dropout": {"low": 0.1, "high": 0.5}, "conv": ["gcn", "gin"]})
+    trial = Trial(1, {"conv": "gin"}, 0.5, 1.0, 0.0, {}, ())
+    known = _known(space, {"dropout": 0.9, "conv": "gcn"}, trial)
+    assert (known.state, known.value) == (optuna.trial.TrialState.COMPLETE, 0.5)
+    assert known.params == {"conv": 1}
+    refused = _known(space, {"dropout": 0.2, "conv": "gcn"}, replace(trial, refused="why"))
+    assert (refused.state, refused.value) == (optuna.trial.TrialState.PRUNED, None)
+    assert refused.params == {"dropout": 0.2, "conv": 1}

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import re
 import sys
@@ -13,10 +14,10 @@ from vepm.baselines import BASELINES
 from vepm.cli import app
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.evaluation import PROTOCOLS, Compute
+from vepm.evaluation import PROTOCOLS, Compute, RunResult
 from vepm.search.log import Row, open_log, standings
 from vepm.search.space import flat, parse_space, random_changes
-from vepm.search.sweeps import Sweep, run_search, search_splits
+from vepm.search.sweeps import Sweep, _outcome, run_search, search_splits
 from vepm.training import Config, preset
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,21 @@ def test_a_file_begun_before_there_were_these_choices_goes_on(tmp_path: Path) ->
         run_search(replace(sweep, epoch="shared"), path, compute=ONE)
 
 
+def test_logs_hold_hundredths_of_seconds_and_no_loss_where_there_is_none() -> None:
+    curve = {"val_accuracy": [0.5, 0.75], "val_loss": [2.0, 1.0], "test_accuracy": [0.1, 0.2]}
+    result = RunResult.from_curve("gcn", "Cora", "public", 0, curve, seconds=1.23456)
+    wanted = {"val_accuracy": 0.5, "val_loss": 2.0, "best_epoch": 0, "seconds": 1.23}
+    assert _outcome(result, 0) == wanted
+    result.curve["val_loss"].clear()
+    assert _outcome(result, 0) == wanted | {"val_loss": None}
+
+
+def test_a_sweep_tries_twenty_settings_on_one_split_with_a_seed_of_its_own() -> None:
+    runs = Sweep(["Cora"], {"dropout": {"low": 0.0, "high": 0.9}}).left([])
+    assert len(runs) == 20
+    assert {(run["split"], run["seed"], run["keep"]) for run in runs} == {(0, 1000, 1.0)}
+
+
 @pytest.mark.parametrize("protocol", ["gin", "capsgnn"])
 def test_searches_and_results_share_no_fold(protocol: str) -> None:
     dataset = load("digits-graphs")
@@ -184,6 +200,13 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
     found = standings([*rows, row(2, 0, 1.0, 0.1)])
     assert [one.number for one in found] == [1, 0]
     assert found[1].spread == pytest.approx(0.1)
+    # Of two datasets it is that of their mean; a loss that is not there counts for nothing.
+    others = [one | {"dataset": "PubMed", "val_loss": None} for one in rows[:2]]
+    (both,) = standings([*rows[:2], *others])
+    assert both.spread == pytest.approx(math.hypot(0.1, 0.1) / 2)
+    assert both.by_dataset == {"Cora": pytest.approx(0.8), "PubMed": pytest.approx(0.8)}
+    assert both.val_loss == 0.5
+    assert math.isnan(standings(rows[:1])[0].spread)
 
 
 @pytest.mark.parametrize(

@@ -116,3 +116,12 @@ def test_tests_run_on_the_changed_code() -> None:
         *("False", "True", "''"),
         *("True", "True", "True"),
     ]
+
+
+def test_an_exception_that_cosmic_ray_cannot_replace_is_passed_over() -> None:
+    text = "try:\n    f()\nexcept (OSError, a.Error):\n    pass\n"
+    found = [sample._mutated(text, "core/ExceptionReplacer", i) for i in range(2)]
+    assert None in found
+    assert "except CosmicRay" in str(
+        sample._mutated("try:\n    f()\nexcept OSError:\n    pass\n", "core/ExceptionReplacer", 0)
+    )

@@ -1,6 +1,7 @@
 """Trainings that failed say so, and those that did not are silent."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from training.toys import SMALL, TASKS, toy
 from vepm.data import Dataset, planted_graph
 from vepm.nn import VEPM
-from vepm.training import Fitted, fit, preset
+from vepm.training import Fitted, checks, fit, preset
 from vepm.training.checks import signs_of_failure
 
 TRAIN, VAL = torch.arange(0, 60), torch.arange(60, 100)
@@ -106,3 +107,27 @@ def test_nothing_is_checked_where_only_scores_matter(dataset: Dataset) -> None:
             calibrated=calibrated,
         )
         assert bool(fitted.warnings) == calibrated
+
+
+@pytest.mark.parametrize(
+    ("mains", "heads", "count"),
+    [([1], 2, 0), ([1, 1], 2, 2), ([1, 1], 1, 1), ([0, 1], 2, 0), ([0, 1, 0], 2, 0)],
+)
+def test_a_single_node_or_community_is_no_collapse(
+    mains: list[int], heads: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = torch.eye(2)[mains]
+    card: Any = SimpleNamespace(
+        class_names=("cat", "dog"),
+        task="node",
+        config=SMALL["node"].replace(num_metacommunities=heads),
+    )
+    model: Any = SimpleNamespace(encode=lambda *_: None, interactions=None)
+    monkeypatch.setattr(checks, "scores", lambda *_: table)
+    monkeypatch.setattr(checks, "pieces", lambda _: [SimpleNamespace(x=None, edges=None)])
+    monkeypatch.setattr(checks, "draw", lambda *_, **__: table)
+    monkeypatch.setattr(checks, "interactions", lambda z, *_: z)
+    found = [*checks._collapses(model, card, None, labelled=True)]  # type: ignore[arg-type]
+    assert len(found) == count
+    assert all("class 'dog'" in line for line in found[:1])
+    assert len([*checks._collapses(model, card, None, labelled=False)]) == max(count - 1, 0)  # type: ignore[arg-type]

@@ -1,5 +1,12 @@
 """Scores against what they are by hand and by a plain loop."""
 
+import importlib.metadata
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,10 +14,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
+from vepm.runs import metrics
 from vepm.runs.metrics import (
     accuracy,
     agreement,
+    agreement_with_kinds,
     calibration_error,
+    commit,
+    describe_machine,
+    peak_memory,
+    summarise_parts,
 )
 
 
@@ -78,3 +91,98 @@ def test_agreement_by_hand() -> None:
     halves, quarters = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3])
     assert agreement(halves, quarters) == pytest.approx(2 / 3)
     assert agreement(quarters, halves) == pytest.approx(2 / 3)
+
+
+def test_calibration_has_fifteen_bins_unless_told() -> None:
+    torch.manual_seed(0)
+    found, y = torch.softmax(torch.randn(500, 3), dim=1), torch.randint(3, (500,))
+    assert calibration_error(found, y) == pytest.approx(calibration_by_loop(found, y, 15))
+
+
+@pytest.mark.parametrize(("joined", "enough"), [(49, False), (50, True)])
+def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> None:
+    model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
+    # A star whose last edge leads to a node that does not train, and half of whose labels differ.
+    ends = torch.stack([torch.zeros(joined + 1).long(), torch.arange(1, joined + 2)])
+    edges = torch.cat([ends, ends.flip(0)], dim=1)
+    shares = torch.tensor([[0.25, 0.75, 0.0]]).expand(edges.size(1), 3)
+    labels = torch.arange(joined + 2) % 2
+    train = torch.arange(joined + 1)
+    parts = summarise_parts(model, edges, shares, labels, train)  # type: ignore[arg-type]
+    assert [part.share for part in parts] == pytest.approx([0.25, 0.75, 0.0])
+    half = pytest.approx((joined // 2) / joined) if enough else None
+    assert [part.homophily for part in parts] == [half, half, None]
+
+
+@pytest.mark.parametrize(("edges", "shares"), [(0, [0.0, 0.0]), (1, [0.25, 0.75])])
+def test_parts_of_hardly_any_edge(edges: int, shares: list[float]) -> None:
+    model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
+    ends, none = torch.zeros(2, edges).long(), torch.zeros(0).long()
+    table = torch.tensor([[0.25, 0.75]]).expand(edges, 2)
+    parts = summarise_parts(model, ends, table, torch.zeros(1), none)  # type: ignore[arg-type]
+    assert [part.share for part in parts] == pytest.approx(shares)
+    assert {part.homophily for part in parts} == {None}
+    assert [part.kinds for part in parts] == [{}, {}]
+
+
+def test_edges_that_rank_kinds_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = torch.tensor([[1, 0], [0, 1]] * 12).bool()
+    shares = kinds.float()
+    # The parts of every third edge are swapped, which is as good if only those are looked at.
+    shares[::3] = 1 - shares[::3]
+    monkeypatch.setattr(metrics, "RANKED_EDGES", 8)
+    assert agreement_with_kinds(shares, kinds).ranking == 1
+    monkeypatch.setattr(metrics, "RANKED_EDGES", 24)
+    assert agreement_with_kinds(shares, kinds).ranking < 1
+
+
+@pytest.mark.parametrize(("system", "unit"), [("linux", 2**10), ("darwin", 2**20)])
+def test_memory_is_counted_in_the_unit_of_the_system(
+    system: str, unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = SimpleNamespace(ru_maxrss=3 * 2**20 * 2**20 // (2**30 // unit))
+    monkeypatch.setattr(resource, "getrusage", lambda _: used)
+    monkeypatch.setattr(sys, "platform", system)
+    assert peak_memory() == {"peak_memory_mib": 3 * 2**10}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 5 * 1024 * 1024)
+    assert peak_memory() == {"peak_memory_mib": 3 * 2**10, "peak_gpu_memory_mib": 5}
+
+
+def test_machines_are_described_with_their_gpu_and_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def version(name: str) -> str:
+        if name == "vepm":
+            raise importlib.metadata.PackageNotFoundError
+        return f"{name} 1"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU")
+    found = describe_machine()
+    assert (found["gpu"], found["vepm"], found["numpy"]) == ("Some GPU", None, "numpy 1")
+    assert found["threads"] == torch.get_num_threads()
+
+
+@pytest.mark.parametrize(("changes", "mark"), [("", ""), (" M src/vepm/files.py\n", "+")])
+def test_code_that_has_changed_since_its_commit_is_marked(
+    changes: str, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter(["abc\n", changes])
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: next(said))
+    assert metrics._commit_of_tree.__wrapped__() == f"abc{mark}"
+
+
+def test_without_git_there_is_no_commit_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    monkeypatch.setattr(subprocess, "check_output", fail)
+    assert metrics._commit_of_tree.__wrapped__() is None
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    assert metrics._commit_of_tree.__wrapped__() is None
+    monkeypatch.setenv("VEPM_COMMIT", " abc ")
+    assert commit() == "abc"

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from vepm.evaluation.methods import result_of
 from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.report.reading import METRICS, read_metrics
-from vepm.runs import HISTORY_COLUMNS, LAST, RULE, write_run
+from vepm.runs import HISTORY_COLUMNS, LAST, RULE, _known, neighbourhood, write_run
 from vepm.runs.metrics import (
     accuracy,
     agreement,
@@ -30,8 +31,9 @@ from vepm.runs.metrics import (
     describe_machine,
     peak_memory,
 )
+from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS as BY_NAME
-from vepm.training import Config, fit, load_model
+from vepm.training import Config, fit, load_model, probabilities
 from vepm.training.fitting import NONE
 
 
@@ -91,6 +93,15 @@ def test_agreement_is_that_of_the_memberships(tmp_path: Path) -> None:
     heads = SMALL["node"].model.num_metacommunities
     hard = interactions(outputs["memberships"], outputs["activation"], heads).argmax(1)
     assert metrics["nmi"] == agreement(hard, outputs["y"])
+
+
+def test_agreement_is_that_of_all_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    y = toy("node").labels
+    # The first class is in two groups, the others are together in the first of them.
+    hard = ((y == 0) & (torch.arange(len(y)) % 2 == 0)).long()
+    monkeypatch.setattr("vepm.runs.interactions", lambda *_: torch.eye(2)[hard])
+    metrics, _ = written(tmp_path, "node")
+    assert 0 < metrics["nmi"] == agreement(hard, y) < 1
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -238,3 +249,50 @@ def test_epochs_and_seconds_count_what_was_tried(tmp_path: Path) -> None:
     metrics = write_run(tmp_path, toy("node"), fitted, parts("node"), {})
     assert metrics["epochs"] == 3 + 3 * 7
     assert list(metrics["partitions"]) == list(fitted.tried)
+
+
+@pytest.mark.parametrize(("entries", "kept"), [(10_000_000, True), (10_000_001, False)])
+def test_ten_million_features_are_kept_and_no_more(entries: int, kept: bool) -> None:
+    # They take no memory: all are the same one.
+    dataset = SimpleNamespace(features=torch.ones(1, 1).expand(entries, 1))
+    grouping = SimpleNamespace(grouping=lambda: 2)
+    model = SimpleNamespace(activation=torch.ones(4), partitioner=grouping)
+    split = {"train": torch.tensor([1]), "test": torch.tensor([0, 2])}
+    known = _known(dataset, model, torch.arange(3), split)  # type: ignore[arg-type]
+    assert ("features" in known) == kept
+    assert known["train_mask"].tolist() == [False, True, False]
+    assert known["test_mask"].tolist() == [True, False, True]
+    assert "assignment" not in known
+
+
+@pytest.mark.parametrize("samples", [0, 2])
+def test_of_a_large_graph_an_excerpt_is_looked_at(
+    samples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split, graph = parts("node"), toy("node").graphs[0]
+    config = SMALL["node"].replace(batch_size=20, num_samples=samples, epochs=2, pretrain_epochs=2)
+    fitted = run("node", config, train_on=split["train"], validate_on=split["val"])
+    assert isinstance(fitted.source, LargeGraph)
+    monkeypatch.setattr("vepm.runs.LARGEST", graph.num_nodes)
+    assert "excerpt_of" not in write_run(tmp_path, toy("node"), fitted, split, {})
+    assert not (tmp_path / "predictions.safetensors").exists()
+    monkeypatch.setattr("vepm.runs.LARGEST", 25)
+    metrics = write_run(tmp_path, toy("node"), fitted, split, {})
+    whole, excerpt = (
+        load_file(tmp_path / f"{name}.safetensors") for name in ("predictions", "outputs")
+    )
+    found = probabilities(fitted.model, fitted.source, samples, fitted.card.seed)
+    torch.testing.assert_close(whole["probabilities"], found)
+    assert whole["prediction"].equal(found.argmax(1))
+    right = accuracy(found[split["test"]], graph.y[split["test"]])
+    assert metrics["test_accuracy"] == pytest.approx(right)
+    assert metrics["excerpt_of"] == {"nodes": graph.num_nodes, "edges": graph.num_edges // 2}
+    nodes = neighbourhood(fitted.source, int(split["train"][0]), 25)
+    assert excerpt["y"].equal(graph.y[nodes])
+    assert excerpt["train_mask"].equal(torch.isin(nodes, split["train"]))
+    for name in ("memberships", "probabilities", "prediction"):
+        assert excerpt[name].equal(whole[name][nodes]), name
+    edges = graph.subgraph(nodes).num_edges
+    assert excerpt["edge_index"].shape == (2, edges)
+    assert excerpt["edge_weight"].size(0) == edges
+    assert len(excerpt["embeddings"]) == len(excerpt["community_embeddings"]) == 25

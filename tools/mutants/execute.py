@@ -1,6 +1,7 @@
 """Runs tests in a forked process in which one module has other code than its file holds."""
 
 import contextlib
+import gc
 import importlib.abc
 import importlib.util
 import io
@@ -60,7 +61,10 @@ def preload() -> None:
     import networkx
     import optuna
     import safetensors.torch
+    import sklearn.decomposition
+    import sklearn.linear_model
     import sklearn.model_selection
+    import sklearn.neighbors
     import torch_geometric.nn
     import typer
 
@@ -72,6 +76,9 @@ def preload() -> None:
     del hypothesis, matplotlib, networkx, optuna, safetensors, sklearn, torch_geometric
     del typer
     assert "vepm" not in sys.modules
+    # Collecting garbage would copy all of it into every process that is forked.
+    gc.collect()
+    gc.freeze()
 
 
 class _SlowError(BaseException):

@@ -24,6 +24,17 @@ def mixture_log_density(z: Tensor, means: Tensor, scale: Tensor) -> Tensor:
     return each.logsumexp(0) - math.log(len(means))
 
 
+def bound(model: GAE, x: Tensor, edges: Tensor, draws: int) -> Tensor:
+    """What training lowers: how badly edges are told apart, and the divergence from the prior."""
+    means, scale = model.encode(x, edges, draws)
+    z = means[0] + scale * torch.randn_like(scale)
+    prior = Normal(0.0, 1.0).log_prob(z).sum(1)
+    divergence = (mixture_log_density(z, means, scale) - prior).mean()
+    # PyG's own negative samples are drawn by NumPy, which the seed does not reach.
+    pairs = torch.randint(x.size(0), edges.shape, device=x.device)
+    return model.recon_loss(z, edges, pairs) + divergence / x.size(0)
+
+
 class _Encoder(nn.Module):
     """Normals whose means depend on noise as well, so that their mixture may have any shape."""
 
@@ -82,15 +93,8 @@ class SIGVAE(Baseline):
         model = GAE(_Encoder(dataset.num_features, self)).to(self.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
         for _ in range(self.epochs):
-            means, scale = model.encode(x, edges, self.draws)
-            z = means[0] + scale * torch.randn_like(scale)
-            prior = Normal(0.0, 1.0).log_prob(z).sum(1)
-            divergence = (mixture_log_density(z, means, scale) - prior).mean()
-            # PyG's own negative samples are drawn by NumPy, which the seed does not reach.
-            pairs = torch.randint(x.size(0), edges.shape, device=x.device)
-            loss = model.recon_loss(z, edges, pairs) + divergence / x.size(0)
             optimizer.zero_grad()
-            loss.backward()
+            bound(model, x, edges, self.draws).backward()
             optimizer.step()
         with torch.no_grad():
             return model.eval().encode(x, edges, 1)[0][0].cpu()

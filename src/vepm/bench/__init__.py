@@ -192,23 +192,24 @@ def run(plan: Plan, methods: Mapping[str, Method] = METHODS) -> Iterator[Row]:
 
 
 def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
-    loaded = {name: load(name, plan.data_dir).graphs for name in plan.datasets}
-    for name, graphs in loaded.items():
-        if len(graphs) > 1:
+    loaded = {name: load(name, plan.data_dir) for name in plan.datasets}
+    for name, dataset in loaded.items():
+        if not dataset.single_graph:
             raise InputError(f"{name} is a set of graphs; bench trains on a single graph")
-    for name, (graph,) in loaded.items():
-        yield name, graph
+    for name, dataset in loaded.items():
+        yield name, *dataset.graphs
     for edges in plan.edges:
         sizes = f"nodes={edges // DEGREE},edges={edges // 2},features={FEATURES}"
-        yield f"generated-{edges}", load(f"planted:{sizes},communities={CLASSES}").graphs[0]
+        (graph,) = load(f"planted:{sizes},communities={CLASSES}").graphs
+        yield f"generated-{edges}", graph
 
 
 def machine(device: str) -> Row:
     """What the numbers were measured on and with."""
     found = describe_machine()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    processor = names[0] if names else platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    processor = next(names, platform.machine())
     name = found["gpu"] if device == "cuda" else processor
     return {"device": name, "cores": os.cpu_count(), **found}
 

@@ -90,23 +90,24 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
         raise InputError(f"{at}: not CSV ({error}); correct the row") from None
     if not numbered:
         raise InputError(f"{path}: the file is empty; give a header line and rows")
-    columns = tuple(cell.strip() for cell in numbered[0][1])
+    (_, titles), *body = numbered
+    columns = tuple(cell.strip() for cell in titles)
     for name in required:
         if name not in columns:
             raise InputError(
                 f"{path}: column '{name}' is missing (found: {', '.join(columns)[:200]}); name it "
                 "in the header line, columns separated by commas, semicolons or tabs"
             )
-    name, count = Counter(columns).most_common(1)[0]
+    ((name, count),) = Counter(columns).most_common(1)
     if count > 1:
         raise InputError(f"{path}: column '{name}' is there twice; rename one")
-    if len(numbered) == 1:
+    if not body:
         raise InputError(f"{path}: the file has a header but no rows; add at least one")
-    for line, row in numbered[1:]:
+    for line, row in body:
         if len(row) != len(columns):
             found = f"{len(row)} cells where the header has {len(columns)}"
             raise InputError(f"{path}, row {line}: {found}; give one cell per column")
-    lines, rows = zip(*numbered[1:], strict=True)
+    lines, rows = zip(*body, strict=True)
     # Semicolons between cells allow decimal commas.
     comma = _DECIMAL_COMMA.fullmatch if delimiter == ";" else lambda cell: None
     cells = (

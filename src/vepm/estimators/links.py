@@ -265,8 +265,8 @@ class LinkPredictor(Estimator):
 
     def _links(self, nodes: Nodes, pairs: Pairs) -> Links:
         (i, j), z, meeting = pairs, nodes.z, nodes.meeting
-        # Equal halves, unless communities interact with each other.
-        parts = (meeting[i] * z[j] + z[i] * meeting[j]) / 2
+        # Both are equal, unless communities interact with each other.
+        parts = meeting[i] * z[j] + z[i] * meeting[j]
         return Links(
             [(nodes.names[i], nodes.names[j]) for i, j in pairs.T.tolist()],
             self._probability(nodes, pairs),

@@ -76,8 +76,8 @@ class RunResult:
     @property
     def score(self) -> tuple[float, float]:
         """Validation accuracy and minus validation loss of the chosen epoch; zeros if unknown."""
-        losses = self.curve.get("val_loss") or [0.0] * (self.best_epoch + 1)
-        return self.val_accuracy or 0.0, -losses[self.best_epoch]
+        losses = self.curve.get("val_loss")
+        return self.val_accuracy or 0.0, -losses[self.best_epoch] if losses else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

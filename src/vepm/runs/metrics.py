@@ -81,7 +81,7 @@ def summarise_parts(
     equal = labels[edge_index[0, known]] == labels[edge_index[1, known]]
     among = shares[known].sum(0)
     joined = (shares[known] * equal[:, None]).sum(0)
-    by_kind = torch.zeros(0, shares.size(1)) if kinds is None else kinds.double().t() @ shares
+    by_kind = () if kinds is None else kinds.double().t() @ shares
     return [
         Part(
             relevance=weights[k],

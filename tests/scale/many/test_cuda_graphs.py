@@ -1,6 +1,7 @@
 """Captured steps do what the steps themselves do."""
 
 import functools
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,7 +13,14 @@ from training.toys import SCHEMES, TASKS
 from vepm.kernels.patterns import Pattern
 from vepm.nn import Adjacency
 from vepm.scale import many
-from vepm.scale.cuda_graphs import MOST_GRAPHS, CUDAGraphs, _Captured, _copied
+from vepm.scale.cuda_graphs import (
+    MOST_GRAPHS,
+    CUDAGraphs,
+    _Captured,
+    _copied,
+    _no_garbage_collection,
+    worth_capturing,
+)
 from vepm.training import fit_many
 
 from .doubles import EXACT_TOYS, assert_same_runs, double_precision, quiet, runs_of
@@ -117,3 +125,47 @@ def test_a_cpu_captures_nothing() -> None:
     for _ in range(4):
         out = graphs.run("read", lambda n: {"out": n.values}, numbers)["out"]
         assert out is numbers.values
+
+
+def test_a_step_runs_twice_before_it_is_captured() -> None:
+    graphs, captured = Rehearsal(on=True), []
+    for i in range(4):
+        graphs.run("same", lambda n: {"out": n.values}, numbers_of(i))
+        captured.append(Rehearsal.captured)
+    assert captured == [0, 0, 1, 1]
+
+
+def test_no_more_than_32_steps_are_captured() -> None:
+    graphs = Rehearsal(on=True)
+    for name in range(33):
+        for _ in range(3):
+            graphs.run(name, lambda n: {"out": n.values}, numbers_of(name))
+    assert Rehearsal.captured == 32
+
+
+@pytest.mark.parametrize(
+    ("edges", "device", "worth"),
+    [(2**21, "cuda", True), (2**21 + 1, "cuda", False), (1, "cpu", False), (1, None, False)],
+)
+def test_steps_that_keep_a_gpu_busy_are_not_captured(
+    edges: int, device: str | None, worth: bool
+) -> None:
+    assert worth_capturing(torch.empty(2, edges, device="meta"), device) == worth
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_waits_for_the_end_of_a_capture(
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(gc, "isenabled", lambda: enabled)
+    for name in ("collect", "disable", "enable"):
+        monkeypatch.setattr(gc, name, lambda name=name: done.append(name))
+
+    def capture() -> None:
+        done.append("capture")
+        raise KeyError
+
+    with pytest.raises(KeyError), _no_garbage_collection():
+        capture()
+    assert done == ["collect", "disable", "capture", *["enable"] * enabled]

@@ -1,0 +1,98 @@
+"""The executors of one run and of many, by hand: optimizers, watched accuracies, kept weights."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from vepm.scale.executor import OneRun, Run, capturable_adam, descend, set_rate
+from vepm.scale.many import ManyRuns, _masks
+
+NONE = torch.zeros(0, dtype=torch.long)
+
+
+def weights(*values: float) -> list[Tensor]:
+    return [torch.tensor([value], requires_grad=True) for value in values]
+
+
+def test_weights_decay_only_if_told() -> None:
+    (plain,) = capturable_adam(weights(1.0)).param_groups
+    assert (plain["weight_decay"], plain["lr"], plain["capturable"]) == (0, 0, False)
+    both = weights(1.0, 2.0)
+    decayed, free = capturable_adam(both, 0.25, both[1:]).param_groups
+    assert (decayed["params"], decayed["weight_decay"]) == (both[:1], 0.25)
+    assert (free["params"], free["weight_decay"]) == (both[1:], 0)
+
+
+def test_a_captured_rate_is_set_in_place() -> None:
+    optimizer = torch.optim.SGD([{"params": weights(1.0)}, {"params": weights(1.0)}], lr=1.0)
+    held = optimizer.param_groups[1]["lr"] = torch.tensor(1.0)
+    set_rate(optimizer, 0.5)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert optimizer.param_groups[1]["lr"] is held
+    assert float(held) == 0.5
+
+
+def test_a_step_moves_the_parameters_of_its_optimizers_alone() -> None:
+    moved, unused, other = weights(3.0, 4.0, 5.0)
+    optimizers = [torch.optim.SGD([moved], lr=0.5), torch.optim.SGD([unused], lr=0.5)]
+    descend((moved.square() * other).sum(), optimizers)
+    # The gradient is 2 x 3 x 5.
+    assert (moved.item(), unused.item(), other.item()) == (-12, 4, 5)
+    assert other.grad is None
+
+
+def test_only_roles_with_rows_are_watched() -> None:
+    rows = torch.tensor([1])
+    assert Run(rows, NONE).watched == Run(rows, NONE, NONE).watched == {}
+    assert list(Run(rows, rows, rows).watched) == ["val", "test"]
+
+
+@pytest.mark.parametrize(("by_class", "right"), [(None, 2 / 3), ([1.0, 3.0], 4 / 5)])
+def test_labels_count_by_the_weights_of_their_classes(
+    by_class: list[float] | None, right: float
+) -> None:
+    logits, y = torch.tensor([[2.0, 0], [0, 1], [0, 3], [9, 0]]), torch.tensor([0, 0, 1, 1])
+    weight = None if by_class is None else torch.tensor(by_class)
+    rows = torch.tensor([0, 1, 2])
+    stub: Any = SimpleNamespace(
+        _scores=lambda *_: logits, model=None, source=SimpleNamespace(y=y), runs=None
+    )
+    found = OneRun._watched(stub, Run(NONE, rows, class_weights=weight))
+    assert found["val_accuracy"] == pytest.approx(right)
+    assert found["val_loss"] == pytest.approx(float(cross_entropy(logits[:3], y[:3], weight)))
+    assert found.keys() == {"val_accuracy", "val_loss"}
+
+
+def test_many_runs_are_watched_as_each_would_be_alone() -> None:
+    torch.manual_seed(0)
+    logits, y = torch.randn(2, 5, 3), torch.tensor([0, 1, 2, 1, 0])
+    val = [torch.tensor([0, 1, 4]), NONE]
+    test = [torch.tensor([2]), torch.tensor([0, 2, 3])]
+    runs = [Run(NONE, v, t) for v, t in zip(val, test, strict=True)]
+    pieces = iter([logits[:, :2], logits[:, 2:]])
+    stub: Any = SimpleNamespace(
+        _each=lambda _: next(pieces),
+        _pieces=[None, None],
+        _y=y,
+        _roles={"val": _masks(val, y), "test": _masks(test, y)},
+        runs=runs,
+    )
+    found = ManyRuns._rows(stub, ManyRuns._metrics(stub))
+    for run, (row, scores) in enumerate(zip(found, logits, strict=True)):
+        alone: Any = SimpleNamespace(
+            _scores=lambda *_, own=scores: own, model=None, source=SimpleNamespace(y=y)
+        )
+        assert row == pytest.approx(OneRun._watched(alone, runs[run]))
+
+
+def test_weights_of_some_runs_are_copied() -> None:
+    source = {"a": torch.ones(3), "b": torch.ones(3, 2, 2)}
+    target = {name: torch.zeros_like(tensor) for name, tensor in source.items()}
+    stub: Any = SimpleNamespace(device="cpu")
+    ManyRuns._copy(stub, source, target, torch.tensor([True, False, True]))
+    assert target["a"].tolist() == [1, 0, 1]
+    assert target["b"].sum((1, 2)).tolist() == [4, 0, 4]
