@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from vepm.scale.executor import OneRun, Run, capturable_adam, descend, set_rate
-from vepm.scale.many import ManyRuns, _masks
+from vepm.scale.executor import OneRun, OwnBatch, Run, capturable_adam, descend, set_rate
+from vepm.scale.many import ManyRuns, SharedBatch, _masks
 
 NONE = torch.zeros(0, dtype=torch.long)
 
@@ -96,3 +96,9 @@ def test_weights_of_some_runs_are_copied() -> None:
     ManyRuns._copy(stub, source, target, torch.tensor([True, False, True]))
     assert target["a"].tolist() == [1, 0, 1]
     assert target["b"].sum((1, 2)).tolist() == [4, 0, 4]
+
+
+def test_every_run_has_as_many_labels_as_the_others() -> None:
+    stub: Any = SimpleNamespace(parts=torch.zeros(3, 5))
+    assert SharedBatch.labels.fget(stub) == [5, 5, 5]  # type: ignore[attr-defined]
+    assert OwnBatch(stub, torch.zeros(4)).labels == [4]

@@ -153,6 +153,11 @@ EQUIVALENT = {
     ("vepm.search.space", "whole: bool = True"): "with choices, nothing reads the range",
     ("vepm.search.space", "DRAWS_PER_SETTING = 101"): "any large number will do",
     ("vepm.search.space", "DRAWS_PER_SETTING = 99"): "any large number will do",
+    (
+        "vepm.tasks",
+        "areas = [roc_auc_score(true == c, score[:, c]) for c in shown] "
+        "if len(present) != 1 else []",
+    ): "without items, no class is shown",
     ("vepm.tasks", "shown = present - {0} if len(classes) <= 2 else present"): (
         "of a single class, nothing is shown"
     ),
