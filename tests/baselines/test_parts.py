@@ -122,10 +122,10 @@ def test_mean_of_powers_on_a_dense_graph() -> None:
 
 def test_passes_should_agree_on_a_sharpened_mean() -> None:
     passes = torch.tensor([[[0.9, 0.1]], [[0.7, 0.3]]])
-    # The mean is (0.8, 0.2); squared and scaled, (0.64, 0.04) / 0.68.
-    target = torch.tensor([0.64, 0.04]) / 0.68
-    expected = (passes - target).square().sum(2).mean()
-    assert disagreement(passes, 0.5).item() == pytest.approx(expected.item())
+    # The mean is (0.8, 0.2).
+    target = torch.tensor([0.8, 0.2]) ** 2.5
+    expected = (passes - target / target.sum()).square().sum(2).mean()
+    assert disagreement(passes, 0.4).item() == pytest.approx(expected.item())
     assert disagreement(torch.eye(2)[None].expand(3, 2, 2), 0.5).item() == 0
 
 

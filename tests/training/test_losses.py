@@ -86,6 +86,17 @@ def test_predictor_learns_from_labels_alone_with_communities_held(task: str) -> 
     assert all(gradient is None for gradient in gradients)
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_labels_count_by_the_weights_of_their_classes(task: str) -> None:
+    model, batch, rows, config = setting(task)
+    weights = 0.5 + torch.arange(int(batch.y.max()) + 1)
+    held, y = hold(model, batch, config.training), batch.y[rows]
+    found = predictor_loss(model, batch, rows, held, config.training, class_weights=weights)
+    logits = model(batch.x, batch.edges, batch.batch, batch.num_graphs).logits[rows]
+    each = torch.nn.functional.cross_entropy(logits, y, reduction="none")
+    torch.testing.assert_close(found.loss, (weights[y] * each).mean())
+
+
 def test_held_communities_are_the_encoders_and_leave_its_mode_alone() -> None:
     model, batch, _, config = setting("node")
     model.train()

@@ -166,6 +166,10 @@ EQUIVALENT = {
         '"macro_f1": float(f1_score(true, guess, average="macro", zero_division= 1)),',
     ): "a class that is neither there nor guessed is not counted",
     (
+        "vepm.training.checks",
+        "if predicted.numel() > 1 and (predicted == predicted[ 1]).all():",
+    ): "all are equal to the second if they are to the first",
+    (
         "vepm.training.fitting",
         "return Pretrained.of(model, state.courses[ -1])",
     ): "there is one run",
