@@ -20,7 +20,9 @@ from training.toys import SMALL
 from vepm import CommunityDetector
 from vepm.data import Dataset, load, planted_graph
 from vepm.errors import InputError
+from vepm.estimators import unlabelled
 from vepm.training import Config
+from vepm.training.fitting import NONE
 
 
 def detector(**options: Any) -> CommunityDetector:
@@ -123,7 +125,7 @@ def test_of_several_starts_the_best_is_trained() -> None:
     assert losses(5) == best
 
 
-def test_starts_are_compared_by_their_last_losses_after_a_sixth_of_the_epochs(
+def test_starts_are_compared_by_their_last_losses_after_a_third_of_the_epochs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
@@ -138,12 +140,12 @@ def test_starts_are_compared_by_their_last_losses_after_a_sixth_of_the_epochs(
     monkeypatch.setattr("vepm.estimators.communities.fit", train)
     dataset = planted_graph(60, 2, seed=0)
     model = CommunityDetector(num_communities=2, n_init=3, pretrain_epochs=65)
-    assert model._best_start(dataset, 7, True) == asked[1][1]
-    assert [epochs for epochs, _ in asked] == [10] * 3
+    assert model._plan(dataset, 7, True) == (model.settings(), asked[1][1])
+    assert [epochs for epochs, _ in asked] == [21] * 3
     assert asked[0][1] == 7
     assert len({seed for _, seed in asked}) == 3
-    for alone in (model.set_params(n_init=1), model.set_params(n_init=3, pretrain_epochs=5)):
-        assert alone._best_start(dataset, 7, True) == 7
+    for alone in (model.set_params(n_init=1), model.set_params(n_init=3, pretrain_epochs=2)):
+        assert alone._plan(dataset, 7, True)[1] == 7
     assert len(asked) == 3
 
 
@@ -188,11 +190,32 @@ def test_auto_finds_as_many_as_there_are() -> None:
     assert np.array_equal(found.memberships(data), again.memberships(data))
 
 
+def test_auto_resumes_to_what_an_uninterrupted_fit_finds(tmp_path: Path) -> None:
+    data = unlabelled(planted_graph(60, 3, average_degree=8, seed=1))
+    chosen: dict[str, Any] = {"num_communities": "auto", "n_init": 2, "pretrain_epochs": 60}
+    whole = CommunityDetector(**chosen, device="cpu")
+    whole.fit_split(data, NONE, NONE)
+    calls = itertools.count()
+
+    def interrupt(*_: object) -> None:
+        # Sixty epochs find the number; the rest fits as many communities.
+        if next(calls) == 80:
+            raise KeyboardInterrupt
+
+    halted = CommunityDetector(**chosen, device="cpu", progress=interrupt)
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        halted.fit_split(data, NONE, NONE, checkpoint=checkpoint)
+    assert checkpoint.exists()
+    halted.fit_split(data, NONE, NONE, checkpoint=checkpoint)
+    assert np.array_equal(whole.memberships(data), halted.memberships(data))
+
+
 def test_auto_keeps_fewer_groups_and_a_background() -> None:
     data = planted_graph(60, 3, average_degree=8, seed=1)
-    chosen = {"n_init": 1, "pretrain_epochs": 60, "device": "cpu"}
+    chosen: dict[str, Any] = {"n_init": 1, "pretrain_epochs": 60, "device": "cpu"}
     grouped = CommunityDetector(num_communities="auto", num_metacommunities=2, **chosen).fit(data)
     assert grouped.card_.config.model.num_metacommunities == 2
-    beside = {"num_communities": 2, "shrinkage": 0.001, "encoder": "background"}
+    beside: dict[str, Any] = {"num_communities": 2, "shrinkage": 0.001, "encoder": "background"}
     one = CommunityDetector(**beside, **chosen).fit(data).card_.config.model
     assert one.num_communities == 2
