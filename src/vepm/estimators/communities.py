@@ -37,8 +37,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     Args:
         preset: Named settings: ``"communities"``, ``"default"``, ``"tuned"``, ``"paper"`` or
             ``"released"``.
-        num_communities: Number of communities; ``"auto"`` finds it: 32 are fitted with a prior that
-            empties what the links can do without, then as many as have members anew.
+        num_communities: Number of communities; ``"auto"`` finds it. A first fit of 32 has a prior
+            that empties those which the links can do without; a second one has as many as are left.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
         n_init: Number of starts with different seeds. Each is trained for a third of the epochs,
