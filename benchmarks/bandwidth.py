@@ -12,5 +12,5 @@ def copy_bandwidth(device: str) -> float:
     """Bytes per second that a copy within memory reads and writes."""
     source = torch.rand(BYTES[device] // 4, device=device)
     target = torch.empty_like(source)
-    seconds, _ = time_call(lambda: target.copy_(source), device, repeats=12)
+    seconds = time_call(lambda: target.copy_(source), device, repeats=12)
     return 2 * BYTES[device] / min(seconds)

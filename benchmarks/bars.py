@@ -102,17 +102,13 @@ def _growth(report: Report, where: str) -> Iterator[Bar]:
         range_ = f"{points[0][0]:,} to {points[-1][0]:,} edges"
         what = f"{where}, {range_}: exponent of the {step} step's time"
         measured = f"{slope:.2f}, {last:.2f} between the two largest"
-        if not on_gpu(report):
-            # On a busy machine the clock also counts the time of other processes.
-            busy = growth_points(report, step, "cpu")
-            measured += f"; {_steepness(busy[0], busy[-1]):.2f} in processor time"
         yield Bar(what, "at most 1.1", measured, slope <= 1.1)
 
 
-def growth_points(report: Report, step: str, key: str = "median") -> list[tuple[int, float]]:
+def growth_points(report: Report, step: str) -> list[tuple[int, float]]:
     """Edges and our seconds on the generated graphs, the smallest first."""
     return sorted(
-        (row["edges"], row[key])
+        (row["edges"], row["median"])
         for row in report["rows"]
         if row["graph"].startswith("generated")
         and (row["step"], row["method"]) == (step, "ours")

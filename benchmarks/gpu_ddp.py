@@ -21,9 +21,9 @@ LARGEST_ERROR = 1e-10
 class _GroupOfOne(ProcessGroup):
     """A process group of one that communicates all the same."""
 
-    @property
-    def alone(self) -> bool:
-        return False
+    def __init__(self) -> None:
+        super().__init__()
+        self.alone = False
 
 
 def check_ddp(device: str = "cuda") -> Iterator[dict[str, Any]]:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from vepm.kernels.patterns import Pattern, SortedEdges
+from vepm.kernels.shares import softmax_shares
 from vepm.kernels.triton_pattern import TritonPattern
-from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
+from vepm.nn import Adjacency, aggregate, edge_dot
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-5, torch.bfloat16: 2e-2}
 SHAPES = ((8, 8), (3, 5), (300, 1))
@@ -101,7 +102,7 @@ def _gathering(edge_index: Tensor, nodes: int, heads: int) -> Adjacency:
 
 def _gradients(edges: Adjacency, leaves: list[Tensor]) -> tuple[Tensor, ...]:
     x, y, weight = leaves = [leaf.detach().requires_grad_() for leaf in leaves]
-    shares = weight * edge_shares(x, y, edges, 3.0)
+    shares = weight * softmax_shares(edge_dot(x, y, edges), 1 / 3.0)
     loss = aggregate(x, edges, shares).square().sum() + edge_dot(x, y, edges).square().sum()
     return torch.autograd.grad(loss, leaves)
 

@@ -69,4 +69,4 @@ def _row(what: str, call: Callable[[], object], moved: int, limit: float) -> Row
 
 def _median(call: Callable[[], object], repeats: int) -> float:
     call()
-    return statistics.median(time_call(call, "cuda", repeats)[0])
+    return statistics.median(time_call(call, "cuda", repeats))

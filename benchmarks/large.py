@@ -15,7 +15,7 @@ from typing import Any
 from vepm.bench import machine
 from vepm.data import load
 from vepm.files import write_text
-from vepm.runs.metrics import accuracy, peak_memory
+from vepm.runs import accuracy, peak_memory
 from vepm.training import fit, preset, probabilities
 
 COMMUNITIES = 8

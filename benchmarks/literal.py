@@ -82,7 +82,7 @@ class LiteralVEPM:
             torch.relu(self._convolve(self.normalised(shares[:, k]), inputs, bank.layers[0], k))
             for k in range(shares.size(1))
         ]
-        h = composer.dropout(torch.cat(states, dim=1))
+        h = functional.dropout(torch.cat(states, dim=1), composer.dropout, composer.training)
         return self._convolve(self.adjacency, h, composer.layers[0])
 
     def pretraining_loss(self, x: Tensor, config: TrainingConfig) -> Tensor:

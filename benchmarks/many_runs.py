@@ -51,7 +51,7 @@ def measure(
 def _timed(dataset: Dataset, config: Config, runs: Sequence[Run], device: str) -> dict[str, Any]:
     fitted: list[Fitted] = []
     memory = PeakMemory(device)
-    seconds, _ = time_call(
+    seconds = time_call(
         lambda: fitted.extend(fit_many(dataset, config, runs, device)), device, repeats=1
     )
     return {

@@ -226,7 +226,7 @@ def test_what_cannot_take_directions_refuses_them() -> None:
     with pytest.raises(InputError, match="trained at once"):
         LargeGraph(data())
     estimated = Config().replace(likelihood="subsampled")
-    with pytest.raises(InputError, match="directed links need the exact likelihood"):
+    with pytest.raises(InputError, match="directed links need the likelihood balanced"):
         ModelCard("node", 3, estimated, ("a", "b"), directed=True).build()
 
 

@@ -18,6 +18,7 @@ from training.estimators import data_for, estimator, fitted, graph_data, node_da
 from training.toys import SMALL, TASKS, roles, toy
 from vepm import CommunityDetector, GraphClassifier, NodeClassifier
 from vepm.cli.jobs import settings as command_settings
+from vepm.cli.options import Given
 from vepm.data import Dataset, as_dataset, load
 
 
@@ -86,7 +87,7 @@ def test_tuned_settings_of_a_known_dataset_are_those_of_the_command_line() -> No
     known = replace(toy("node"), name="Cora")
     clf = NodeClassifier(preset="tuned", pretrain_epochs=1, epochs=1, device="cpu").fit(known)
     pairs = ["pretrain_epochs=1", "epochs=1"]
-    assert clf.card_.config == command_settings(known, "tuned", None, pairs)
+    assert clf.card_.config == command_settings(known, Given(preset="tuned", settings=pairs))
     assert clf.card_.config != clf.settings()
     assert clf.card_.config == clf.settings("Cora")
 

@@ -109,7 +109,7 @@ def test_surroundings_help_where_features_tell_and_edges_are_few() -> None:
     assert model.calibration_["features"] > 0
     with_features = model.scores_["auc"]
     model.calibration_ |= {"features": 0.0}
-    nodes = model._graph(replace(sparse, graphs=[parts.graph]))
+    nodes = model.nodes(replace(sparse, graphs=[parts.graph]))
     assert with_features > model._scores(nodes, parts.test)["auc"]
 
 

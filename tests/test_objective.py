@@ -33,7 +33,6 @@ from vepm.objective import (
     _as_both_ends,
     _importance,
     edge_log_likelihood,
-    label_log_likelihood,
     partial_edge_log_likelihood,
     subsampled_edge_log_likelihood,
 )
@@ -317,12 +316,6 @@ def test_subsample_of_a_batch_draws_from_every_graph() -> None:
     large, small = pytest.approx(10 * pair), pytest.approx(3 * pair)
     assert all(value[0] in (0, large) and value[1] in (0, small) for value in seen)
     assert len(seen) == 4
-
-
-def test_label_log_likelihood_by_hand() -> None:
-    logits, y = uniform(3, 5, 2), torch.tensor([0, 1, 1, 0, 1])
-    task = sum(math.log(p) for p in torch.softmax(logits, 1)[torch.arange(5), y].tolist())
-    assert label_log_likelihood(logits, y).sum().item() == pytest.approx(task)
 
 
 def test_one_end_has_the_gradient_of_both_also_in_stacked_runs() -> None:

@@ -16,11 +16,10 @@ from vepm import __version__
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
-NAMES = {"sklearn": "scikit-learn", "jinja2": "Jinja2", "markupsafe": "MarkupSafe"}
+NAMES = {"sklearn": "scikit-learn", "jinja2": "Jinja2"}
 EXTRAS = {
     "triton": "gpu",
     "optuna": "tune",
-    "tensorboard": "tensorboard",
     "leidenalg": "leiden",
     "igraph": "leiden",
     "pymetis": "metis",
@@ -81,6 +80,6 @@ def test_the_divergence_is_known_unless_the_command_starts(
 def test_extras_are_pinned_too() -> None:
     lines = (ROOT / "constraints.txt").read_text().lower().replace("_", "-").splitlines()
     pinned = {line.split("==")[0] for line in lines}
-    for name in ("gpu", "tune", "tensorboard", "leiden", "metis", "docs", "dev"):
+    for name in ("gpu", "tune", "leiden", "metis", "docs", "dev"):
         wanted = names(PROJECT["optional-dependencies"][name]) - {"vepm"}
         assert {each.lower() for each in wanted} - pinned == set()

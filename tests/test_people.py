@@ -9,8 +9,9 @@ from torch import Tensor
 
 from people import NUM_PEOPLE, write_people
 from vepm.cli.jobs import roles, settings
+from vepm.cli.options import Given
 from vepm.data import Dataset, read
-from vepm.data.features import positions
+from vepm.data.canonical import positions
 from vepm.estimators import NodeClassifier
 from vepm.training import Config, fit, preset, scores
 
@@ -69,5 +70,5 @@ def test_raw_columns_do_as_well_as_any_preparation_by_hand(people: tuple[Path, T
 
 def test_the_same_settings_from_python_and_the_command_line(people: tuple[Path, Tensor]) -> None:
     dataset = replace(read(people[0]), name="Cora")
-    assert NodeClassifier().settings() == settings(dataset, "default", None, None)
-    assert settings(dataset, "tuned", None, None) != preset("tuned", "node")
+    assert NodeClassifier().settings() == settings(dataset, Given())
+    assert settings(dataset, Given(preset="tuned")) != preset("tuned", "node")

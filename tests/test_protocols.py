@@ -30,7 +30,6 @@ from vepm.evaluation import (
     protocol_named,
     public_split,
     summarise,
-    wikics_splits,
 )
 
 
@@ -80,11 +79,9 @@ def test_public_split_of_graphs_without_one_is_refused() -> None:
 
 
 def test_every_published_split_is_returned() -> None:
-    splits = wikics_splits(node_task(num_splits=20))
+    splits = PROTOCOLS["wikics"](node_task(num_splits=20))
     assert len(splits) == 20
     assert len({split.name for split in splits}) == 20
-    with pytest.raises(InputError, match="several splits"):
-        wikics_splits(node_task())
 
 
 def test_overlapping_or_empty_parts_are_refused() -> None:
@@ -307,7 +304,7 @@ def test_evaluate_runs_every_split_with_every_seed() -> None:
     seen: list[tuple[int, int]] = []
     dataset = node_task(num_splits=3)
     results = evaluate(
-        method, dataset, wikics_splits(dataset), range(2), lambda i, n, _: seen.append((i, n))
+        method, dataset, PROTOCOLS["public"](dataset), range(2), lambda i, n, _: seen.append((i, n))
     )
     assert [(r.split, r.seed) for r in results[:3]] == [
         ("split-0", 0),
@@ -389,12 +386,3 @@ def test_a_protocol_may_name_the_seed_of_its_splits() -> None:
         assert torch.equal(split.train, expected.train)
         assert torch.equal(split.test, expected.test)
     assert not torch.equal(found[0].train, few_labels(data)[0].train)
-
-
-def test_runs_are_compared_by_accuracy_then_by_loss() -> None:
-    curve = {"val_accuracy": [0.5, 0.9], "val_loss": [1.0, 0.25], "test_accuracy": [0.6, 0.8]}
-    assert RunResult.from_curve("gcn", "Cora", "public", 0, curve).score == (0.9, -0.25)
-    del curve["val_loss"]
-    assert RunResult.from_curve("gcn", "Cora", "public", 0, curve).score == (0.9, 0)
-    del curve["val_accuracy"]
-    assert RunResult.from_curve("gcn", "Cora", "public", 0, curve).score == (0, 0)

@@ -48,7 +48,7 @@ def test_every_make_target_and_command_exists(capsys: pytest.CaptureFixture[str]
     assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
     command("vepm --help")
     listed = capsys.readouterr().out
-    for name in ("evaluate", "reproduce", "tune", "sweep", "bench", "datasets"):
+    for name in ("evaluate", "reproduce", "tune", "bench", "datasets"):
         assert f"`{name}`" in README
         assert name in listed
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vepm.files import write_text
-from vepm.runs.metrics import describe_machine
+from vepm.runs import describe_machine
 
 HERE = Path(__file__).resolve().parents[1]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from headlines import MISSING
 from results import ROOT, grid
+from tools.sweep import spread
 from vepm.evaluation import Summary
 from vepm.files import read_toml
 from vepm.paper.experiments import METRICS, catalogue
@@ -93,8 +94,8 @@ def _sweep(name: str, log: Path) -> list[str]:
     found = standings(rows)
     base = next((one for one in found if one.number == 0), None)
     best = f"{100 * found[0].val_accuracy:.1f}"
-    if not math.isnan(found[0].spread):
-        best += f" ± {100 * found[0].spread:.1f}"
+    if not math.isnan(error := spread(found[0])):
+        best += f" ± {100 * error:.1f}"
     before = f"{100 * base.val_accuracy:.1f}" if base else "-"
     where = head["machine"].get("gpu") or "CPU"
     datasets = ", ".join(head["sweep"]["datasets"])

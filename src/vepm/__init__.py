@@ -5,13 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vepm.estimators import (
-        CommunityDetector,
-        GraphClassifier,
-        LinkPredictor,
-        NodeClassifier,
-        NodeSplit,
-    )
+    from vepm.estimators import CommunityDetector, GraphClassifier, LinkPredictor, NodeClassifier
     from vepm.nn import VEPM
 
 __version__ = "0.1.0"
@@ -22,7 +16,6 @@ __all__ = [
     "GraphClassifier",
     "LinkPredictor",
     "NodeClassifier",
-    "NodeSplit",
     "__version__",
 ]
 

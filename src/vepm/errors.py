@@ -18,8 +18,7 @@ class TrainingWarning(UserWarning):
     Example:
         >>> import warnings
         >>> from vepm.errors import TrainingWarning
-        >>> warnings.simplefilter("error", TrainingWarning)  # to stop at the first sign
-        >>> warnings.simplefilter("ignore", TrainingWarning)
+        >>> warnings.simplefilter("ignore", TrainingWarning)  # or "error", to stop at the first
     """
 
 

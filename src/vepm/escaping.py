@@ -14,11 +14,8 @@ def for_terminal(text: str) -> str:
 
 def on_one_line(text: str) -> str:
     """Text for a terminal on a single line, its middle left out where it is very long."""
-    line = for_terminal(" ".join(text.split()))
-    if len(line) <= LONGEST_LINE:
-        return line
-    half = LONGEST_LINE // 2
-    return f"{line[:half]} ... {line[-half:]}"
+    line, half = for_terminal(" ".join(text.split())), LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
 
 
 def for_json(value: Any) -> Any:

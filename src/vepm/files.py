@@ -22,15 +22,14 @@ HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"  # the names of such files, as a pattern
 STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
 DEEPEST = 64  # tables and lists inside each other, at most
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says when a disk, a share of it or a file can hold no more."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of it or a file can hold no more
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never half.
 
-    The content goes to a temporary file in the same folder, is flushed to the disk, and takes
-    the name of the real one. An OSError names the file, if it cannot be written.
+    It goes to a temporary file in the same folder, which is flushed to the disk and takes the name
+    of the real one. An OSError names the file, if it cannot be written.
     """
     refuse_special(path)
     # The name is known before there is a file: an interrupt may come at any moment after.
@@ -60,10 +59,10 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     """Write a table, ``-`` to standard output; text that spreadsheets would run is defused."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    # The module quotes what holds its own line ending, but readers end lines at others too.
     quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in (header, *rows):
         cells = [for_spreadsheet(cell) for cell in row]
+        # The module quotes what holds its own line ending, but readers end lines at others too.
         odd = any(isinstance(cell, str) and "\r" in cell for cell in cells)
         (quoting if odd else writer).writerow(cells)
     if path == STDOUT:
@@ -83,16 +82,12 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table in a TOML text; ValueError if integers have over 64 bits, or it is too deep."""
-    return dict(_checked(tomllib.loads, text))
+    """:func:`parse_json` of a TOML text."""
+    return dict(parse_json(text, tomllib.loads))
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, parse: Callable[[Any], Any] = json.loads) -> Any:
     """The value in a JSON text; ValueError if integers have over 64 bits, or it is too deep."""
-    return _checked(json.loads, text)
-
-
-def _checked(parse: Callable[[Any], Any], text: str | bytes) -> Any:
     try:
         found = parse(text)
     except RecursionError:
@@ -115,27 +110,20 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read settings, from whoever they come."""
     try:
         # Reading a pipe might never end.
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: not a file")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("not a file")
         if path.stat().st_size > LARGEST_SETTINGS:
-            raise InputError(f"{path}: more than {LARGEST_SETTINGS} bytes; settings take less")
+            raise ValueError(f"more than {LARGEST_SETTINGS} bytes; settings take less")
         return parse_toml(path.read_text(encoding="utf-8"))
-    except InputError:
-        raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: not a readable TOML file ({reason})") from None
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse to write to or through a device, a pipe or a link.
-
-    A link may lead out of the folder that it lies in; a device or a pipe would be replaced.
-    """
-    try:
+    """Refuse to write to or through a device, a pipe or a link, which may lead elsewhere."""
+    with contextlib.suppress(OSError):
         mode = path.lstat().st_mode
-    except OSError:
-        return
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        kind = "link" if stat.S_ISLNK(mode) else "device or pipe"
-        raise InputError(f"{path}: is a {kind}, not a file or folder; choose another place")
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            kind = "link" if stat.S_ISLNK(mode) else "device or pipe"
+            raise InputError(f"{path}: is a {kind}, not a file or folder; choose another place")

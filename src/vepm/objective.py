@@ -1,20 +1,18 @@
 """The evidence lower bound, term by term, and what terms are divided by."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import coalesce, remove_self_loops, subgraph
+from torch_geometric.utils import coalesce, remove_self_loops, subgraph, to_dense_batch
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate
-from vepm.kernels.patterns import apply
 from vepm.kernels.shares import SMALLEST_SHARE, couple, link_shares, pair_rates
 
 __all__ = [
     "Counts",
     "Terms",
     "edge_log_likelihood",
-    "label_log_likelihood",
     "partial_edge_log_likelihood",
     "shrinking_penalty",
     "subsampled_edge_log_likelihood",
@@ -25,16 +23,11 @@ class Terms(NamedTuple):
     """A loss and the terms it is made of; all but ``kl`` and ``disagreement`` are maximised."""
 
     loss: Tensor
-    task: Tensor | None = None
-    """Log-likelihood of the labels."""
-    edges: Tensor | None = None
-    """Log-likelihood of the edges."""
-    kl: Tensor | None = None
-    """KL divergence of the posterior from the prior."""
-    disagreement: Tensor | None = None
-    """Squared distance of the noisy passes from their sharpened mean."""
-    correct: Tensor | None = None
-    """Number of labels predicted correctly."""
+    task: Tensor | None = None  # log-likelihood of the labels
+    edges: Tensor | None = None  # log-likelihood of the edges
+    kl: Tensor | None = None  # KL divergence of the posterior from the prior
+    disagreement: Tensor | None = None  # squared distance of the passes from their sharpened mean
+    correct: Tensor | None = None  # number of labels predicted correctly
 
     def detached(self) -> "Terms":
         """The same values without their graph."""
@@ -42,20 +35,11 @@ class Terms(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What sums over a batch are divided by.
-
-    Where a batch is one of several shares of a step, these are the counts of the whole step, so
-    that the terms of the shares add up to those of the step.
-    """
+    """What sums over a batch, or over all batches of a step, are divided by."""
 
     nodes: float | Tensor
     labels: float | Tensor
     graphs: float | Tensor = 1.0
-
-
-def label_log_likelihood(logits: Tensor, y: Tensor) -> Tensor:
-    """Log-likelihood of each label [n] under class scores [n, classes]."""
-    return -torch.nn.functional.cross_entropy(logits, y, reduction="none")
 
 
 def shrinking_penalty(mean: Tensor, activation: Tensor) -> Tensor:
@@ -63,11 +47,10 @@ def shrinking_penalty(mean: Tensor, activation: Tensor) -> Tensor:
 
     .. math:: \sum_c \log(1 + \pi_c / \varepsilon)
 
-    The process gives each of C communities an activation from Gamma(:math:`\gamma_0 / C`, c). As C
-    grows, its log-density becomes minus the logarithm of the activation: an empty community is
-    always better than a weak one. Activations are measured as shares :math:`\pi_c` of the expected
-    links, which do not depend on the scale of the affiliations, and shares far below
-    :math:`\varepsilon` count as zero.
+    As C grows, the log-density of activations from Gamma(:math:`\gamma_0 / C`, c) becomes minus
+    their logarithm: an empty community is always better than a weak one. Activations are measured
+    as shares :math:`\pi_c` of the expected links, which do not depend on the scale of the
+    affiliations, and shares far below :math:`\varepsilon` count as zero.
 
     Args:
         mean: Posterior means of the affiliations [N, C].
@@ -115,25 +98,37 @@ def edge_log_likelihood(
         >>> edge_log_likelihood(z, torch.ones(1), edges)  # log(1 - 1/e) - 1 - 1
         tensor([-2.4587])
     """
-    adjacency = _simple(edge_index, z.size(0), edge_weight)
+    if isinstance(edge_index, Tensor):
+        edge_index = _simple(edge_index, z.size(0), edge_weight)
     # Edges in both directions hold each pair twice, and so do ordered pairs.
-    adjacency, times = (adjacency.links, 1) if directed else (adjacency, 2)
+    adjacency, times = (edge_index.links, 1) if directed else (edge_index, 2)
     if batch is not None and num_graphs is None:
         num_graphs = int(batch.max()) + 1 if batch.numel() else 0
-    groups, mean = _Groups(batch, num_graphs or 0), z if mean is None else mean
-    edge_groups = _Groups(None if batch is None else batch[adjacency.source], groups.number)
+    of_node = batch, num_graphs
+    of_edge = None if batch is None else batch[adjacency.source], num_graphs
+    mean = z if mean is None else mean
     rate = _edge_rates(z, activation, adjacency, directed)
-    on_edges = edge_groups.sum(_log_probability(rate, adjacency.weight)) / times
-    if mean is z:
-        rates_on_edges = edge_groups.sum(rate) / times
+    if adjacency.weight is None:
+        log_probability = torch.log(-torch.expm1(-rate))
     else:
-        rates_on_edges = groups.sum(_neighbour_rates(mean, activation, adjacency, directed)) / times
-    off_edges = _pair_rates(mean, activation, groups) / times - rates_on_edges
+        # Less the rate, whose sum is known below.
+        weight = adjacency.weight.to(rate.dtype)
+        log_probability = weight * torch.log(rate) - torch.lgamma(weight + 1)
+    on_edges = _sums(log_probability, *of_edge) / times
+    if mean is z:
+        rates_on_edges = _sums(rate, *of_edge) / times
+    else:
+        rates = _neighbour_rates(mean, activation, adjacency, directed)
+        rates_on_edges = _sums(rates, *of_node) / times
+    total = _sums(mean, *of_node)
+    own = _sums(pair_rates(mean, mean, activation), *of_node)
+    off_edges = (pair_rates(total, total, activation) - own) / times - rates_on_edges
     if adjacency.weight is not None:
         on_edges = on_edges - rates_on_edges
     if not balanced:
         return on_edges - off_edges
-    nodes, edges = groups.sizes(z), edge_groups.sizes(rate) / times
+    nodes = _sums(z.new_ones(z.size(0)), *of_node)
+    edges = _sums(rate.new_ones(rate.size(0)), *of_edge) / times
     non_edges = nodes * (nodes - 1) / times - edges
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
 
@@ -161,9 +156,8 @@ def partial_edge_log_likelihood(
     every edge counts once in expectation. The total is held constant, yet the gradient of every
     node is that of the whole sum, in which it is one end of each of its pairs.
 
-    ``edge_weight`` is the weight w of each edge [e], the same in both directions, ``total`` the sum
-    of the posterior means of all nodes [C]. Numbers of nodes and undirected edges are those of the
-    whole graph.
+    ``edge_weight`` is w [e], the same in both directions, ``total`` is s [C]. Numbers of nodes and
+    undirected edges are those of the whole graph.
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.
@@ -198,20 +192,20 @@ def subsampled_edge_log_likelihood(
     .. math:: p_i = k q_i + (1 - k) \frac{1 - q_i}{N - 1}, \quad
               q_i = \frac{d_i^\alpha}{\sum_j d_j^\alpha}
 
-    The exact likelihood costs no more than O(N C + E C), so this exists to reproduce the
-    paper's table of scalable training.
-
-    Args are those of :func:`edge_log_likelihood`; ``num_nodes`` are drawn, with replacement, of
-    each graph, ``importance`` is k and ``exponent`` is :math:`\alpha`. The value of a graph is its
-    subgraph's likelihood, scaled to the number of its pairs unless balanced.
+    It exists to reproduce the paper's table of scalable training. Args are those of
+    :func:`edge_log_likelihood`; ``num_nodes`` are drawn, with replacement, of each graph,
+    ``importance`` is k and ``exponent`` is :math:`\alpha`. The value of a graph is its subgraph's
+    likelihood, scaled to the number of its pairs unless balanced.
     """
-    adjacency = _simple(edge_index, z.size(0))
+    adjacency = _simple(edge_index, z.size(0)) if isinstance(edge_index, Tensor) else edge_index
     batch = adjacency.source.new_zeros(z.size(0)) if batch is None else batch
     sizes = torch.bincount(batch, minlength=num_graphs or 0)
     num_graphs = sizes.numel()
     degree = torch.bincount(adjacency.target, minlength=z.size(0)).to(z.dtype)
     p = _importance(degree.pow(exponent), batch, sizes, importance)
-    nodes = _draw_nodes(p, batch, sizes, num_nodes)
+    table, _ = to_dense_batch(p.detach(), batch, batch_size=num_graphs)
+    drawn = torch.multinomial(table, num_nodes, replacement=True)
+    nodes = (drawn + (sizes.cumsum(0) - sizes)[:, None]).unique()
     kept, weight = subgraph(
         nodes, adjacency.edge_index, adjacency.weight, relabel_nodes=True, num_nodes=z.size(0)
     )
@@ -225,42 +219,22 @@ def subsampled_edge_log_likelihood(
     )
     if balanced:
         return value
-    drawn = torch.bincount(batch[nodes], minlength=num_graphs)
-    return value * sizes * (sizes - 1) / (drawn * (drawn - 1)).clamp_min(1)
+    kept_nodes = torch.bincount(batch[nodes], minlength=num_graphs)
+    return value * sizes * (sizes - 1) / (kept_nodes * (kept_nodes - 1)).clamp_min(1)
 
 
 def _importance(weight: Tensor, batch: Tensor, sizes: Tensor, importance: float) -> Tensor:
     """Probability of each node within its graph [N]."""
-    total = _Groups(batch, sizes.numel()).sum(weight)[batch]
+    total = _sums(weight, batch, sizes.numel())[batch]
     size = sizes[batch].to(weight.dtype)
     q = torch.where(total > 0, weight / total, 1 / size)
     return importance * q + (1 - importance) * (1 - q) / (size - 1).clamp_min(1)
 
 
-def _draw_nodes(p: Tensor, batch: Tensor, sizes: Tensor, count: int) -> Tensor:
-    """Nodes drawn ``count`` times from each graph, without repeats and in order."""
-    first = sizes.cumsum(0) - sizes
-    place = torch.arange(batch.numel(), device=batch.device) - first[batch]
-    table = p.new_zeros(sizes.numel(), int(sizes.max()))
-    table[batch, place] = p.detach()
-    drawn = torch.multinomial(table, count, replacement=True)
-    return (drawn + first[:, None]).unique()
-
-
-def _simple(edge_index: EdgeIndex, num_nodes: int, edge_weight: Tensor | None = None) -> Adjacency:
-    if isinstance(edge_index, Adjacency):
-        return edge_index
+def _simple(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> Adjacency:
     plain, weight = remove_self_loops(edge_index, edge_weight)
     plain, weight = coalesce(plain, weight, num_nodes=num_nodes)
     return Adjacency(plain, num_nodes, weight=weight)
-
-
-def _log_probability(rate: Tensor, weight: Tensor | None) -> Tensor:
-    """Log-probability of each edge [E]; that of a weight lacks the rate, which sums in O(N)."""
-    if weight is None:
-        return torch.log(-torch.expm1(-rate))
-    weight = weight.to(rate.dtype)
-    return weight * torch.log(rate) - torch.lgamma(weight + 1)
 
 
 def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency, directed: bool = False) -> Tensor:
@@ -280,55 +254,14 @@ def _neighbour_rates(mean: Tensor, activation: Tensor, edges: Adjacency, directe
 
 
 def _as_both_ends(z: Tensor) -> Tensor:
-    """Affiliations of one end of each edge, with the gradient of both ends.
-
-    Edges are given in both directions, so the two gradients are equal and one sum over the edges
-    gives both.
-    """
-    return apply(_BothEnds, z)
+    """The same values, their gradient doubled: that of both ends of edges in both directions."""
+    return 2 * z - z.detach()
 
 
-class _BothEnds(torch.autograd.Function):
-    """The same values, their gradient doubled."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(z: Tensor) -> Tensor:
-        return z.view_as(z)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return 2 * grad
-
-
-class _Groups(NamedTuple):
-    """Which graph each row belongs to; None for one graph."""
-
-    group: Tensor | None
-    number: int
-
-    def sum(self, values: Tensor) -> Tensor:
-        """Sums of the rows of each graph [G, ...]."""
-        if self.group is None:
-            return values.sum(0, keepdim=True)
-        group = self.group.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
-        # Unlike index_add, scatter_add has a batching rule that keeps vmap fast.
-        return values.new_zeros(self.number, *values.shape[1:]).scatter_add(0, group, values)
-
-    def sizes(self, rows: Tensor) -> Tensor:
-        """Number of rows of each graph [G]."""
-        if self.group is None:
-            return rows.new_full((1,), rows.size(0))
-        return self.sum(rows.new_ones(rows.size(0)))
-
-
-def _pair_rates(z: Tensor, activation: Tensor, groups: _Groups) -> Tensor:
-    """Sum of r_ij over all ordered pairs of nodes of each graph [G]."""
-    total = groups.sum(z)
-    own = groups.sum(pair_rates(z, z, activation))
-    return pair_rates(total, total, activation) - own
+def _sums(values: Tensor, batch: Tensor | None, num_graphs: int | None) -> Tensor:
+    """Sums of the rows of each graph [G, ...]; of one graph if there is no batch."""
+    if batch is None:
+        return values.sum(0, keepdim=True)
+    index = batch.view(-1, *[1] * (values.dim() - 1)).expand_as(values)
+    # Unlike index_add, scatter_add has a batching rule that keeps vmap fast.
+    return values.new_zeros(num_graphs or 0, *values.shape[1:]).scatter_add(0, index, values)

@@ -1,15 +1,4 @@
-"""Dataclasses as schemas: types, bounds and choices of fields, and errors that name the field.
-
-Settings, experiment files and search spaces are all read through here::
-
-    @dataclass(frozen=True)
-    class Noise:
-        passes: int = checked(1, low=1, high=64)
-        kind: str = checked("normal", choices=("normal", "uniform"))
-
-    read(Noise, {"passes": 2}, "noise.toml")  # Noise(passes=2, kind="normal")
-    read(Noise, {"pases": 2}, "noise.toml")   # InputError: ... did you mean passes?
-"""
+"""Dataclasses as schemas: types, bounds and choices of fields, and errors that name the field."""
 
 import dataclasses
 import difflib
@@ -40,7 +29,7 @@ def checked(
     """A dataclass field with bounds or choices, which :func:`check` enforces.
 
     Values are at least ``low``, at most ``high``, larger than ``above`` and smaller than ``below``.
-    Without a default the field is required.
+    Without a default the field is required: ``kind: str = checked(choices=("normal", "uniform"))``.
     """
     if bounds.keys() - _BOUNDS:
         raise TypeError(f"bounds are {', '.join(_BOUNDS)}, not {', '.join(bounds)}")
@@ -62,11 +51,10 @@ def read(kind: type[T], values: Any, where: str) -> T:
         if name not in fields:
             raise unknown(name, fields, where)
     for name, field in fields.items():
-        no_default = field.default is field.default_factory is dataclasses.MISSING
-        if no_default and name not in values:
-            raise InputError(f"{where}: {name} is missing")
         if name in values:
             check_value(field, values[name], where)
+        elif field.default is field.default_factory is dataclasses.MISSING:
+            raise InputError(f"{where}: {name} is missing")
     return kind(**values)
 
 
@@ -78,24 +66,23 @@ def check(instance: Any, where: str) -> None:
 
 def check_value(field: dataclasses.Field[Any], value: Any, where: str) -> None:
     """Refuse a value that a field does not allow; the error names both."""
+    bounds, choices = (field.metadata.get(key, {}) for key in ("bounds", "choices"))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # An integer can be too large to be compared as a float.
+    finite = not isinstance(value, float) or math.isfinite(value)
     if not is_of_type(value, field.type):
         plain = typing.get_origin(field.type) is None
-        kind = getattr(field.type, "__name__", "") if plain else str(field.type)
-        raise InputError(f"{where}: {field.name} must be of type {kind}, got {value!r}")
-    choices = field.metadata.get("choices", ())
-    if choices and value not in choices:
-        known = ", ".join(choices)
-        raise InputError(f"{where}: {field.name} must be one of {known}, got {value!r}")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        bounds = field.metadata.get("bounds", {})
-        # An integer can be too large to be compared as a float.
-        finite = isinstance(value, int) or math.isfinite(value)
-        if not (finite and all(_BOUNDS[name][0](value, n) for name, n in bounds.items())):
-            words = " and ".join(f"{_BOUNDS[name][1]} {n}" for name, n in bounds.items())
-            words = "a number " + (words or "that is finite")
-            if {"low", "high"} <= bounds.keys():
-                words = f"between {bounds['low']} and {bounds['high']}"
-            raise InputError(f"{where}: {field.name} must be {words}, got {value}")
+        wanted = f"of type {getattr(field.type, '__name__', '') if plain else field.type}"
+    elif choices and value not in choices:
+        wanted = f"one of {', '.join(choices)}"
+    elif number and not (finite and all(_BOUNDS[key][0](value, n) for key, n in bounds.items())):
+        words = " and ".join(f"{_BOUNDS[key][1]} {n}" for key, n in bounds.items())
+        wanted = f"a number {words or 'that is finite'}"
+        if {"low", "high"} <= bounds.keys():
+            wanted = f"between {bounds['low']} and {bounds['high']}"
+    else:
+        return
+    raise InputError(f"{where}: {field.name} must be {wanted}, got {value!r}")
 
 
 def unknown(name: str, known: Iterable[str], where: str) -> InputError:
@@ -111,12 +98,10 @@ def unknown(name: str, known: Iterable[str], where: str) -> InputError:
 def is_of_type(value: Any, kind: Any) -> bool:
     """Whether a plain value is of a type, such as those of a dataclass's fields."""
     origin = typing.get_origin(kind)
+    if kind is Any or (kind in (None, type(None)) and value is None):
+        return True
     if origin in (typing.Union, types.UnionType):
         return any(is_of_type(value, option) for option in typing.get_args(kind))
-    if kind in (None, type(None)):
-        return value is None
-    if kind is Any:
-        return True
     if origin is not None:
         inside = [part for part in typing.get_args(kind) if part is not ...][-1]
         values = value.values() if isinstance(value, Mapping) else value

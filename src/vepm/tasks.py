@@ -1,8 +1,4 @@
-"""What is labelled: the nodes of one graph, or whole graphs.
-
-A task is one object. Code that depends on the task asks it, or keeps a dict keyed by its name;
-nothing else compares the name with a word. To add a task, add it to ``TASKS``.
-"""
+"""What is labelled: the nodes of one graph, or whole graphs; to add a task, add it to ``TASKS``."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,29 +16,20 @@ UNLABELLED = -1
 
 @dataclass(frozen=True)
 class Task:
-    """What a model learns to label, and what follows from that.
-
-    Args:
-        name: the name users write, in settings, results and model files.
-        single_graph: whether a dataset is one graph whose nodes are labelled; else it is any
-            number of graphs with a label each.
-        conv: the graph convolution to use unless another is asked for.
-        protocols: the evaluation protocols that fit, the default first.
-        search_protocol: the protocol whose validation part a search chooses settings on.
-    """
+    """What a model learns to label, and what follows from that."""
 
     name: TaskName
-    single_graph: bool
-    conv: str
-    protocols: tuple[str, ...]
-    search_protocol: str
+    single_graph: bool  # one graph whose nodes are labelled, or any number with a label each
+    conv: str  # the graph convolution to use unless another is asked for
+    protocols: tuple[str, ...]  # the evaluation protocols that fit, the default first
+    search_protocol: str  # the one whose validation part a search chooses settings on
 
     def measures(self, probabilities: Tensor, y: Tensor) -> dict[str, Any]:
         """How good probabilities [n, classes] of true classes ``y`` [n] are, beside accuracy.
 
-        ``macro_f1``, the mean F1 over the classes that occur; ``roc_auc``, the area under the
-        ROC curve, of several classes the mean of each against the rest, None where only one
-        class occurs; ``per_class`` with ``precision``, ``recall``, ``f1`` and ``support``.
+        ``macro_f1``, the mean F1 over the classes that occur; ``roc_auc``, of several classes the
+        mean of each against the rest, None if only one occurs; ``per_class`` with ``precision``,
+        ``recall``, ``f1`` and ``support``.
         """
         # A model that has diverged knows nothing, which is a result too.
         score, true = probabilities.double().nan_to_num().cpu().numpy(), y.cpu().numpy()
@@ -63,13 +50,9 @@ class Task:
 
 
 TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task("node", True, "gcn", ("public", "few-labels"), "public"),
-        Task("graph", False, "gin", ("gin", "capsgnn", "public", "few-labels"), "capsgnn"),
-    )
+    "node": Task("node", True, "gcn", ("public", "few-labels"), "public"),
+    "graph": Task("graph", False, "gin", ("gin", "capsgnn", "public", "few-labels"), "capsgnn"),
 }
-"""Every task by its name."""
 
 
 def task_named(name: Any) -> Task:

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from vepm.baselines import communities
-from vepm.baselines.communities import DETECTORS, bigclam, leiden, nocd, require_nocd
+from vepm.baselines.communities import DETECTORS, bigclam, leiden, nocd, require
 from vepm.bench import PeakMemory
 from vepm.data import planted_graph
 from vepm.errors import InputError
@@ -65,9 +65,10 @@ def test_nocd_is_refused_where_it_would_not_fit(
     (tmp_path / "meminfo").write_text("MemAvailable: 2097152 kB\n")
     monkeypatch.setattr(sources, "MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(sources, "CGROUPS", ())
-    require_nocd(300_000, 400_000)
+    require("nocd", 300_000, 400_000)
+    require("louvain", 400_000, 1_000_000)
     with pytest.raises(InputError) as refused:
-        require_nocd(400_000, 1_000_000)
+        require("nocd", 400_000, 1_000_000)
     assert str(refused.value) == (
         "baseline 'nocd' needs about 3.0 GiB for 400,000 nodes and 500,000 edges, and 2.0 GiB are "
         "free; leave it out"

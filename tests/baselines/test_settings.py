@@ -10,10 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from baselines.toys import graph_toy
-from vepm.baselines import BASELINES, baseline, fitting
-from vepm.baselines.base import GraphBaseline, NeuralBaseline
+from vepm.baselines import BASELINES, base, baseline
+from vepm.baselines.base import (
+    Classifier,
+    GraphBaseline,
+    Labelled,
+    NeuralBaseline,
+    Problem,
+    single_epoch_curve,
+)
 from vepm.baselines.communities import _density, _log_likelihood, _neighbourhoods, _once
-from vepm.baselines.fitting import Classifier, Labelled, Problem, single_epoch_curve
 from vepm.baselines.graphs import CapsGNN, squash
 from vepm.errors import InputError
 from vepm.evaluation import Split
@@ -181,7 +187,7 @@ def rows(*right: bool, sure: float = 1.0) -> list[list[float]]:
     return [[sure, 0.0] if hit else [0.0, sure] for hit in right]
 
 
-def train(model: Steps, epochs: int, **options: Any) -> fitting.Outcome:
+def train(model: Steps, epochs: int, **options: Any) -> base.Outcome:
     two, labels = torch.tensor([0, 1]), torch.zeros(2, dtype=torch.long)
     held_out = {"val": (two, labels), "test": (torch.tensor([2]), labels[:1])}
     batches = [
@@ -191,7 +197,7 @@ def train(model: Steps, epochs: int, **options: Any) -> fitting.Outcome:
     graph: Any = None
     problem = Problem(lambda _: batches, [graph], held_out, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    return fitting.fit(model, problem, optimizer, epochs, seed=0)
+    return base.fit(model, problem, optimizer, epochs, seed=0)
 
 
 def test_the_curve_by_hand() -> None:
@@ -306,12 +312,12 @@ def test_likelihood_and_density_by_hand() -> None:
 
 
 def test_training_goes_on_while_either_measure_improves() -> None:
-    assert not fitting._stalled([0.5], [1.0], 1)
-    assert not fitting._stalled([0.5, 0.6], [1.0, 2.0], 1)
-    assert not fitting._stalled([0.5, 0.4], [1.0, 0.9], 1)
-    assert not fitting._stalled([0.5, 0.5], [1.0, 2.0], 1)
-    assert fitting._stalled([0.5, 0.4], [1.0, 2.0], 1)
-    assert not fitting._stalled([0.5, 0.4], [1.0, 2.0], 2)
+    assert not base._stalled([0.5], [1.0], 1)
+    assert not base._stalled([0.5, 0.6], [1.0, 2.0], 1)
+    assert not base._stalled([0.5, 0.4], [1.0, 0.9], 1)
+    assert not base._stalled([0.5, 0.5], [1.0, 2.0], 1)
+    assert base._stalled([0.5, 0.4], [1.0, 2.0], 1)
+    assert not base._stalled([0.5, 0.4], [1.0, 2.0], 2)
 
 
 def test_loss_of_an_epoch_is_the_mean_over_its_labels() -> None:
@@ -331,4 +337,4 @@ def test_loss_of_an_epoch_is_the_mean_over_its_labels() -> None:
         for loss, size in ((0.5, 3), (1.5, 1))
     ]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    assert fitting._train_epoch(model, batches, optimizer) == pytest.approx(0.75)
+    assert base._train_epoch(model, batches, optimizer) == pytest.approx(0.75)

@@ -6,17 +6,18 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm import bench
-from vepm.bench import PeakMemory, Plan, alternate, compare, machine, ratios, run, steps
+from vepm.bench import PeakMemory, Plan, in_own_process, machine, measure, ratios, run, steps
 from vepm.bench.steps import METHODS, STEPS, Method, Step, build_model
 from vepm.data import planted_graph
 from vepm.scale import cuda_graphs
@@ -87,25 +88,24 @@ def test_the_step_that_captures_a_cuda_graph_is_the_last_that_is_not_timed(
         assert graph.num_edges == GRAPH.num_edges
         return lambda: taken.append(f"{step} on {device}") or torch.zeros(())  # type: ignore[func-returns-value]
 
-    for name in ("_step", "_peak"):
-        monkeypatch.setattr(bench, name, None, raising=False)
-    bench._build(build, "joint", graph_file, Plan())
-    assert taken == ["joint on cpu"] * (cuda_graphs.WARMUP + 1)
+    monkeypatch.setattr(bench, "TURN_SECONDS", 0)
+    measure(build, "joint", graph_file, Plan(repeats=2))
+    timed = 2
+    assert taken == ["joint on cpu"] * (cuda_graphs.WARMUP + 1 + timed)
 
 
-def test_short_steps_are_repeated_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_steps_are_repeated_in_each_round(graph_file: Path) -> None:
     calls: list[int] = []
 
-    def step() -> None:
+    def step() -> Tensor:
         calls.append(1)
         time.sleep(0.02)
+        return torch.zeros(())
 
-    monkeypatch.setattr(bench, "_step", step, raising=False)
-    monkeypatch.setattr(bench, "_peak", PeakMemory(), raising=False)
-    seconds, cpu, _ = bench._train(Plan())
-    # For a quarter of a second, however long a machine sleeps.
-    assert 2 <= len(calls) <= 13
-    assert seconds >= 0.02 > cpu
+    found = measure(lambda *_: step, "joint", graph_file, Plan(repeats=1))
+    # For a quarter of a second, however long a machine sleeps, after three that are not timed.
+    assert 2 <= len(calls) - bench.WARMUP <= 13
+    assert found["median"] >= 0.02
 
 
 @pytest.mark.parametrize(("device", "start"), [("cpu", "forkserver"), ("cuda", "spawn")])
@@ -120,22 +120,15 @@ def test_processes_that_need_a_gpu_start_from_nothing(
 
     monkeypatch.setattr(multiprocessing, "get_context", ask)
     with pytest.raises(AskedError, match=start):
-        alternate({}, "joint", Path(), Plan(device))
+        in_own_process(METHODS["gcn"].build, "joint", Path(), Plan(device))
 
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods train in threads, which is enough for one at a time."""
 
-    def pool(count: int, _: object) -> ThreadPoolExecutor:
-        # A second process would not have what the first one built.
-        assert count == 1
-        return ThreadPoolExecutor(count)
-
-    monkeypatch.setattr(bench, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr(bench, "TURN_SECONDS", 0)
-    for name in ("_step", "_peak"):
-        monkeypatch.setattr(bench, name, None, raising=False)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -149,19 +142,17 @@ def test_an_error_is_said_in_its_first_line_or_by_its_name(
     def build(*_: object) -> Step:
         raise Lost(*words)
 
-    assert alternate({"one": Method(build)}, "joint", graph_file, Plan()) == {
-        "one": {"error": said}
-    }
+    assert in_own_process(build, "joint", graph_file, Plan()) == {"error": said}
 
 
-@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(("budget", "rounds"), [(0.0, 1), (100.0, 4)])
 def test_rounds_are_as_many_as_asked_for_if_the_budget_lasts(
-    budget: float, rounds: int, graph_file: Path
+    budget: float, rounds: int, graph_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    methods = {"one": Method(lambda *_: lambda: torch.zeros(()))}
-    found = alternate(methods, "joint", graph_file, Plan(repeats=4, budget=budget))
-    assert len(found["one"]["rounds"]) == rounds
+    monkeypatch.setattr(bench, "TURN_SECONDS", 0)
+    plan = Plan(repeats=4, budget=budget)
+    found = measure(lambda *_: lambda: torch.zeros(()), "joint", graph_file, plan)
+    assert len(found["rounds"]) == rounds
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -173,39 +164,14 @@ def test_a_report_grows_row_by_row() -> None:
     assert len(reports) == len(STEPS) + 1
 
 
-def test_rows_tell_of_all_rounds_and_of_the_last_peak() -> None:
-    assert bench._medians([(3.0, 1.0, 5), (1.0, 2.0, 6), (2.5, 9.0, 7)]) == {
-        "median": 2.5,
-        "best": 1.0,
-        "cpu": 2.0,
-        "rounds": [3.0, 1.0, 2.5],
-        "peak_bytes": 7,
-    }
-
-
-def test_methods_take_turns_unless_they_would_push_each_other_out(
-    monkeypatch: pytest.MonkeyPatch,
+def test_rows_tell_of_all_rounds_and_of_the_peak_at_the_end(
+    graph_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[list[str]] = []
-
-    def note(methods: Mapping[str, Method], *_: object) -> dict[str, Any]:
-        seen.append([*methods])
-        return {name: {"median": 1.0} for name in methods}
-
-    def build(*_: object) -> Step:
-        raise AssertionError
-
-    monkeypatch.setattr(bench, "alternate", note)
-    methods = {name: Method(build) for name in ("a", "b")}
-    monkeypatch.setattr(bench, "MOST_EDGES", GRAPH.num_edges)
-    together = [*compare("toy", GRAPH, Plan(), methods)]
-    sizes = {(row["graph"], row["nodes"], row["edges"]) for row in together}
-    assert sizes == {("toy", 60, GRAPH.num_edges)}
-    assert seen == [["a", "b"]] * len(STEPS)
-    seen.clear()
-    monkeypatch.setattr(bench, "MOST_EDGES", GRAPH.num_edges - 1)
-    assert [*compare("toy", GRAPH, Plan(), methods)] == together
-    assert seen == [["a"], ["b"]] * len(STEPS)
+    turns = iter([[3.0], [0.5, 1.0, 9.0], [2.5]])
+    monkeypatch.setattr(bench, "time_call", lambda *_, **__: next(turns))
+    monkeypatch.setattr(PeakMemory, "read", lambda _: 0 if next(turns, None) else 7)
+    found = measure(lambda *_: lambda: torch.zeros(()), "joint", graph_file, Plan(repeats=3))
+    assert found == {"rounds": [3.0, 1.0, 2.5], "peak_bytes": 7, "median": 2.5}
 
 
 def test_a_report_says_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +217,7 @@ def test_a_machine_is_named_after_what_does_the_work(
 def test_every_method_but_ours_is_a_peer(peer: str) -> None:
     place = {"graph": "g", "step": "joint"}
     ours = {**place, "method": "ours", "median": 1.0, "rounds": [1.0, 3.0, 2.0], "peak_bytes": 6}
-    other = {**place, "method": peer, "median": 1.0, "rounds": [2.0, 4.0, 8.0], "peak_bytes": 8}
+    other = {**place, "method": peer, "median": 2.0, "rounds": [2.0, 4.0, 8.0], "peak_bytes": 8}
     assert ratios([ours, other]) == [{**place, "against": peer, "time": 0.5, "memory": 0.75}]
 
 

@@ -134,8 +134,8 @@ def test_bad_truth_and_baselines_are_refused_before_training(pets: Path, tmp_pat
         (("--truth", "truth.txt"), "truth.txt, line 3: the graph has no node 'nobody'"),
         (("--truth", "empty.txt"), "empty.txt: names no node"),
         (("--truth", "nowhere.txt"), "nowhere.txt: no such file"),
-        (("-c", "many"), "--communities many: give a number of at least 1, or auto"),
-        (("-c", "0"), "--communities 0: give a number"),
+        (("-c", "many"), "num_communities must be of type int, got 'many'"),
+        (("-c", "0"), "num_communities must be between 1 and"),
         (("--baselines", "metis"), "no baseline 'metis'; there are louvain, leiden"),
     ):
         assert message in refused("communities", pets, *words)

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from cli.running import QUICK, names_in, refused, succeed, vepm
-from vepm.training import checkpoint, fitting
+from vepm.training import fitting, saving
 
 
 def truncate(path: Path) -> None:
@@ -64,7 +64,7 @@ def checkpointed(pets: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that stopped after its first epochs."""
 
     def save_and_stop(*args: object) -> None:
-        checkpoint.save_state(*args)  # type: ignore[arg-type]
+        saving.save_state(*args)  # type: ignore[arg-type]
         raise StopError
 
     with monkeypatch.context() as patch:

@@ -12,7 +12,7 @@ import pytest
 from cli.running import QUICK, names_in, read_json, refused, succeed, vepm
 from cli.writing import write_nodes
 from paper.toys import write_toys
-from vepm.cli.folders import MARKER, RUN
+from vepm.cli.folders import MARKER
 from vepm.errors import InputError
 from vepm.report import write_report
 
@@ -61,7 +61,7 @@ def test_a_run_may_lie_below_its_input() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("config.toml", "edges.csv", "figures/plot.png", "tensorboard/a/events.out.tfevents.1"),
+        *("config.toml", "edges.csv", "figures/plot.png"),
         *("metrics.json", "model.safetensors", "best.toml", "notes.txt", ".hidden"),
         *("trials.jsonl", "trials.db", "checkpoint.safetensors", "cells/a/b/0.json"),
     ],
@@ -154,14 +154,14 @@ def test_what_a_killed_run_had_not_removed_goes(pets: Path) -> None:
 
 def test_a_marker_that_is_a_link_is_not_followed(pets: Path, pets_run: Path) -> None:
     shutil.copytree(pets_run, "run")
-    Path("precious").write_bytes(RUN.marker)
+    Path("precious").write_bytes(b"vepm run\n")
     Path("run", MARKER).unlink()
     Path("run", MARKER).symlink_to("../precious")
     assert "is a link" in refused("report", "run")
     assert "is not the folder of a run" in refused(
         "train", pets, "-o", "run", "--overwrite", *QUICK
     )
-    assert Path("precious").read_bytes() == RUN.marker
+    assert Path("precious").read_bytes() == b"vepm run\n"
     assert Path("run", MARKER).is_symlink()
 
 
@@ -175,13 +175,13 @@ def test_a_folder_without_a_marker_is_not_marked_by_its_page(pets: Path, pets_ru
     )
 
 
-@pytest.mark.parametrize("name", ["figures", "tensorboard", "tensorboard/pretrain"])
+@pytest.mark.parametrize("name", ["figures", "cells", "cells/gcn"])
 def test_folders_that_are_links_are_not_written_through(
     name: str, pets: Path, pets_run: Path
 ) -> None:
     shutil.copytree(pets_run, "run")
     Path("elsewhere").mkdir()
-    for outside in ("adjacency.svg", ".a.01234567.half", "events.out.tfevents.1"):
+    for outside in ("adjacency.svg", ".a.01234567.half"):
         Path("elsewhere", outside).write_text("mine")
     Path("run", name).parent.mkdir(exist_ok=True)
     Path("run", name).symlink_to(Path("elsewhere").resolve())

@@ -15,7 +15,7 @@ import pytest
 from cli.running import QUICK, hidden_in, names_in, read_json, same_tensors, succeed, vepm
 from paper.toys import write_toys
 from vepm.search import tuning
-from vepm.training import checkpoint, fitting
+from vepm.training import fitting, saving
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -58,7 +58,7 @@ def test_training_on_a_disk_that_fills_up(
     run = small_disk / "run"
 
     def save_and_fill(path: Path, *rest: Any) -> None:
-        checkpoint.save_state(path, *rest)
+        saving.save_state(path, *rest)
         saved.append(path.read_bytes())
         if len(saved) == 4:
             fill(small_disk)
@@ -122,17 +122,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-SWEEP = """
-datasets = ["planted"]
-[base]
-epochs = 2
-pretrain_epochs = 1
-[space]
-dropout = [0.2]
-"""
 WORDS: dict[str, tuple[str, ...]] = {
     "tune": ("pets", *QUICK, "--trials", "2", "-o"),
-    "sweep": ("sweep.toml", "--jobs", "1", "--device", "cpu", "--output"),
     "reproduce": ("table-1", "--experiments", "toys", "--datasets", "planted", "--jobs", "1", "-o"),
 }
 
@@ -143,9 +134,8 @@ def test_a_command_whose_files_may_not_grow_goes_on_when_they_may(
     command: str, size: int, pets: Path
 ) -> None:
     Path("pets").symlink_to(pets)
-    Path("sweep.toml").write_text(SWEEP)
     write_toys(Path("toys"))
-    output = Path("found") / ("rows.jsonl" if command == "sweep" else "")
+    output = Path("found")
     with files_of_at_most(size):
         outcome = vepm(command, *WORDS[command], output)
     assert outcome.code == 1

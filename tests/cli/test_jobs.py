@@ -3,7 +3,6 @@
 import os
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from cli.running import refused
 from vepm.cli import bench, evaluate, folders, jobs, options
 from vepm.data import Dataset, as_dataset, planted_graph
-from vepm.errors import InputError
+from vepm.errors import InputError, LostProcessError
 
 
 def labelled(y: list[int], **masks: list[bool]) -> Dataset:
@@ -48,22 +48,21 @@ def test_which_names_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_options_of_own_data_are_not_for_known_sets() -> None:
     for wrong in ({"label": "x"}, {"features": "x"}, {"drop": "x"}, {"directed": True}):
         with pytest.raises(InputError, match="are for data of your own"):
-            jobs.open_data("KarateClub", None, options.Reading(**wrong))
-    assert jobs.open_data("KarateClub", None, options.Reading(strict=True)).name == "KarateClub"
+            jobs.open_data("KarateClub", options.Given(**wrong))
+    assert jobs.open_data("KarateClub", options.Given(strict=True)).name == "KarateClub"
 
 
 def test_settings_come_from_a_preset_a_file_and_pairs(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("[training]\nepochs = 7\npatience = 3\n")
     data = labelled([0, 1, 0])
-    found = jobs.settings(data, "default", file, ["epochs=9", " conv =gin", 'pooling="mean"'])
+    pairs = ["epochs=9", " conv =gin", 'pooling="mean"']
+    found = jobs.settings(data, options.Given(config=file, settings=pairs, batch_nodes=5))
     assert (found.training.epochs, found.training.patience) == (9, 3)
     assert (found.model.conv, found.model.pooling) == ("gin", "mean")
+    assert found.training.batch_size == 5
     with pytest.raises(InputError, match="--set epochs: write it as name=value"):
-        jobs.settings(data, "default", None, ["epochs"])
-    choice = options.Choice(settings=["a=1"], batch_nodes=5)
-    assert choice.pairs == ["a=1", "batch_size=5"]
-    assert options.Choice().pairs == []
+        jobs.settings(data, options.Given(settings=["epochs"]))
 
 
 def test_a_fifth_is_set_aside_for_what_is_missing() -> None:
@@ -95,16 +94,6 @@ def test_a_fifth_is_set_aside_for_what_is_missing() -> None:
 def test_lists_of_names() -> None:
     assert options.listed(" a, b,,a ,c") == ["a", "b", "c"]
     assert options.listed("") == []
-    reading = options.Reading(features="", drop="x,y", no_weights=True)
-    assert reading.arguments() == {
-        "label": None,
-        "features": [],
-        "drop": ["x", "y"],
-        "strict": False,
-        "weights": False,
-        "directed": False,
-    }
-    assert options.Reading().arguments()["features"] is None
 
 
 def splits(data: Dataset, name: str = "", **more: Any) -> tuple[int, tuple[str, ...]]:
@@ -161,31 +150,28 @@ def test_table_of_a_bench() -> None:
     assert sides == {"left": 3, "right": 5}
 
 
-def test_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["vepm", "train", "my data", "--overwrite"])
-    assert folders.command_line() == "vepm train 'my data' --overwrite"
-    assert folders.command_line(again=True) == "vepm train 'my data'"
-    assert folders.continuation(tmp_path) == "in the first epoch; nothing is kept"
-    (tmp_path / folders.CHECKPOINT).touch()
-    again = f"to continue from {tmp_path}: vepm train 'my data'"
-    assert folders.continuation(tmp_path) == again
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert folders.continuation(tmp_path) == again
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "give the same torchrun command again" in folders.continuation(tmp_path)
+def test_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["vepm", "train", "my data"])
+    assert folders.command_line() == "vepm train 'my data'"
+    again = "stopped; to continue from run, give the same command again"
+    for words, advice in (([], again), (["--overwrite"], f"{again} without --overwrite")):
+        monkeypatch.setattr(sys, "argv", ["vepm", "train", *words])
+        with (
+            pytest.raises(LostProcessError, match=f"^gone; {advice}$"),
+            folders.how_to_continue(Path("run")),
+        ):
+            raise LostProcessError("gone")
 
 
 def test_only_what_a_run_wrote_is_removed(tmp_path: Path) -> None:
-    inside = tmp_path / "tensorboard" / "run"
-    inside.mkdir(parents=True)
     (tmp_path / "figures").mkdir()
-    (inside / "events.out.tfevents.1").touch()
+    (tmp_path / "cells").mkdir()
     kept = [tmp_path / "notes.txt", tmp_path / "figures" / "mine.svg"]
     for path in (*kept, tmp_path / "metrics.json", tmp_path / "figures" / "confusion.svg"):
         path.touch()
     folders.clear(tmp_path, folders.RUN)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
-    assert not (tmp_path / "tensorboard").exists()
+    assert not (tmp_path / "cells").exists()
 
 
 def test_a_folder_that_stays_empty_is_removed_again(tmp_path: Path) -> None:
@@ -196,7 +182,7 @@ def test_a_folder_that_stays_empty_is_removed_again(tmp_path: Path) -> None:
     with folders.own_folder(folder, folders.RUN):
         (folder / "metrics.json").touch()
     assert (folder / ".vepm").read_bytes() == b"vepm run\n"
-    other = folders.own_folder(folder, replace(folders.RUN, name="sweep"))
+    other = folders.own_folder(folder, folders.RUN._replace(name="sweep"))
     with pytest.raises(InputError, match="and is not the folder of a sweep"), other:
         pass
     with pytest.raises(InputError, match="is an input, which would be lost"):
@@ -213,10 +199,7 @@ def test_baselines_say_that_they_use_no_weights(caplog: pytest.LogCaptureFixture
     assert caplog.messages[0].endswith("not used by gcn, gat: the weights of edges")
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "", "²"])
-def test_a_number_of_communities_is_at_least_one_or_auto(text: str) -> None:
-    assert jobs.number_or_auto("1") == 1
-    assert jobs.number_or_auto("auto") == "auto"
-    assert jobs.number_or_auto(None) is None
-    with pytest.raises(InputError, match="at least 1, or auto"):
-        jobs.number_or_auto(text)
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "²"])
+@pytest.mark.parametrize("command", ["communities", "links"])
+def test_a_number_of_communities_is_at_least_one_or_auto(command: str, text: str) -> None:
+    assert "num_communities must be" in refused(command, "KarateClub", f"--communities={text}")

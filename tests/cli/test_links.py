@@ -62,7 +62,7 @@ def test_an_interrupted_training_goes_on(pets: Path, monkeypatch: pytest.MonkeyP
         patch.setattr("vepm.cli.links.write_links", interrupt)
         outcome = vepm("links", pets, *SHORT, "-o", "run")
     assert outcome.code == 130
-    assert "to continue from run: vepm links" in outcome.err
+    assert "to continue from run, give the same command again" in outcome.err
     succeed("links", pets, *SHORT, "-o", "run")
     succeed("links", pets, *SHORT, "-o", "whole")
     assert Path("run/edges.csv").read_bytes() == Path("whole/edges.csv").read_bytes()

@@ -1,6 +1,5 @@
 """``vepm predict``: the numbers of the estimators, as CSV."""
 
-import json
 import os
 import subprocess
 import sys
@@ -59,20 +58,8 @@ def test_samples_are_passed_on(pets: Path, pets_run: Path) -> None:
     assert not np.array_equal(mean, drawn)
 
 
-def test_json_sums_up_the_predictions(pets: Path, pets_run: Path) -> None:
-    summary = json.loads(succeed("predict", pets_run, pets, "--json").out)
-    rows = read_rows(Path("predictions.csv"))
-    predicted = [row["prediction"] for row in rows]
-    assert summary["output"] == "predictions.csv"
-    assert (summary["task"], summary["n"]) == ("node", NODES)
-    assert summary["predicted"] == {name: predicted.count(name) for name in ("cat", "dog")}
-    confidence = probabilities_in(Path("predictions.csv")).max(1).mean()
-    assert summary["mean_confidence"] == pytest.approx(confidence, abs=1e-5)
-
-
 def test_any_name_but_a_dash_is_that_of_a_file(pets: Path, pets_run: Path) -> None:
     assert succeed("predict", pets_run, pets, "-o", "+").out == f"{NODES} predictions in +\n"
-    assert json.loads(succeed("predict", pets_run, pets, "-o", "+", "--json").out)["n"] == NODES
     assert len(read_rows(Path("+"))) == NODES
 
 
@@ -142,7 +129,6 @@ def test_standard_output_takes_the_table_and_nothing_else(pets: Path, pets_run: 
     table = Path("predictions.csv").read_text()
     assert succeed("predict", pets_run, pets, "-o", "-").out == table
     assert names_in(Path()) == {"predictions.csv"}
-    assert "leave out --json" in refused("predict", pets_run, pets, "-o", "-", "--json")
 
 
 def test_a_reader_that_goes_away_is_no_error_of_ours(pets: Path, pets_run: Path) -> None:

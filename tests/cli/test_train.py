@@ -12,6 +12,7 @@ from cli.running import QUICK, names_in, read_json, read_rows, same_tensors, suc
 from cli.writing import NODES
 from vepm.cli.folders import MARKER, RUN
 from vepm.cli.jobs import settings
+from vepm.cli.options import Given
 from vepm.data import Dataset, load
 from vepm.report import write_report
 from vepm.training import preset
@@ -161,7 +162,7 @@ def test_a_name_is_the_dataset_and_a_path_the_folder(
 def test_overwriting_replaces_the_run_and_keeps_what_is_not_its_own(pets: Path) -> None:
     succeed("train", pets, "-o", "run", *QUICK)
     write_report(Path("run"))
-    mine = [Path("run/notes.txt"), Path("run/figures/mine.svg"), Path("run/tensorboard/mine/x")]
+    mine = [Path("run/notes.txt"), Path("run/figures/mine.svg"), Path("run/mine/x")]
     for path in mine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
@@ -203,6 +204,6 @@ def test_unlabelled_graphs_in_a_split_are_left_out(shapes: Path) -> None:
 
 def test_datasets_that_were_searched_have_settings_of_their_own() -> None:
     known = replace(load("KarateClub"), name="Cora")
-    found = settings(known, "tuned", None, ["epochs=3"])
+    found = settings(known, Given(preset="tuned", settings=["epochs=3"]))
     assert found == preset("tuned", "node", "Cora").replace(epochs=3)
-    assert settings(known, "paper", None, None) == preset("paper", "node")
+    assert settings(known, Given(preset="paper")) == preset("paper", "node")

@@ -35,7 +35,7 @@ def test_a_failed_run_is_announced_everywhere(people: Path) -> None:
         assert f"warning: {line}" in outcome.err.splitlines()
     page = Path("run", "report.html").read_text()
     assert page.count('role="alert"') == len(found)
-    assert "is below the" in page
+    assert "label propagation" in page
 
 
 def test_warnings_of_strangers_are_escaped_on_the_page(pets_run: Path, tmp_path: Path) -> None:

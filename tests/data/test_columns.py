@@ -66,7 +66,7 @@ def test_columns_can_be_chosen_and_dropped(people: Path) -> None:
             read(people, **options)
     with pytest.raises(InputError, match="no column 'group' with labels"):
         read(people, label="group")
-    with pytest.raises(InputError, match="holds edges alone"):
+    with pytest.raises(InputError, match="no column 'team' with labels"):
         read(people / "edges.csv", label="team")
 
 
@@ -99,7 +99,7 @@ def test_integers_of_thousands_of_digits(people: Path) -> None:
     with pytest.raises(InputError, match=r"row 3, column f: '9{40}' is not finite"):
         read(people)
     (people / "nodes.csv").write_text(f"id,label\na,1\nb,{long}\nc,1\nd,0\n")
-    with pytest.raises(InputError, match="not an integer of at most 19 digits"):
+    with pytest.raises(InputError, match="not an integer from 0"):
         read(people)
     graph = nx.path_graph(3)
     nx.set_node_attributes(graph, {0: 1, 1: 2, 2: 10**5000}, "f")

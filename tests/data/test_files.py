@@ -48,18 +48,18 @@ def graphml(body: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty"),
-        ("not xml", "not XML"),
+        ("", "holds 0 graphs"),
+        ("not xml", "holds 0 graphs"),
         (graphml('<node id="a"/>')[:-5], "truncated"),
         ("<graphml></graphml>", "holds 0 graphs"),
         ("<graphml><graph/><graph/></graphml>", "holds 2 graphs"),
         (graphml(""), "no nodes"),
-        (
-            graphml('<node id="a"/>\n<edge source="a" target="b"/>'),
-            "an edge joins node 'b', which the file does not have",
-        ),
-        (graphml('<node id="a"/>\n<node id="a"/>'), "node 'a' is there twice"),
         (graphml('<node id="a"><data key="zz">1</data></node>'), "not usable GraphML"),
+        (graphml('<node id="a"/>\n<node id="a"/>'), "lists 2 nodes, but ids and edges name 1"),
+        (
+            graphml('<node id="a"/><edge source="a" target="b"/>'),
+            "lists 1 nodes, but ids and edges name 2",
+        ),
         ("<!DOCTYPE g [<!ENTITY a 'b'>]>" + graphml('<node id="&a;"/>'), "has a DOCTYPE"),
         (
             '<graphml><key id="k" for="node" attr.name="f" attr.type="double"/><graph>'
@@ -143,12 +143,12 @@ def test_npz_with_overlapping_communities(tmp_path: Path) -> None:
         (parts("adj_", TRIANGLE) | {"adj_indptr": np.array([0, 9])}, "cannot be used"),
         (parts("adj_", TRIANGLE) | {"adj_shape": np.array(3)}, "cannot be used"),
         (parts("adj_", np.ones((2, 3))), "must be square"),
-        (parts("adj_", TRIANGLE) | {"labels": np.arange(4)}, r"labels have shape \[4\]"),
+        (parts("adj_", TRIANGLE) | {"labels": np.arange(4)}, r"labels are int64 of shape \[4\]"),
         (parts("adj_", TRIANGLE) | {"labels": np.array([0, 0.5, 1])}, "label '0.5'"),
         (parts("adj_", TRIANGLE) | {"attr_matrix": np.ones((2, 2))}, r"shape \[2, 2\]"),
-        (parts("adj_", TRIANGLE) | {"attr_matrix": np.array([["a"]] * 3)}, "numbers are needed"),
+        (parts("adj_", TRIANGLE) | {"attr_matrix": np.array([["a"]] * 3)}, "not all numbers"),
         (parts("adj_", TRIANGLE) | {"labels": np.array([0, {}, 1])}, "allow_pickle"),
-        (parts("adj_", TRIANGLE) | parts("labels.", np.eye(2)), "sparse labels have 2 rows"),
+        (parts("adj_", TRIANGLE) | parts("labels.", np.eye(2)), "give 3 rows and at most"),
     ],
 )
 def test_bad_npz_is_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:

@@ -114,9 +114,13 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": "source,target,source\na,b,c\n"}, "column 'source' is there twice"),
         ({"edges": "source,target\na,b\nc\n"}, "row 3: 1 cells where the header has 2"),
         ({"edges": "source,target\na\nb,c\n"}, "row 2: 1 cells where the header has 2"),
-        ({"edges": "source,target\na,\n"}, "row 2, column source, target: an end is empty"),
+        ({"edges": "source,target\na,\n"}, "row 2: an end is empty"),
         ({"edges": 'source,target\na,"b\n'}, "not CSV"),
         ({"edges": EDGES, "nodes": ""}, r"nodes\.csv: the file is empty"),
+        (
+            {"edges": EDGES, "graphs": "id,label\ng,1\n", "nodes": "id,graph,split\na,g,test\n"},
+            r"column 'split' belongs in graphs\.csv",
+        ),
         ({"edges": EDGES, "nodes": "id,label\n"}, r"nodes\.csv: the file has a header but no rows"),
         ({"edges": EDGES, "nodes": "name\na\n"}, r"nodes\.csv: column 'id' is missing"),
         ({"edges": EDGES, "nodes": "id\na\nb\n"}, r"edges\.csv, row 4, column target: node 'c'"),
@@ -144,7 +148,7 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
             "row 3, column label: label '1.5' is not an integer",
         ),
         ({"edges": EDGES, "nodes": "id,label\na,1\nb,nan\nc,2\n"}, "row 3, column label"),
-        ({"edges": EDGES, "nodes": "id,label\na,1\nb,-7\nc,2\n"}, "'-7' is negative"),
+        ({"edges": EDGES, "nodes": "id,label\na,1\nb,-7\nc,2\n"}, "'-7' is not an integer from 0"),
         (
             {"edges": EDGES, "nodes": "id,split\na,train\nb,dev\nc,\n"},
             "row 3, column split: 'dev' is none of train, val, test",
@@ -164,15 +168,11 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ),
         (
             {"graphs": GRAPHS + "g3,no,\n", "nodes": GRAPH_NODES, "edges": GRAPH_EDGES},
-            "row 4, column id: graph 'g3' has no nodes",
+            "graph 'g3' has no nodes",
         ),
         (
             {"graphs": GRAPHS, "nodes": GRAPH_NODES, "edges": GRAPH_EDGES + "a,x\n"},
-            "row 4, column source, target: the edge joins nodes of two graphs",
-        ),
-        (
-            {"graphs": GRAPHS, "nodes": "id,graph,label\na,g1,1\n", "edges": GRAPH_EDGES},
-            r"column 'label' belongs in graphs\.csv",
+            "row 4: the edge joins nodes of two graphs",
         ),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vepm.data import planted_graph, sample_graph
-from vepm.data.edges import canonical_edges
+from vepm.data.canonical import canonical_edges
 from vepm.errors import InputError
 
 

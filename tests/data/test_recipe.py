@@ -48,7 +48,7 @@ def test_what_is_asked_for_comes() -> None:
 @pytest.mark.parametrize(
     ("recipe", "words"),
     [
-        ("node=5", "there is no 'node'"),
+        ("node=5", "there is no node=5; .* of nodes, edges"),
         ("nodes=many", r"give a number \(int\)"),
         ("nodes", r"give a number \(int\)"),
         ("nodes=-5", "at least 0"),

@@ -12,7 +12,7 @@ import torch
 from torch_geometric.data import Data
 
 from vepm.data import Dataset, datasets, load
-from vepm.data.edges import canonical_edges
+from vepm.data.canonical import canonical_edges
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 
@@ -170,7 +170,7 @@ def test_folds(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"test_idx-3\.txt: an index is outside 0 to 2"):
         load("IMDB-MULTI", tmp_path)
     (folder / "test_idx-3.txt").write_text("2\n")
-    with pytest.raises(InputError, match="twice in the fold"):
+    with pytest.raises(InputError, match="or twice in the fold"):
         load("IMDB-MULTI", tmp_path)
 
 
@@ -181,7 +181,7 @@ def test_folds(tmp_path: Path) -> None:
         ({"A": "1, x\n"}, "not integers"),
         ({"A": "1\n2\n"}, "1 columns where 2 belong"),
         ({"A": "1, 9\n"}, "edge 0 joins 0 and 8"),
-        ({"A": "1, 4\n"}, "joins two graphs"),
+        ({"A": "1, 4\n"}, "joins nodes of two graphs"),
         ({"graph_indicator": "1\n1\n1\n3\n3\n2\n"}, "does not count the 3 graphs"),
         ({"graph_labels": "1\n2\n"}, "does not count the 2 graphs"),
         ({"node_labels": "1\n2\n"}, "2 labels for 6 nodes"),

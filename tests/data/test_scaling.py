@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset, as_dataset, load, planted_graph, scaling
-from vepm.data.features import NUM_POSITIONS
+from vepm.data.canonical import NUM_POSITIONS
 from vepm.data.scaling import Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 
@@ -78,13 +78,13 @@ def test_new_rows_are_scaled_as_in_training() -> None:
     scaling = Scaling.of(x)
     kept = Scaling.from_tensors(scaling.tensors(), 2)
     assert kept(x[3:4]).equal(scaling(x)[3:4])
-    with pytest.raises(ValueError, match="scales are"):
+    with pytest.raises(ValueError, match="scales of columns"):
         Scaling.from_tensors(scaling.tensors(), 3)
-    with pytest.raises(ValueError, match="scales are"):
+    with pytest.raises(ValueError, match="scales of columns"):
         Scaling.from_tensors(scaling.tensors() | {"factor": torch.full((2,), torch.nan)}, 2)
 
 
-def test_coordinates_are_for_one_graph_with_few_columns() -> None:
+def test_coordinates_are_for_one_graph_with_few_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     wide, narrow = planted_graph(50, 2, num_features=16), planted_graph(50, 2, num_features=15)
     assert not needs_coordinates(wide)
     assert needs_coordinates(narrow)
@@ -96,8 +96,9 @@ def test_coordinates_are_for_one_graph_with_few_columns() -> None:
     found = with_coordinates(narrow)
     assert found.num_features == 15 + NUM_POSITIONS
     assert found.num_positions == NUM_POSITIONS
-    assert with_coordinates(narrow) is found
     assert with_coordinates(found) is found
+    monkeypatch.setattr(scaling, "positions", None)  # they are computed once
+    assert with_coordinates(narrow).features.equal(found.features)
 
 
 def test_half_of_the_entries_and_a_thousandfold_size_are_still_those_of_words() -> None:
@@ -183,12 +184,12 @@ def test_half_of_the_nodes_and_edges_make_it_the_same_graph() -> None:
 @pytest.mark.parametrize(
     ("part", "value", "message"),
     [
-        ("edges", torch.zeros(3, 4, dtype=torch.int32), r"edges are \[3, 4\]"),
-        ("edges", torch.zeros(2, dtype=torch.int32), r"edges are \[2\]"),
-        ("edges", torch.zeros(2, 4), "edges are .* torch.float32"),
+        ("edges", torch.zeros(3, 4, dtype=torch.int32), r"anchors are \[3, 4\]"),
+        ("edges", torch.zeros(2, dtype=torch.int32), r"anchors are \[2\]"),
+        ("edges", torch.zeros(2, 4), "anchors are .* torch.float32"),
         ("edges", torch.tensor([[0], [8]], dtype=torch.int32), "name nodes that have no"),
         ("edges", torch.tensor([[-1], [3]], dtype=torch.int32), "name nodes that have no"),
-        ("coordinates", torch.zeros(8, 15), r"coordinates are \[8, 15\]"),
+        ("coordinates", torch.zeros(8, 15), r"anchors are \[8, 15\]"),
         ("coordinates", torch.zeros(8, 16).double(), "torch.float64"),
         ("coordinates", torch.full((8, 16), torch.inf), "not finite"),
         (

@@ -163,7 +163,7 @@ def test_search_works_from_disk(site: Path) -> None:
 def test_every_warning_has_a_cause_and_a_cure() -> None:
     page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     titles = [_words(line) for line in re.findall(r"^### (.+)$", page, re.M)]
-    tree = ast.parse((ROOT / "src/vepm/training/checks.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "src/vepm/training/fitted.py").read_text(encoding="utf-8"))
     warnings = [_words(ast.unparse(node)) for node in ast.walk(tree) if _is_text(node)]
     assert len(warnings) > 3
     for warning in warnings:

@@ -170,12 +170,6 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert compare(x, y) == compare(sp.csr_array(x), y) == whole
 
 
-def test_a_block_has_so_many_numbers_or_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communities, "BLOCK", 20)
-    rows = {width: [(b.start, b.stop) for b in communities._blocks(7, width)] for width in (5, 50)}
-    assert rows == {5: [(0, 4), (4, 8)], 50: [(i, i + 1) for i in range(7)]}
-
-
 def test_as_many_communities_as_nodes_fit_in_memory(tmp_path: Path) -> None:
     """A table of all pairs of the nodes of these small files would take gigabytes."""
     names = [str(i) for i in range(60_000)]

@@ -26,7 +26,6 @@ from vepm.evaluation import (
     evaluate,
     executor,
     gin_folds,
-    methods,
     public_split,
     run_jobs,
 )
@@ -238,7 +237,7 @@ def test_runs_of_a_batch_share_its_time_evenly(monkeypatch: pytest.MonkeyPatch) 
     clock = iter([10.0, 16.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr("vepm.training.fit_many", lambda *_, **__: list("abcd"))
-    monkeypatch.setattr(methods, "result_of", lambda one, *_: (one, _[-1]))
+    monkeypatch.setattr(executor, "result_of", lambda one, *_: (one, _[-1]))
     dataset = toy("node")
     cells = [(public_split(dataset), seed) for seed in range(4)]
     found: list[object] = [*VEPMMethod(SMALL["node"], "cpu").train_batch(dataset, cells)]

@@ -12,7 +12,8 @@ from torch import Tensor
 from strategies import Graph, directed_graphs, no_edges, quick, seeds, uniform
 from vepm.kernels.aggregation import _triton_pattern
 from vepm.kernels.patterns import Pattern, SortedEdges
-from vepm.nn import Adjacency, aggregate, edge_dot, edge_shares
+from vepm.kernels.shares import softmax_shares
+from vepm.nn import Adjacency, aggregate, edge_dot
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":
@@ -96,7 +97,7 @@ def test_gradients_through_the_kernels(graph: Graph, heads: int, seed: int) -> N
     leaves = [t.requires_grad_() for t in (x, y, weight)]
 
     def loss(edges: Adjacency) -> Tensor:
-        shares = edge_shares(x, y, edges, 0.7)
+        shares = softmax_shares(edge_dot(x, y, edges), 1 / 0.7)
         summed = aggregate(x, edges, weight * shares)
         return summed.square().sum() + edge_dot(x, y, edges).square().sum()
 

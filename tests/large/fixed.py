@@ -10,9 +10,8 @@ from torch_geometric.data import Data
 from strategies import random_graph
 from vepm.nn.encoder import Posterior
 from vepm.nn.model import Prediction
-from vepm.scale.clusters import Clusters
 from vepm.scale.ddp import ProcessGroup
-from vepm.scale.large import LargeGraph
+from vepm.scale.large import Clusters, LargeGraph
 
 NODES, COMMUNITIES, CLASSES = 23, 3, 4
 TRAIN = torch.tensor([0, 3, 4, 9, 15, 21])

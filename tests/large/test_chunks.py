@@ -28,9 +28,9 @@ OPTIONS: list[dict[str, Any]] = [
     {"partition": "even"},
     {"composer": "weighted", "composer_layers": 2, "hops": 2},
     {"composer": "weighted", "conv": "gin", "normalize": "none", "hops": 1},
-    {"shares": "posterior", "temperature": 0.5, "grouping": "learned", "composer": "weighted"},
+    {"shares": "posterior", "temperature": 0.5, "composer": "weighted"},
     {"interactions": "matrix"},
-    {"interactions": "matrix", "grouping": "learned"},
+    {"interactions": "matrix", "shares": "posterior"},
 ]
 
 

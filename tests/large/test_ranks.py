@@ -15,10 +15,9 @@ from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.clusters import ClusterBatch, Clusters, RunningTotals
 from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
 from vepm.scale.executor import descend
-from vepm.scale.large import LargeGraph
+from vepm.scale.large import ClusterBatch, Clusters, LargeGraph
 from vepm.training import Config, ModelCard
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
 
@@ -88,7 +87,7 @@ def clusters(config: Config, group: ProcessGroup) -> Case:
         joined=2,
     )
     parts = torch.arange(cut.count).tensor_split(cut.steps * RANKS)
-    cut.totals = RunningTotals(cut.sizes, config.model.num_communities, group)
+    cut.group = group
     if not group.alone:
         return cut.join(parts[group.rank], 1.7)
     return _side_by_side([cut.join(part, 1.7) for part in parts[:RANKS]])
@@ -106,12 +105,10 @@ def _side_by_side(cases: list[Case]) -> Case:
         Adjacency(torch.cat(edges, dim=1), sum(nodes)),
         torch.cat([batch.y for batch in batches]),
         counts=batches[0].counts,
-        totals=parts[0].totals,
+        whole=parts[0].whole,
         clusters=torch.cat([part.clusters for part in parts]),
         member=torch.cat([part.member + sum(counts[:i]) for i, part in enumerate(parts)]),
         edge_weight=torch.cat([part.edge_weight for part in parts]),
-        num_nodes=parts[0].num_nodes,
-        num_edges=parts[0].num_edges,
     )
     rows = [rows + start for (_, rows), start in zip(cases, starts, strict=True)]
     return joined, torch.cat(rows)

@@ -95,7 +95,7 @@ def test_two_processes_train_one_model_and_survive_a_death(
     finally:
         code, _, err = finish(process)
     assert code != 0
-    assert "to continue from killed, give the same torchrun command again" in err
+    assert "to continue from killed, give the same command again" in err
     assert not Path("killed/metrics.json").exists()
     assert Path("killed/checkpoint.safetensors").exists()
 

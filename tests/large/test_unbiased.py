@@ -13,8 +13,8 @@ from large.fixed import COMMUNITIES, NODES, TRAIN, Tabled, cut, numbered_graph
 from vepm.kernels.features import dense
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, single_graph
-from vepm.scale.clusters import ClusterBatch, Clusters, _weight_of_cut_edges
 from vepm.scale.ddp import ProcessGroup
+from vepm.scale.large import ClusterBatch, Clusters, weight_of_cut_edges
 from vepm.training import Config
 from vepm.training.losses import Held, bound_loss, predictor_loss, pretraining_loss
 
@@ -47,14 +47,14 @@ def epochs(clusters: Clusters) -> Iterator[list[tuple[GraphBatch, Tensor]]]:
         if company in seen:
             continue
         seen.add(company)
-        weight = _weight_of_cut_edges(groups)
+        weight = weight_of_cut_edges(groups)
         yield [clusters.join(group, weight) for group in groups]
 
 
 def renewed(batch: GraphBatch, mean: Tensor) -> Tensor:
     """The total over all nodes, with the means of a batch brought up to date."""
     assert isinstance(batch, ClusterBatch)
-    return batch.totals.renew(batch.clusters, batch.member, mean)
+    return batch.whole.renew_totals(batch.clusters, batch.member, mean)
 
 
 def mean_over_epochs(loss: Loss, model: Tabled, clusters: Clusters) -> tuple[Tensor, list[Tensor]]:

@@ -112,13 +112,8 @@ def test_relevance_equals_its_matrix() -> None:
     torch.testing.assert_close(ours, dense_relevance(relevance, graph, shares) @ h)
 
 
-def test_relevance_starts_at_one_and_can_be_reset() -> None:
-    relevance = Relevance(3)
-    assert relevance.weight.tolist() == [1, 1, 1]
-    with torch.no_grad():
-        relevance.logit.fill_(2)
-    relevance.reset_parameters()
-    assert relevance.weight.tolist() == [1, 1, 1]
+def test_relevance_starts_at_one() -> None:
+    assert Relevance(3).weight.tolist() == [1, 1, 1]
 
 
 def test_relevance_is_one_on_average_and_a_part_fades_for_another() -> None:

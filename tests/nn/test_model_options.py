@@ -11,19 +11,10 @@ from strategies import join, path, random_graph
 from vepm import VEPM
 from vepm.kernels.features import dense
 from vepm.nn import Adjacency
-from vepm.nn.building import (
-    ENCODER_CONVOLUTIONS,
-    FEATURE_NORMS,
-    FUSIONS,
-    GROUPINGS,
-    INPUTS,
-    INTERACTIONS,
-    TASKS,
-)
-from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
+from vepm.nn.building import CHOICES
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.encoder import SHAPES
-from vepm.nn.partitioner import PARTITIONS, SHARES
+from vepm.nn.partitioner import SHARES
 
 BATCH = join([random_graph(6), path(4)])
 EDGES = Adjacency(*path(5))
@@ -70,22 +61,11 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("pooling", "mean", {"task": "graph"}),
     ("readout", "last", {"task": "graph"}),
 ]
-KNOWN = {
-    "task": TASKS,
+KNOWN = CHOICES | {
     "conv": CONVOLUTIONS,
-    "encoder_conv": ENCODER_CONVOLUTIONS,
     "shape": SHAPES,
-    "partition": PARTITIONS,
-    "grouping": GROUPINGS,
-    "interactions": INTERACTIONS,
     "shares": SHARES,
     "normalize": NORMALIZATIONS,
-    "inputs": INPUTS,
-    "fusion": FUSIONS,
-    "feature_norm": FEATURE_NORMS,
-    "composer": COMPOSERS,
-    "pooling": POOLINGS,
-    "readout": READOUTS,
 }
 
 

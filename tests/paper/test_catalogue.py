@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from paper.toys import NODES, write_toys
-from vepm.baselines import BASELINES, NeuralBaseline, baseline
+from vepm.baselines import BASELINES, baseline
+from vepm.baselines.base import NeuralBaseline
 from vepm.errors import InputError
 from vepm.paper.cells import Task
 from vepm.paper.experiments import catalogue, read_experiment
 from vepm.paper.plan import squares, task_of
 from vepm.paper.studies import STUDIES
 from vepm.training import ModelCard
-from vepm.training.legacy import REMOVED
+from vepm.training.config import REMOVED
 
 PAPER = Path(
     os.environ.get("VEPM_PAPER", Path(__file__).parents[3] / "shared" / "paper" / "numbers.json")

@@ -66,7 +66,7 @@ def test_quick_runs_have_a_folder_of_their_own(tmp_path: Path) -> None:
 def test_mistakes_take_one_line_and_code_2(tmp_path: Path) -> None:
     for options, complaint in [
         ((), "--list names them"),
-        (("tabel-1",), "did you mean 'table-1'"),
+        (("tabel-1",), "did you mean table-1"),
         (("table-1", "--rows", "GIN"), "no row 'GIN'"),
         (("table-1", "--datasets", "Corra"), "no dataset 'Corra'"),
         (("table-1", "--preset", "best"), "no preset 'best'; there are paper"),
@@ -140,10 +140,8 @@ def test_cells_of_another_commit_are_named(tmp_path: Path, monkeypatch: pytest.M
     assert reproduce(*words, "--seeds", "2").code == 0
     for path in mtimes(tmp_path):
         assert json.loads((tmp_path / path).read_text())["commit"] == "0123456789abcdef"
-    assert "commits" not in reproduce(*words, "--seeds", "2").err
     monkeypatch.setenv("VEPM_COMMIT", "fedcba9876543210")
     found = reproduce(*words)
-    assert "of the cells found, 2 ran on other commits: 0123456789ab (2)" in found.err
     assert "Commits: 0123456789ab (2 runs), fedcba987654 (1 run)." in found.out
 
 

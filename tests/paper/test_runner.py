@@ -1,6 +1,7 @@
 """Cells: run once, skipped when done, rerun when damaged, shared between equals."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,14 @@ import torch
 from paper.toys import MAPS, SAME_RUNS, write_toys
 from vepm.data import Dataset, load
 from vepm.errors import InputError
-from vepm.evaluation import Cell as RunOf
 from vepm.evaluation import Compute, RunResult, VEPMMethod
+from vepm.evaluation.executor import Cell as RunOf
 from vepm.paper.cells import Finding, Task, _checksum, copy_cell, read_cell, write_cell
 from vepm.paper.experiments import Choice, catalogue
 from vepm.paper.plan import (
     EVERY_PRESET,
-    Selection,
     Square,
-    check_selection,
+    check_names,
     resolve,
     select,
     squares,
@@ -186,55 +186,6 @@ def test_equal_runs_of_other_experiments_serve(toys: Path, nowhere: Path, finish
     assert (copied["experiment"], copied["row"]) == ("table-2", "again")
 
 
-CHOOSING = """
-title = "Choosing"
-description = "The default beside what it tries"
-dataset = "planted:nodes=60,communities=3,seed=0"
-method = "vepm"
-preset = "default"
-protocol = "public"
-seeds = 3
-columns = [{ name = "planted" }]
-[settings]
-epochs = 8
-pretrain_epochs = 3
-num_communities = 6
-hidden_channels = 10
-[[rows]]
-name = "learned"
-settings = { partition = "learned" }
-[[rows]]
-name = "even"
-settings = { partition = "even" }
-[[rows]]
-name = "linear"
-settings = { partition = "learned", composer = "fc", bank_layers = 2 }
-[[rows]]
-name = "default"
-"""
-
-
-def test_runs_that_choose_are_the_best_of_finished_ones(tmp_path: Path, nowhere: Path) -> None:
-    (tmp_path / "table-9.toml").write_text(CHOOSING)
-    every = squares(catalogue(tmp_path)["table-9"])
-    *tried, default = every
-    trained, derived = tmp_path / "trained", tmp_path / "derived"
-    assert run([default], trained, nowhere, ONE).ran == 3
-    assert run(tried, derived, nowhere, ONE).ran == 9
-    ended = run([default], derived, nowhere, ONE, elsewhere=every)
-    assert (ended.ran, ended.found) == (0, 3)
-    for cell in default.cells:
-        alone, chosen = (
-            read_cell(folder / cell.path, cell.task.fingerprint) for folder in (trained, derived)
-        )
-        assert alone is not None
-        assert chosen is not None
-        assert alone.result is not None
-        assert chosen.result is not None
-        assert chosen.result.curve == alone.result.curve
-        assert chosen.result.settings == alone.result.settings
-
-
 def test_a_cell_without_its_arrays_counts_and_serves(tmp_path: Path) -> None:
     (tmp_path / "figure-1.toml").write_text(MAPS)
     first, second = squares(catalogue(tmp_path)["figure-1"])
@@ -258,17 +209,16 @@ def test_other_presets_have_no_more_seeds_than_the_paper() -> None:
     assert len(next(s for s in planned if s.row.name == "VEPM").cells) == 30
 
 
-def test_a_method_whose_package_is_not_installed_is_left_out(
+def test_a_method_whose_package_is_not_installed_stops_nothing(
     nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "table-1.toml").write_text(SAME_RUNS.replace('"statistics"', '"metis"'))
     experiment = catalogue(tmp_path)["table-1"]
-    chosen = select(squares(experiment), Selection(rows=("metis",)))
-    monkeypatch.setattr("vepm.paper.runner.find_spec", lambda name: None)
-    ended = run(chosen, tmp_path, nowhere, ONE)
-    assert (ended.ran, ended.failed) == (0, {})
-    results = gather(experiment, chosen, tmp_path, ended, quick=False)
-    assert results.values[0].reason == "pymetis is not installed"
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    ended = run(squares(experiment), tmp_path, nowhere, ONE)
+    assert (ended.ran, len(ended.failed)) == (3, 1)
+    results = gather(experiment, squares(experiment), tmp_path, ended, quick=False)
+    assert "METIS needs pymetis: pip install 'vepm[metis]'" in results.values[1].reason
 
 
 def test_quick_runs_never_pass_for_real_ones(toys: Path, nowhere: Path, finished: Path) -> None:
@@ -348,7 +298,7 @@ def test_selection(toys: Path) -> None:
     chosen = planned(toys, "table-1")
 
     def names(**part: tuple[str, ...]) -> list[tuple[str, str]]:
-        found = select(chosen, Selection(part.get("datasets", ()), part.get("rows", ())))
+        found = select(chosen, **part)
         return [(square.row.name, square.column.name) for square in found]
 
     assert len(names()) == 6
@@ -358,11 +308,12 @@ def test_selection(toys: Path) -> None:
     assert len(names(rows=("GCN", "other"))) == 4
     assert names(rows=("GC",)) == []
     experiments = list(catalogue(toys).values())
-    check_selection(experiments, Selection(("planted",), ("again",)))
+    every = [square for experiment in experiments for square in squares(experiment)]
+    check_names(every, ("planted",), ("again",))
     with pytest.raises(InputError, match="no dataset 'Pubmed' here; there are planted, Cora"):
-        check_selection(experiments, Selection(datasets=("Pubmed",)))
+        check_names(every, datasets=("Pubmed",))
     with pytest.raises(InputError, match="no row 'GIN' here"):
-        check_selection(experiments, Selection(rows=("GIN",)))
+        check_names(every, rows=("GIN",))
     assert len(squares(experiments[0], seeds=5)[0].cells) == 5
 
 

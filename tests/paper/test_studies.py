@@ -15,11 +15,18 @@ from torch_geometric.data import Data
 from vepm.data import as_dataset, planted_graph
 from vepm.evaluation import PROTOCOLS, public_split
 from vepm.paper import links, studies
-from vepm.paper.blocks import DIVISIONS, block_scores, link_bound, mmsb
 from vepm.paper.cells import Setting
-from vepm.paper.communities import density_ratio, shown_nodes, size_imbalance
+from vepm.paper.communities import (
+    DIVISIONS,
+    block_scores,
+    characteristics,
+    density_ratio,
+    link_bound,
+    mmsb,
+    shown_nodes,
+)
 from vepm.paper.studies import STUDIES, entropy
-from vepm.runs.metrics import agreement
+from vepm.runs import agreement
 from vepm.training import preset
 
 
@@ -28,7 +35,10 @@ def test_characteristics_by_hand() -> None:
     blocks = torch.tensor([0, 0, 1, 1])
     # 2 of 3 edges lie within; 2 of 6 pairs do.
     assert density_ratio(blocks, path) == pytest.approx((2 / 3) / (1 / 3))
-    assert size_imbalance(torch.tensor([0, 0, 0, 2]), 3) == pytest.approx(3 / (4 / 3))
+    links_of = torch.eye(4)[[0, 0, 0, 2] * 30]
+    found = characteristics(setting(), links_of)
+    assert found["size_imbalance"] == pytest.approx(90 / (120 / 4))
+    assert found["overlap"] == 0
 
 
 PARTS = 4

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from paper.toys import MAPS, write_toys
+from tools.sweep import SEARCH_FOLDS
 from vepm.evaluation import Summary
 from vepm.paper.cells import Finding, write_cell
 from vepm.paper.experiments import METRICS, Printed, catalogue, slug
@@ -29,7 +30,6 @@ from vepm.report.paper_tables import (
     theirs,
     write_tables,
 )
-from vepm.search.sweeps import SEARCH_FOLDS
 from vepm.training.presets import RECORD_FOLDS, tuned_for
 
 NODES = {"Cora", "CiteSeer", "PubMed"}

@@ -258,17 +258,6 @@ def test_predictions_are_searched_and_sorted(browser: Browser, node_run: Path) -
     assert browser.driver.find_element("id", "panel-title").text == names[0]
 
 
-def test_confused_pairs_filter_the_predictions(browser: Browser, node_run: Path) -> None:
-    browser.open(node_run)
-    button = browser.all("#confused button")[0]
-    count = int(button.text.rsplit("(", 1)[1].rstrip(")"))
-    browser.click("#confused button")
-    assert len(browser.run(CELLS, 1)) == count
-    browser.click("#prediction-table .toolbar button")
-    assert len(browser.run(CELLS, 1)) == 20
-    assert not browser.all("#prediction-table .toolbar button")[0].is_displayed()
-
-
 def test_warnings_stand_at_the_top(browser: Browser, tmp_path: Path) -> None:
     folder = write_node_run(tmp_path / "run", nodes=40)
     rewrite_metrics(folder, warnings=["every node is predicted to be of class 'red'; try again"])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,21 +41,23 @@ def test_order_is_by_bucket_then_strength() -> None:
     assert order.tolist() == [4, 0, 2, 3, 1]
 
 
-def test_a_community_belongs_where_most_of_it_goes() -> None:
-    assert communities.part_of_each(5, 2).tolist() == [0, 0, 0, 1, 1]
-    learned = np.array([[0.2, 0.8], [0.9, 0.1], [0.4, 0.6]])
-    assert communities.part_of_each(3, learned).tolist() == [1, 0, 1]
+def test_a_community_belongs_where_most_of_it_goes(tmp_path: Path) -> None:
+    run = read_run(write_node_run(tmp_path / "run", nodes=40))
+    few = replace(run, memberships=run.memberships[:, :5])
+    assert few.part_of_each.tolist() == [0, 0, 1, 1, 2]
+    learned = np.array([[0.2, 0.8, 0], [0.9, 0.1, 0], [0.4, 0.6, 0]])
+    assert replace(run, assignment=learned).part_of_each.tolist() == [1, 0, 1]
 
 
 def test_a_part_of_the_background_alone_is_named_so() -> None:
     # The last community has the same affiliation of every node, and a part of its own.
     run: Any = SimpleNamespace(
         memberships=np.array([[1.0, 0.0, 0.1], [0.2, 3.0, 0.1]]),
-        grouping=np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]]),
-        interaction=np.ones((2, 2)),
+        part_of_each=np.array([0, 0, 1]),
+        num_metacommunities=2,
     )
     assert communities.background_parts(run).tolist() == [False, True]
-    run.grouping = np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]])
+    run.part_of_each = np.array([0, 1, 1])
     assert communities.background_parts(run).tolist() == [False, False]
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from cli.running import refused, succeed
 from vepm.errors import InputError
-from vepm.report import write_comparison
+from vepm.report import read_run, write_comparison
+from vepm.report.summary import headline
 
 from .reading import Page
 from .writing import change, rewrite_metrics, write_graph_run, write_node_run
@@ -31,6 +32,15 @@ def test_output_must_not_be_part_of_a_run(runs: tuple[Path, Path]) -> None:
     before = (runs[0] / "config.toml").read_bytes()
     assert "is an input" in refused("report", *runs, "-o", runs[0] / "config.toml")
     assert (runs[0] / "config.toml").read_bytes() == before
+
+
+def test_numbers_of_each_run(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    rewrite_metrics(runs[1], test_accuracy=0.5, seconds=1234.56, seed=77)
+    low, high = headline(read_run(runs[1]))["interval"]
+    text = write_comparison(runs, tmp_path / "page.html").read_text()
+    interval = f"{100 * low:.1f} to {100 * high:.1f} %"
+    assert f"<td>77</td><td>50.0 %</td><td>{interval}</td>" in text
+    assert "<td>1,234.6</td>" in text
 
 
 def test_a_clear_winner_is_more_than_chance(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -138,17 +138,21 @@ def test_tsne_of_equal_points_and_of_any_scale(values: Array, scale: float) -> N
     assert len(np.unique(points, axis=0)) == len(np.unique(values, axis=0))
 
 
-def test_tsne_is_seeded_and_sampled() -> None:
+def test_tsne_is_seeded_and_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "MOST_POINTS", 40)
     values = np.random.default_rng(0).normal(size=(60, 4))
-    first, rows = figures.tsne(values, limit=40)
-    second, _ = figures.tsne(values, limit=40)
+    first, rows = figures.tsne(values)
+    second, _ = figures.tsne(values)
     np.testing.assert_array_equal(first, second)
     assert len(rows) == 40
 
 
-def test_map_of_communities_has_a_dot_for_each_of_some_whole_nodes() -> None:
+def test_map_of_communities_has_a_dot_for_each_of_some_whole_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(figures, "MOST_POINTS", 30)
     values = np.random.default_rng(0).normal(size=(40, 3, 2))
-    figure = figures.community_map(values, ["a", "b", "c"], "title", limit=30)
+    figure = figures.community_map(values, ["a", "b", "c"], "title")
     dots = figure.axes[0].collections
     assert [len(np.asarray(found.get_offsets())) for found in dots] == [10, 10, 10]
     assert len({np.asarray(found.get_facecolor()).tobytes() for found in dots}) == 3

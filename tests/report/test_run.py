@@ -10,7 +10,6 @@ import pytest
 from vepm.errors import InputError
 from vepm.report import read_run, write_report
 from vepm.report.page import plan_drawings
-from vepm.report.summary import most_confused
 
 from .writing import (
     Array,
@@ -58,8 +57,6 @@ def test_many_classes_need_no_table_of_all_pairs(folder: Path) -> None:
     change(folder, y=labels, prediction=guesses, probabilities=None, log_odds=None)
     run = read_run(folder)
     assert "confusion" not in plan_drawings(run)
-    # Of the ten test items, labelled 65,000 but for the last, every other is predicted to be 0.
-    assert most_confused(run) == [{"true": 65_000, "predicted": 0, "count": 4}]
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
@@ -73,7 +70,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
 def test_a_pipe_in_the_place_of_a_file_is_refused(name: str, folder: Path) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(InputError, match=f"{name}: not a file"):
+    with pytest.raises(InputError, match=f"{name}: .*not a file"):
         read_run(folder)
 
 

@@ -10,6 +10,7 @@ import torch
 from training.toys import SMALL, roles, toy
 from vepm.data import Dataset
 from vepm.search.log import Trial, trials_of
+from vepm.search.space import flat, parse_space
 from vepm.search.tuning import Tuning, tune
 
 SPACE = {
@@ -23,9 +24,11 @@ SPACE = {
 def small_tuning(task: str = "node", **changes: Any) -> Tuning:
     """A toy task, its small settings and a small space; changes go to it."""
     train, val, _ = roles(task)
-    given: dict[str, Any] = {"dataset": toy(task), "train": train, "val": val, "seeds": [0]}
-    given |= {"config": SMALL[task], "space": SPACE, "datasets": ["toy"], "settings": 4}
-    return Tuning(**(given | changes))
+    given: dict[str, Any] = {"dataset": toy(task), "train": train, "val": val, "seeds": 1}
+    given |= {"config": SMALL[task], "space": SPACE, "trials": 4} | changes
+    check = given["config"].replace
+    space = parse_space(given["space"], lambda changes: flat(check(**changes)))
+    return Tuning(**given | {"space": space})
 
 
 def search(tuning: Tuning, folder: Path, **options: Any) -> list[Trial]:
@@ -36,10 +39,9 @@ def search(tuning: Tuning, folder: Path, **options: Any) -> list[Trial]:
 
 
 def without_times(trials: list[Trial]) -> list[Trial]:
-    """What must not differ between two searches; NaN differs from itself."""
+    """What must not differ between two searches."""
     return [
-        replace(trial, spread=0.0, rows=tuple(row | {"seconds": 0.0} for row in trial.rows))
-        for trial in trials
+        replace(trial, rows=tuple(row | {"seconds": 0.0} for row in trial.rows)) for trial in trials
     ]
 
 

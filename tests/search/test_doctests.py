@@ -8,7 +8,8 @@ import pytest
 
 import vepm.search
 
-MODULES = [f"vepm.search.{module.name}" for module in pkgutil.iter_modules(vepm.search.__path__)]
+OWN = [f"vepm.search.{module.name}" for module in pkgutil.iter_modules(vepm.search.__path__)]
+MODULES = [*OWN, "tools.sweep"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 import pytest
 
@@ -17,7 +16,6 @@ from vepm.search.space import (
     _known,
     flat,
     parse_space,
-    random_changes,
     read_space,
     suggest,
 )
@@ -32,13 +30,14 @@ def parsed(entries: dict[str, Any]) -> Space:
 def test_own_space_holds_the_preset_it_starts_from(task: str) -> None:
     config = preset("tuned", task)
     values = {**vars(config.model), **vars(config.training)}
-    for dimension in parsed(read_space(SPACES / f"{task}.toml")):
-        assert dimension.find(values) == values[dimension.name]
+    for dimension in read_space(SPACES / f"{task}.toml", Config()):
+        found = dimension.find(values)
+        assert dimension.sets(found) == {dimension.name: values[dimension.name]}
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_mixture_of_the_own_space_can_be_built(task: str) -> None:
-    choices = {d.name: d.choices for d in parsed(read_space(SPACES / f"{task}.toml"))}
+    choices = {d.name: d.choices for d in read_space(SPACES / f"{task}.toml", Config())}
     for heads in choices["num_metacommunities"]:
         assert all(count % heads == 0 for count in choices["num_communities"])
         assert all(width % heads == 0 for width in choices["hidden_channels"])
@@ -48,45 +47,6 @@ def test_logs_name_what_is_searched() -> None:
     entries = {"dropout": {"low": 0.1, "high": 0.5, "log": True}, "conv": ["gcn"]}
     named = {dimension.name: dimension.to_dict() for dimension in parsed(entries)}
     assert named == entries | {"conv": {"choices": ["gcn"]}}
-
-
-def test_draws_cover_what_the_space_holds() -> None:
-    space = parsed(
-        {
-            "conv": ["gcn", "gin"],
-            "epochs": {"low": 3, "high": 5},
-            "dropout": {"low": 0.25, "high": 0.75},
-            "patience": {"low": 1, "high": 100, "log": True},
-            "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
-        }
-    )
-    rng = np.random.default_rng(0)
-    drawn = {d.name: [d.draw(rng) for _ in range(400)] for d in space}
-    assert set(drawn["conv"]) == {"gcn", "gin"}
-    assert set(drawn["epochs"]) == {3, 4, 5}
-    assert {type(value) for value in drawn["epochs"] + drawn["patience"]} == {int}
-    for name, low, middle, high in (
-        ("dropout", 0.25, 0.5, 0.75),
-        ("patience", 1, 10, 100),
-        ("learning_rate", 1e-4, 1e-3, 1e-2),
-    ):
-        assert low <= min(drawn[name]) < max(drawn[name]) <= high
-        # Half of the draws lie below the middle of the scale.
-        assert np.mean([value < middle for value in drawn[name]]) == pytest.approx(0.5, abs=0.1)
-
-
-def test_every_setting_of_a_small_space_is_drawn_once() -> None:
-    space = parsed({"epochs": list(range(1, 61))})
-    drawn = random_changes(space, 61, seed=0)
-    assert drawn[0] == {}
-    assert sorted(changes["epochs"] for changes in drawn[1:]) == list(range(1, 61))
-    # There are no more, however many are asked for.
-    assert len(random_changes(space, 70, seed=0)) == 61
-
-
-def test_no_more_settings_are_drawn_than_asked_for() -> None:
-    space = parsed({"dropout": {"low": 0.1, "high": 0.5}})
-    assert [len(random_changes(space, count, seed=0)) for count in (1, 2, 5)] == [1, 2, 5]
 
 
 @pytest.mark.parametrize("low", [-1.0, 0.0])
@@ -100,7 +60,8 @@ def test_a_choice_may_set_several_settings() -> None:
     sizes = [{"num_communities": 4, "hidden_channels": 8}, {"num_communities": 8}]
     space = parsed({"size": sizes, "dropout": {"low": 0.1, "high": 0.5}})
     size, dropout = space
-    assert size.find({"num_communities": 4, "hidden_channels": 8}) == sizes[0]
+    assert size.find({"num_communities": 4, "hidden_channels": 8}) == 0
+    assert size.sets(1) == sizes[1]
     assert size.find({"num_communities": 4, "hidden_channels": 9}) is None
     assert [dropout.find({"dropout": value}) for value in (0.05, 0.1, 0.5, 0.6)] == [
         *(None, 0.1),
@@ -115,14 +76,14 @@ def test_a_choice_may_set_several_settings() -> None:
         ("droput = {low = 0.1, high = 0.5}", "did you mean dropout"),
         ("dropout = 0.5", "dropout is 0.5; give a list of values"),
         ("dropout = {low = 0.1}", "give a list"),
-        ("dropout = {}", "has nothing"),
+        ("dropout = {}", "is {}; give a list"),
         ("dropout = {low = 0.1, high = 0.5, step = 0.1}", "step"),
         ("dropout = {low = 0.5, high = 0.1}", "above high"),
         ("dropout = {low = 0.1, high = 1.5}", "below 1"),
         ("dropout = {low = 0.0, high = 0.5, log = true}", "low above 0"),
         ("dropout = {low = 0.1, high = 0.5, log = 1}", "true or false"),
         ("dropout = []", "list of values"),
-        ("dropout = {choices = [0.5]}", "has choices; give a list"),
+        ("dropout = {choices = [0.5]}", "give a list"),
         ('epochs = ["many"]', "type int"),
         ("epochs = {low = 1.5, high = 3}", "type int"),
         ("scheme = {low = 1, high = 3}", "type str"),
@@ -135,13 +96,13 @@ def test_wrong_file_is_refused_by_name(tmp_path: Path, text: str, said: str) -> 
     path = tmp_path / "space.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=said) as caught:
-        read_space(path)
+        read_space(path, Config())
     assert str(path) in str(caught.value)
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
-        read_space(tmp_path / "none.toml")
+        read_space(tmp_path / "none.toml", Config())
 
 
 def test_optuna_learns_after_six_trials_with_a_seed_for_each(
@@ -156,7 +117,7 @@ def test_optuna_learns_after_six_trials_with_a_seed_for_each(
 
     monkeypatch.setattr(optuna.samplers, "TPESampler", note)
     space, base = parsed({"dropout": {"low": 0.1, "high": 0.5}}), {"dropout": 0.2}
-    trials = [Trial(n, {"dropout": 0.3}, 0.5, 1.0, 0.0, {}, ()) for n in range(2)]
+    trials = [Trial(n, {"dropout": 0.3}, 0.5, 1.0) for n in range(2)]
     found = [suggest(space, base, seed, trials[:n]) for seed, n in ((0, 0), (0, 1), (0, 2), (1, 2))]
     assert found[0] == {}
     assert len({changes["dropout"] for changes in found[1:]}) == 3
@@ -172,7 +133,7 @@ def test_ranges_and_choices_are_those_of_optuna() -> None:
         "patience": {"low": 1, "high": 100, "log": True},
         "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
     }
-    assert [dimension.distribution() for dimension in parsed(entries)] == [
+    assert [dimension.distribution for dimension in parsed(entries)] == [
         optuna.distributions.CategoricalDistribution([0, 1]),
         optuna.distributions.IntDistribution(3, 5),
         optuna.distributions.IntDistribution(1, 100, log=True),
@@ -182,7 +143,7 @@ def test_ranges_and_choices_are_those_of_optuna() -> None:
 
 def test_settings_that_were_refused_are_known_as_pruned() -> None:
     space = parsed({"dropout": {"low": 0.1, "high": 0.5}, "conv": ["gcn", "gin"]})
-    trial = Trial(1, {"conv": "gin"}, 0.5, 1.0, 0.0, {}, ())
+    trial = Trial(1, {"conv": "gin"}, 0.5, 1.0)
     known = _known(space, {"dropout": 0.9, "conv": "gcn"}, trial)
     assert (known.state, known.value) == (optuna.trial.TrialState.COMPLETE, 0.5)
     assert known.params == {"conv": 1}

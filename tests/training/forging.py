@@ -10,7 +10,7 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
 
-from vepm.training.model_file import _digest
+from vepm.training.saving import _digest
 
 Tensors = dict[str, Tensor]
 Forge = Callable[[Tensors, dict[str, Any]], Any]

@@ -10,8 +10,9 @@ import torch
 from training.toys import SMALL, TASKS, toy
 from vepm.data import Dataset, planted_graph
 from vepm.nn import VEPM
-from vepm.training import Fitted, checks, fit, preset
-from vepm.training.checks import signs_of_failure
+from vepm.training import Fitted, fit, preset
+from vepm.training import fitted as checks
+from vepm.training.fitted import signs_of_failure
 
 TRAIN, VAL = torch.arange(0, 60), torch.arange(60, 100)
 
@@ -41,7 +42,7 @@ def signs(fitted: Fitted, *, val: torch.Tensor = VAL, **best: float) -> list[str
 def test_accuracy_is_held_against_simple_rules(fitted: Fitted) -> None:
     assert signs(fitted) == []
     largest, propagation = signs(fitted, val_accuracy=0.2)
-    assert "is not above that of always choosing the largest class" in largest
+    assert "of always choosing the largest class" in largest
     assert "label propagation" in propagation
     assert "another seed" in propagation
     by_rows = fitted.card.config.replace(feature_norm="l2")

@@ -226,7 +226,6 @@ def test_defaults() -> None:
             "partition": "learned",
             "temperature": 1.0,
             "shares": "softmax",
-            "grouping": "segments",
             "interactions": "diagonal",
             "normalize": "community",
             "inputs": "concat",
@@ -257,8 +256,6 @@ def test_defaults() -> None:
             "shrinkage": 0.0,
             "passes": 1,
             "consistency_weight": 0.0,
-            "consistency_warmup": 0,
-            "sharpening": 0.5,
             "class_balance_weight": 0.0,
             "sampling": True,
             "num_samples": 0,
@@ -273,12 +270,12 @@ def test_defaults() -> None:
     [
         ("num_communities num_metacommunities hidden_channels encoder_channels", 1, 2**20),
         ("encoder_interval epochs passes", 1, 2**20),
-        ("pretrain_epochs patience consistency_warmup", 0, 2**20),
+        ("pretrain_epochs patience", 0, 2**20),
         ("bank_layers composer_layers", 1, 1000),
         ("hops", 0, 1000),
         ("batch_size", 0, 2**31),
         ("num_samples", 0, 1024),
-        ("temperature learning_rate encoder_learning_rate sharpening", 1e-30, 1e30),
+        ("temperature learning_rate encoder_learning_rate", 1e-30, 1e30),
         ("weight_decay edge_term_weight kl_weight shrinkage", 0, 1e30),
         ("consistency_weight class_balance_weight", 0, 1e30),
         ("dropout node_dropout", 0, math.nextafter(1, 0)),
@@ -302,7 +299,6 @@ def test_settings_without_labels() -> None:
             assert config.model.num_metacommunities == 4
             assert config.model.hidden_channels == 128
             assert config.model.temperature == temperature
-            assert config.model.grouping == "segments"
             assert config.model.shares == "softmax"
         assert (found.model.num_communities, found.model.encoder_channels) == (16, 128)
         assert (links.model.num_communities, links.model.encoder_channels) == (64, 256)

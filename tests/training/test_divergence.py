@@ -12,8 +12,8 @@ from vepm.errors import DivergedError
 from vepm.objective import Terms
 from vepm.scale import executor
 from vepm.training import TrainingState, fitting, loop
-from vepm.training.checkpoint import load_state
 from vepm.training.losses import bound_loss, predictor_loss, pretraining_loss
+from vepm.training.saving import load_state
 
 LOSSES: dict[str, Any] = {
     "pretraining_loss": pretraining_loss,
@@ -45,15 +45,15 @@ def spoiling(name: str, term: str, call: int, value: float) -> Any:
     ],
 )
 @pytest.mark.parametrize("task", TASKS)
-def test_the_step_the_term_and_the_remedy_are_named(
+def test_the_term_the_epoch_and_the_remedy_are_named(
     name: str, term: str, phase: str, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = SMALL[task].replace(batch_size=2 if task == "graph" else 0)
     monkeypatch.setattr(loop, name, spoiling(name, term, 3, math.nan))
     with pytest.raises(DivergedError) as caught:
         run(task, config)
-    step, epoch = (2, 0) if task == "graph" else (0, 2)
-    assert f"{term} is nan in step {step} of epoch {epoch} of {phase}" in str(caught.value)
+    epoch = 0 if task == "graph" else 2
+    assert f"{term} is nan in epoch {epoch} of {phase}" in str(caught.value)
     assert "lower the learning rate" in str(caught.value)
 
 
@@ -90,15 +90,15 @@ def test_weights_that_are_not_finite_are_never_saved(
             optimizers[0].param_groups[0]["params"][0].data.fill_(math.nan)
 
     state_of: dict[str, int] = {}
-    finetune = loop._finetune
+    set_rates = loop._set_rates
 
-    def watched(state: TrainingState, tally: Any, epoch: int, config: Any) -> None:
-        state_of["epoch"] = epoch
-        finetune(state, tally, epoch, config)
+    def watched(state: TrainingState, phase: str, epoch: int, config: Any) -> float:
+        state_of["epoch"] = epoch if phase == "finetune" else -1
+        return set_rates(state, phase, epoch, config)
 
     monkeypatch.setattr(executor, "descend", spoiled)
-    monkeypatch.setattr(loop, "_finetune", watched)
-    with pytest.raises(DivergedError, match="running statistic is not finite in the last step"):
+    monkeypatch.setattr(loop, "_set_rates", watched)
+    with pytest.raises(DivergedError, match="running statistic is not finite in epoch"):
         run(task, config, checkpoint=path)
     saved: dict[str, TrainingState] = {}
 

@@ -6,12 +6,11 @@ import pytest
 
 from vepm.errors import InputError
 from vepm.training import PRESETS, Config
-from vepm.training.config import FIELDS
-from vepm.training.legacy import recorded
+from vepm.training.config import FIELDS, recorded
 
 
-def test_there_are_at_most_forty_three_settings() -> None:
-    assert len(FIELDS) <= 43
+def test_there_are_at_most_forty_settings() -> None:
+    assert len(FIELDS) <= 40
 
 
 @pytest.mark.parametrize("task", ["node", "graph"])
@@ -37,7 +36,11 @@ def test_recorded_settings_read_back(name: str, task: str) -> None:
         ({"balanced": False}, {"likelihood": "summed"}),
         ({"balanced": True, "likelihood": "exact"}, {"likelihood": "balanced"}),
         ({"balanced": True, "likelihood": "subsampled"}, {"likelihood": "subsampled"}),
-        ({"shape": "entry", "prior_rate": 1}, {}),
+        ({"shape": "entry", "prior_rate": 1, "sharpening": 0.5}, {}),
+        ({"shares": "posterior", "grouping": "learned"}, {"shares": "posterior"}),
+        ({"shares": "softmax", "grouping": "segments"}, {}),
+        ({"consistency_warmup": 50}, {}),
+        ({"consistency_weight": 0.0, "consistency_warmup": 0}, {}),
     ],
 )
 def test_earlier_names_are_read(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -48,6 +51,11 @@ def test_earlier_names_are_read(old: dict[str, Any], new: dict[str, Any]) -> Non
     ("old", "message"),
     [
         ({"encoder_layers": 3}, "encoder_layers can no longer be changed; it is always 2"),
+        ({"sharpening": 0.3}, "sharpening can no longer be changed; it is always 0.5"),
+        ({"consistency_warmup": 0}, "consistency_warmup can no longer be changed"),
+        ({"consistency_weight": 1.0, "consistency_warmup": 0}, "consistency_warmup"),
+        ({"grouping": "segments"}, "it is always what goes with shares"),
+        ({"shares": "posterior", "grouping": "segments"}, "it is always learned"),
         ({"inputs": "z", "fusion": "mass"}, "inputs='z'"),
         ({"balanced": False, "likelihood": "subsampled"}, "likelihood='subsampled'"),
     ],

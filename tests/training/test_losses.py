@@ -10,7 +10,6 @@ from torch.distributions import Gamma, kl_divergence
 from training.toys import SMALL, TASKS, roles, run, source_of
 from vepm.nn import VEPM, Adjacency
 from vepm.objective import edge_log_likelihood
-from vepm.scale.many.padding import PaddedGraphs
 from vepm.training import Config, GraphBatch, GraphStore, loop
 from vepm.training.losses import (
     Held,
@@ -141,24 +140,24 @@ def test_disagreement_by_hand() -> None:
     # The mean (0.6, 0.4), squared and made to sum to one, is (9, 4) / 13.
     target = torch.tensor([9 / 13, 4 / 13])
     expected = sum(float((p.exp()[0] - target).square().sum()) for p in logits) / 2
-    assert float(disagreement(logits, ROWS, 0.5)) == pytest.approx(expected, rel=1e-5)
-    assert float(disagreement(logits[:1], ROWS, 0.5)) == 0
+    assert float(disagreement(logits, ROWS)) == pytest.approx(expected, rel=1e-5)
+    assert float(disagreement(logits[:1], ROWS)) == 0
 
 
 def test_classes_that_most_rows_favour_are_held_back() -> None:
     rows = torch.tensor([[0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
     passes = [rows.log(), rows.log()]
     # Seven tenths of all is the first class: held back by that much, the second row has no lean.
-    aligned = rows / torch.tensor([0.7, 0.3])
+    aligned = (rows / torch.tensor([0.7, 0.3])).square()
     target = aligned / aligned.sum(1, keepdim=True)
     expected = float((rows - target).square().sum())
-    assert float(disagreement(passes, ROWS, 1.0, 1.0)) == pytest.approx(expected, rel=1e-5)
+    assert float(disagreement(passes, ROWS, 1.0)) == pytest.approx(expected, rel=1e-5)
     assert float(target[1, 0]) == pytest.approx(0.5)
-    assert float(disagreement(passes, ROWS, 1.0, 0.0)) == pytest.approx(0, abs=1e-12)
+    assert float(disagreement(passes, ROWS, 0.0)) == float(disagreement(passes, ROWS))
     mask = torch.tensor([True, True, False])
-    padded = PaddedGraphs(NOTHING, NO_EDGES, NOTHING, node_mask=mask, graph_mask=mask)
-    alone = float(disagreement([p[:2] for p in passes], ROWS, 0.5, 0.5))
-    assert float(disagreement(passes, padded, 0.5, 0.5)) == pytest.approx(alone, rel=1e-5)
+    padded = GraphBatch(NOTHING, NO_EDGES, NOTHING, node_mask=mask, graph_mask=mask)
+    alone = float(disagreement([p[:2] for p in passes], ROWS, 0.5))
+    assert float(disagreement(passes, padded, 0.5)) == pytest.approx(alone, rel=1e-5)
 
 
 def test_class_balance_counts_labels_per_class() -> None:

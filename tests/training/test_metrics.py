@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
-from vepm.runs import metrics
-from vepm.runs.metrics import (
+from vepm import runs
+from vepm.runs import (
     accuracy,
     agreement,
     agreement_with_kinds,
@@ -109,9 +109,9 @@ def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> N
     labels = torch.arange(joined + 2) % 2
     train = torch.arange(joined + 1)
     parts = summarise_parts(model, edges, shares, labels, train)  # type: ignore[arg-type]
-    assert [part.share for part in parts] == pytest.approx([0.25, 0.75, 0.0])
+    assert [part["share"] for part in parts] == pytest.approx([0.25, 0.75, 0.0])
     half = pytest.approx((joined // 2) / joined) if enough else None
-    assert [part.homophily for part in parts] == [half, half, None]
+    assert [part["homophily"] for part in parts] == [half, half, None]
 
 
 @pytest.mark.parametrize(("edges", "shares"), [(0, [0.0, 0.0]), (1, [0.25, 0.75])])
@@ -120,9 +120,9 @@ def test_parts_of_hardly_any_edge(edges: int, shares: list[float]) -> None:
     ends, none = torch.zeros(2, edges).long(), torch.zeros(0).long()
     table = torch.tensor([[0.25, 0.75]]).expand(edges, 2)
     parts = summarise_parts(model, ends, table, torch.zeros(1), none)  # type: ignore[arg-type]
-    assert [part.share for part in parts] == pytest.approx(shares)
-    assert {part.homophily for part in parts} == {None}
-    assert [part.kinds for part in parts] == [{}, {}]
+    assert [part["share"] for part in parts] == pytest.approx(shares)
+    assert {part["homophily"] for part in parts} == {None}
+    assert [part["kinds"] for part in parts] == [{}, {}]
 
 
 def test_edges_that_rank_kinds_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,10 +130,10 @@ def test_edges_that_rank_kinds_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch
     shares = kinds.float()
     # The parts of every third edge are swapped, which is as good if only those are looked at.
     shares[::3] = 1 - shares[::3]
-    monkeypatch.setattr(metrics, "RANKED_EDGES", 8)
-    assert agreement_with_kinds(shares, kinds).ranking == 1
-    monkeypatch.setattr(metrics, "RANKED_EDGES", 24)
-    assert agreement_with_kinds(shares, kinds).ranking < 1
+    monkeypatch.setattr(runs, "RANKED_EDGES", 8)
+    assert agreement_with_kinds(shares, kinds)[1] == 1
+    monkeypatch.setattr(runs, "RANKED_EDGES", 24)
+    assert agreement_with_kinds(shares, kinds)[1] < 1
 
 
 @pytest.mark.parametrize(("system", "unit"), [("linux", 2**10), ("darwin", 2**20)])
@@ -172,7 +172,7 @@ def test_code_that_has_changed_since_its_commit_is_marked(
     said = iter(["abc\n", changes])
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: next(said))
-    assert metrics._commit_of_tree.__wrapped__() == f"abc{mark}"
+    assert runs._commit_of_tree.__wrapped__() == f"abc{mark}"
 
 
 def test_without_git_there_is_no_commit_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +181,8 @@ def test_without_git_there_is_no_commit_unless_it_is_given(monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", fail)
-    assert metrics._commit_of_tree.__wrapped__() is None
+    assert runs._commit_of_tree.__wrapped__() is None
     monkeypatch.setattr(Path, "exists", lambda _: False)
-    assert metrics._commit_of_tree.__wrapped__() is None
+    assert runs._commit_of_tree.__wrapped__() is None
     monkeypatch.setenv("VEPM_COMMIT", " abc ")
     assert commit() == "abc"

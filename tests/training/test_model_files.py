@@ -54,6 +54,17 @@ def test_forging_without_changes_loads(model_file: Path) -> None:
     assert load_model(model_file)[1].task == "node"
 
 
+def test_a_model_trained_with_what_can_no_longer_be_set_is_read(model_file: Path) -> None:
+    card = load_model(model_file)[1]
+    sections = card.config.to_dict()
+    sections["training"] |= {"consistency_warmup": 7, "sharpening": 0.2}
+    forge(model_file, put(config=sections))
+    assert load_model(model_file)[1] == card
+    sections["model"]["encoder_layers"] = 3
+    forge(model_file, put(config=sections))
+    refused(model_file, "encoder_layers")
+
+
 @pytest.mark.parametrize("seed", [-(2**63), 2**64 - 1])
 def test_every_seed_that_pytorch_takes_is_read(seed: int, model_file: Path) -> None:
     forge(model_file, put(seed=seed))
@@ -204,9 +215,9 @@ def test_trying_a_model_leaves_it_as_it_was(model_file: Path, tmp_path: Path) ->
         (put(weighted=2), "2 is neither true nor false"),
         (put(in_channels="6"), "not a width"),
         (put(class_names=["a"]), "has shape"),
-        (put(class_names=None), "not a usable model description"),
-        (put(seed="x"), "not a usable model description"),
-        (put(seed=float("inf")), "not a usable model description"),
+        (put(class_names=None), "not a usable model"),
+        (put(seed="x"), "not a usable model"),
+        (put(seed=float("inf")), "not a usable model"),
         (put(config="x"), "not a table"),
         (put(seed=2**64), "not a model"),
         (put(feature_names="abcdef"), "not a list of text"),

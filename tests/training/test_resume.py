@@ -15,7 +15,7 @@ from vepm.errors import InputError
 from vepm.scale import executor
 from vepm.scale.executor import descend
 from vepm.training import Config, Fitted, fitting
-from vepm.training.model_file import open_tensors
+from vepm.training.saving import read_tensors
 
 
 class StopError(Exception):
@@ -56,8 +56,7 @@ def stop_after(epochs: int, error: type[BaseException] = StopError) -> Any:
 
 
 def saved_epochs(path: Path) -> int:
-    with open_tensors(path, "training state", "cpu") as (_, description):
-        return len(description["history"])
+    return len(read_tensors(path, "training state")[1]["history"])
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,19 +16,24 @@ from training.toys import SMALL, TASKS, predictions, roles, run, toy
 from vepm.data import planted_relations
 from vepm.errors import InputError
 from vepm.evaluation import Split
-from vepm.evaluation.methods import result_of
+from vepm.evaluation.executor import result_of
 from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.report.reading import METRICS, read_metrics
-from vepm.runs import HISTORY_COLUMNS, LAST, RULE, _known, neighbourhood, write_run
-from vepm.runs.metrics import (
+from vepm.runs import (
+    HISTORY_COLUMNS,
+    LARGEST_FEATURES,
+    LAST,
+    RULE,
     accuracy,
     agreement,
     agreement_with_kinds,
     calibration_error,
     commit,
     describe_machine,
+    neighbourhood,
     peak_memory,
+    write_run,
 )
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS as BY_NAME
@@ -137,7 +141,7 @@ def test_the_report_reads_what_is_written(task: str, tmp_path: Path) -> None:
 def test_reader_and_writer_agree_on_the_schema(task: str, tmp_path: Path) -> None:
     metrics, _ = written(tmp_path, task)
     assert read_metrics(tmp_path / "metrics.json") == metrics
-    assert METRICS.keys() - metrics.keys() == {"excerpt_of", "baselines"}
+    assert METRICS.keys() - metrics.keys() == {"excerpt_of", "baselines", "partitions"}
     assert metrics["versions"]["threads"] == torch.get_num_threads()
 
 
@@ -196,10 +200,14 @@ def test_without_labels_nothing_is_predicted(tmp_path: Path) -> None:
     assert not {"probabilities", "prediction", "embeddings", "community_embeddings"} & set(outputs)
 
 
-def test_large_features_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.runs.LARGEST_FEATURES", 10)
+@pytest.mark.parametrize("spare", [0, -1])
+def test_large_features_are_left_out(
+    spare: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LARGEST_FEATURES == 10_000_000
+    monkeypatch.setattr("vepm.runs.LARGEST_FEATURES", toy("node").features.numel() + spare)
     _, outputs = written(tmp_path, "node")
-    assert "features" not in outputs
+    assert ("features" in outputs) == (spare == 0)
 
 
 def test_peak_memory_only_grows() -> None:
@@ -238,9 +246,9 @@ def test_kinds_of_a_directed_graph_are_those_of_both_directions(tmp_path: Path) 
             expected = shares[of_kind, k].sum() / shares[:, k].sum()
             assert part["kinds"][name] == pytest.approx(float(expected))
     judged = result_of(fitted, directed, Split("half", train, NONE, others), seconds=0.0).measures
-    known = agreement_with_kinds(shares.float(), both.edge_kind)
-    assert judged["parts_by_kind"] == pytest.approx(known.mutual_information, abs=1e-6)
-    assert judged["kind_ranking"] == pytest.approx(known.ranking, abs=1e-6)
+    information, ranking = agreement_with_kinds(shares.float(), both.edge_kind)
+    assert judged["parts_by_kind"] == pytest.approx(information, abs=1e-6)
+    assert judged["kind_ranking"] == pytest.approx(ranking, abs=1e-6)
 
 
 def test_epochs_and_seconds_count_what_was_tried(tmp_path: Path) -> None:
@@ -249,20 +257,6 @@ def test_epochs_and_seconds_count_what_was_tried(tmp_path: Path) -> None:
     metrics = write_run(tmp_path, toy("node"), fitted, parts("node"), {})
     assert metrics["epochs"] == 3 + 3 * 7
     assert list(metrics["partitions"]) == list(fitted.tried)
-
-
-@pytest.mark.parametrize(("entries", "kept"), [(10_000_000, True), (10_000_001, False)])
-def test_ten_million_features_are_kept_and_no_more(entries: int, kept: bool) -> None:
-    # They take no memory: all are the same one.
-    dataset = SimpleNamespace(features=torch.ones(1, 1).expand(entries, 1))
-    grouping = SimpleNamespace(grouping=lambda: 2)
-    model = SimpleNamespace(activation=torch.ones(4), partitioner=grouping)
-    split = {"train": torch.tensor([1]), "test": torch.tensor([0, 2])}
-    known = _known(dataset, model, torch.arange(3), split)  # type: ignore[arg-type]
-    assert ("features" in known) == kept
-    assert known["train_mask"].tolist() == [False, True, False]
-    assert known["test_mask"].tolist() == [True, False, True]
-    assert "assignment" not in known
 
 
 @pytest.mark.parametrize("samples", [0, 2])

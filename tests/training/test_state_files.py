@@ -12,8 +12,8 @@ from training.toys import SMALL, run, same_run, same_weights, started
 from vepm.errors import InputError
 from vepm.scale.executor import Row
 from vepm.training import ModelCard, TrainingState, fitting, load_model, save_model
-from vepm.training.checkpoint import load_state, save_state
-from vepm.training.legacy import recorded
+from vepm.training.config import recorded
+from vepm.training.saving import load_state, save_state
 
 
 def _state() -> TrainingState:
@@ -55,7 +55,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     load_state(path, fresh, fingerprint)
     assert same_weights(model.state_dict(), run("node").model.state_dict())
     assert fresh.courses[0] == course
-    assert executor.best_weights is None
+    assert not executor.best_weights
 
 
 def test_a_state_of_earlier_settings_is_resumed(tmp_path: Path) -> None:

@@ -65,31 +65,9 @@ EQUIVALENT = {
     ): "no step has a later name",
     **dict.fromkeys(
         (
-            (
-                "vepm.console",
-                "baselines = {runs[ -1].method: _summary(runs, rules[:1]) for runs in peers}",
-            ),
-            ("vepm.console", "name = on_one_line(results[ -1].dataset)"),
-            (
-                "vepm.console",
-                'title = f"{results[ -1].method} on {name}: {len(results)} runs, seeds '
-                '{seeds[0]}-{seeds[-1]}"',
-            ),
-            (
-                "vepm.console",
-                'table.add_row(runs[ -1].method, found["rule"], *cells, found["description"])',
-            ),
-            (
-                "vepm.console",
-                "found = {runs[ -1].method: mean_measures(runs) for runs in measured}",
-            ),
-            (
-                "vepm.console",
-                'table = Table("class", *columns, title=f"{measured[0][ -1].method} by class")',
-            ),
-            ("vepm.console", '"dataset": results[ -1].dataset,'),
-            ("vepm.console", '"method": results[ -1].method,'),
-            ("vepm.console", '"settings": results[ -1].settings,'),
+            ("vepm.cli.evaluate", '"dataset": results[ -1].dataset,'),
+            ("vepm.cli.evaluate", '"method": results[ -1].method,'),
+            ("vepm.cli.evaluate", '"settings": results[ -1].settings,'),
         ),
         "the runs of a method have one name, one set of settings and one dataset",
     ),
@@ -122,7 +100,7 @@ EQUIVALENT = {
         '(f" of {total} affiliations" if total != groups else ""))',
     ): "communities are never fewer than their groups",
     **{
-        ("vepm.runs.metrics", line): "the last digits are those of rounding, and of samples"
+        ("vepm.runs", line): "the last digits are those of rounding, and of samples"
         for line in (
             "return round(float(gap.abs().sum()) / max(y.numel(), 1), 11)",
             "return round(float(gap.abs().sum()) / max(y.numel(), 1), 13)",
@@ -133,9 +111,7 @@ EQUIVALENT = {
     ("vepm.nn.partitioner", "return parts[ -1] if len(parts) == 1 else torch.cat(parts, dim=-1)"): (
         "it is the only one"
     ),
-    ("vepm.runs", "return measuring.summarise_parts(model, *edges, train[: 1])"): (
-        "no edge lies within one node"
-    ),
+    ("vepm.runs", "train = train[: 1]"): "no edge lies within one node",
     ("vepm.runs", "while found != min(count, graph.num_nodes):"): "no more are ever found",
     ("vepm.scale.large", "row[:] = np.where(degree != 0, cluster[columns[place]], cluster)"): (
         "no degree is negative"
@@ -145,14 +121,6 @@ EQUIVALENT = {
     ("vepm.search.log", "if len({key_of(row) for row in rows}) != len(rows):"): (
         "a set has no more entries"
     ),
-    ("vepm.search.space", "low: float = 1"): "with choices, nothing reads the range",
-    ("vepm.search.space", "low: float = -1"): "with choices, nothing reads the range",
-    ("vepm.search.space", "high: float = 1"): "with choices, nothing reads the range",
-    ("vepm.search.space", "high: float = -1"): "with choices, nothing reads the range",
-    ("vepm.search.space", "log: bool = True"): "with choices, nothing reads the range",
-    ("vepm.search.space", "whole: bool = True"): "with choices, nothing reads the range",
-    ("vepm.search.space", "DRAWS_PER_SETTING = 101"): "any large number will do",
-    ("vepm.search.space", "DRAWS_PER_SETTING = 99"): "any large number will do",
     (
         "vepm.tasks",
         "areas = [roc_auc_score(true == c, score[:, c]) for c in shown] "
@@ -166,15 +134,11 @@ EQUIVALENT = {
         '"macro_f1": float(f1_score(true, guess, average="macro", zero_division= 1)),',
     ): "a class that is neither there nor guessed is not counted",
     (
-        "vepm.training.checks",
+        "vepm.training.fitted",
         "if predicted.numel() > 1 and (predicted == predicted[ 1]).all():",
     ): "all are equal to the second if they are to the first",
-    (
-        "vepm.training.fitting",
-        "return Pretrained.of(model, state.courses[ -1])",
-    ): "there is one run",
-    ("vepm.baselines.fitting", 'if name >= "val":'): "there are val and test alone",
-    ("vepm.report.compare", "if len(set(names)) != len(names):"): "a set has no more entries",
+    ("vepm.baselines.base", 'if name >= "val":'): "there are val and test alone",
+    ("vepm.report.page", "if len(set(names)) != len(names):"): "a set has no more entries",
     ("vepm.kernels.triton_pattern", "if out.numel() == 0 or items < 0:"): (
         "only a GPU minds that no program is launched"
     ),

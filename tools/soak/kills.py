@@ -49,16 +49,6 @@ AT_RANDOM_TIMES = 5
 """One kill in so many comes at a random time."""
 FIGURES = 2
 """Figures of a page; the others are written in the same way."""
-SWEEP = """
-datasets = ["planted"]
-seeds = [0, 1]
-[base]
-epochs = 3
-pretrain_epochs = 2
-num_samples = 0
-[space]
-dropout = [0.2, 0.4]
-"""
 
 
 @dataclass(frozen=True)
@@ -83,10 +73,6 @@ def _tune(inputs: Path, output: Path) -> Words:
     return ("tune", inputs / "pets", "-o", output, "--trials", "3", *SHORT)
 
 
-def _sweep(inputs: Path, output: Path) -> Words:
-    return ("sweep", inputs / "sweep.toml", "--output", output / "rows.jsonl", "--jobs", "1", *CPU)
-
-
 def _reproduce(inputs: Path, output: Path) -> Words:
     options = ("--experiments", inputs / "experiments", "--data-dir", inputs, *CPU)
     return ("reproduce", "table-1", "--datasets", "planted", "--jobs", "1", *options, "-o", output)
@@ -100,7 +86,6 @@ SCENARIOS = {
     "train": Scenario(_train),
     "communities": Scenario(_communities),
     "tune": Scenario(_tune),
-    "sweep": Scenario(_sweep),
     "reproduce": Scenario(_reproduce),
     "evaluate": Scenario(_evaluate),
     "report": Scenario(
@@ -244,7 +229,6 @@ def kill(kills: int, seed: int = 0, kinds: Sequence[str] = tuple(SCENARIOS)) -> 
         inputs = Path(name)
         write_nodes(inputs / "pets")
         write_toys(inputs / "experiments")
-        (inputs / "sweep.toml").write_text(SWEEP)
         with without_page():
             succeed("train", inputs / "pets", "-o", inputs / "finished", *SHORT)
         return {kind: _kill_often(kind, inputs, kills, draw) for kind in kinds}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 
-from vepm.training.model_file import _digest
+from vepm.training.saving import _digest
 
 Mutation = Callable[[bytes, Random], bytes]
 

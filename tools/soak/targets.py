@@ -31,9 +31,11 @@ from tools.soak.mutations import (
     reshape,
     retype,
 )
+from tools.sweep import Sweep
 from training.toys import SMALL, run, started, toy
 from vepm.cli.folders import only_writer
 from vepm.cli.jobs import check_model, settings
+from vepm.cli.options import Given
 from vepm.data import read
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
@@ -47,16 +49,14 @@ from vepm.report import payload, summary
 from vepm.report.communities import community_rows
 from vepm.report.page import plan_drawings
 from vepm.report.paper_tables import markdown
-from vepm.report.payload import build_payload, embed_json, layout, take_excerpt
+from vepm.report.payload import build_payload, layout, take_excerpt
 from vepm.report.reading import read_run
 from vepm.runs import write_run
 from vepm.scale.batches import single_graph
 from vepm.search.log import open_log, standings
 from vepm.search.space import SPACES, read_space
-from vepm.search.sweeps import Sweep
 from vepm.training import ModelCard, load_model, probabilities
-from vepm.training.checkpoint import load_state, save_state
-from vepm.training.model_file import save_model
+from vepm.training.saving import load_state, save_model, save_state
 
 Reader = Callable[[Path], object]
 
@@ -204,11 +204,11 @@ def _texts(ways: tuple[Mutation, ...]) -> dict[str, Target]:
         "csv of nodes": Target(_csv(write_nodes), tables[1:], ways, _read_and_scale),
         "csv of graphs": Target(_csv(write_graphs), tables, ways, _read_and_scale),
         "graphml": _single("graph.graphml", _networkx(nx.generate_graphml), ways, read),
-        "gml": _single("graph.gml", _networkx(nx.generate_gml), ways, read),
-        "gexf": _single("graph.gexf", _networkx(nx.generate_gexf), ways, read),
         "edge list": _single("graph.edgelist", b"# ids\na b\nb c 0.5\nc,a\n" * 4, ways, read),
         "settings": _single("settings.toml", SMALL["node"].to_toml().encode(), ways, _settings),
-        "search space": _single("space.toml", _space(), ways, read_space),
+        "search space": _single(
+            "space.toml", _space(), ways, lambda path: read_space(path, SMALL["node"])
+        ),
         "sweep": _single("sweep.toml", SWEEP, ways, Sweep.read),
         "log of a sweep": _single("sweep.jsonl", _log(), ways, _continue_sweep),
         "experiment": _single("table-1.toml", NODES.encode(), ways, _experiment),
@@ -299,6 +299,10 @@ def _log() -> bytes:
     return _written("sweep.jsonl", write)
 
 
+def _read_space(path: Path) -> None:
+    read_space(path, SMALL["node"])
+
+
 def _continue_sweep(path: Path) -> None:
     with open_log(path, asdict(_sweep()), _sweep().rule) as log:
         standings(log.rows)
@@ -311,7 +315,7 @@ def _read_and_scale(path: Path) -> None:
 
 
 def _settings(path: Path) -> None:
-    check_model(toy("node"), settings(toy("node"), "tuned", path, None), "cpu")
+    check_model(toy("node"), settings(toy("node"), Given(preset="tuned", config=path)), "cpu")
 
 
 def _experiment(path: Path) -> None:
@@ -396,7 +400,8 @@ def _run_files() -> dict[str, bytes]:
         folder = Path(name)
         rows = {part: toy("node").graphs[0][f"{part}_mask"] for part in ("train", "val", "test")}
         parts = {part: mask.nonzero().flatten() for part, mask in rows.items()}
-        write_run(folder, toy("node"), run("node"), parts, {"baselines": {"gcn": 0.5}})
+        baselines = {"gcn": {"test_accuracy": 0.5}}
+        write_run(folder, toy("node"), run("node"), parts, {"baselines": baselines})
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -422,8 +427,7 @@ def _show(folder: Path) -> None:
     summary.part_verdict(found, summary.part_rows(found))
     community_rows(found)
     summary.settings_groups(found)
-    summary.provenance(found)
-    embed_json(build_payload(found, take_excerpt(found)))
+    json.dumps(build_payload(found, take_excerpt(found)), allow_nan=False)
 
 
 def _damage_run_file(content: bytes, draw: Random) -> bytes:

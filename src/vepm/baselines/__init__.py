@@ -5,51 +5,21 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from vepm.baselines.base import Baseline, GraphBaseline, NeuralBaseline, NodeBaseline
-from vepm.baselines.disentangled import DisenGCN, FactorGCN
-from vepm.baselines.grand import GRAND
+from vepm.baselines.base import Baseline
 from vepm.baselines.graphs import GIN, CapsGNN, GraphGAT, GraphMLP
-from vepm.baselines.hganet import GraphHGANet, HGANet
+from vepm.baselines.neighbours import DisenGCN, FactorGCN, GraphHGANet, HGANet
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.ordered import DGCNN, PatchySan
-from vepm.baselines.sigvae import SIGVAE
+from vepm.baselines.stochastic import GRAND, SIGVAE
 from vepm.baselines.svm import AWE, WLKernel
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.schema import check_value
 from vepm.training import pick_device
 
-__all__ = [
-    "AWE",
-    "BASELINES",
-    "DGCNN",
-    "GAT",
-    "GCN",
-    "GIN",
-    "GRAND",
-    "MLP",
-    "PUBLISHED",
-    "SIGVAE",
-    "Baseline",
-    "CapsGNN",
-    "ChebNet",
-    "DisenGCN",
-    "FactorGCN",
-    "GraphBaseline",
-    "GraphGAT",
-    "GraphHGANet",
-    "GraphMLP",
-    "GraphSAGE",
-    "HGANet",
-    "LabelProp",
-    "NeuralBaseline",
-    "NodeBaseline",
-    "PatchySan",
-    "WLKernel",
-    "baseline",
-]
+__all__ = ["BASELINES", "PUBLISHED", "Baseline", "baseline"]
 
-_METHODS: tuple[Baseline, ...] = (
+_METHODS: list[Baseline] = [
     MLP(),
     LabelProp(),
     GCN(),
@@ -71,7 +41,7 @@ _METHODS: tuple[Baseline, ...] = (
     CapsGNN(),
     WLKernel(),
     AWE(),
-)
+]
 BASELINES = {method.name: method for method in _METHODS}
 """Every baseline by name, with the settings it has unless told otherwise."""
 
@@ -89,17 +59,11 @@ def baseline(
     epochs: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Baseline:
-    """A baseline ready to be called with a dataset, a split and a seed.
+    """A baseline by name, ready to be called with a dataset, a split and a seed.
 
-    Args:
-        name: a key of :data:`BASELINES`.
-        dataset: name of the dataset whose :data:`PUBLISHED` settings apply, if any.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; ignored by methods that do not train.
-        epochs: how many to train; likewise.
-        settings: fields of the baseline to set, over all of the above.
-
-    Raises:
-        InputError: if there is no such baseline or setting, or a value is not allowed.
+    The :data:`PUBLISHED` settings are those of the named dataset, if any. Methods that do not train
+    ignore the device (``"auto"``, ``"cpu"`` or ``"cuda"``) and the epochs. Further settings, fields
+    of the baseline, come over all of these.
 
     Example:
         >>> from vepm.baselines import baseline
@@ -111,13 +75,12 @@ def baseline(
     method, where = BASELINES[name], f"baseline '{name}'"
     known = {item.name: item for item in fields(method) if item.name != "name"}
     given = {"device": device and str(pick_device(device)), "epochs": epochs}
-    chosen: dict[str, Any] = {
-        key: value for key, value in given.items() if value is not None and key in known
-    }
+    chosen: dict[str, Any] = dict(PUBLISHED.get(name, {}).get(dataset or "", {}))
+    chosen |= {key: value for key, value in given.items() if value is not None and key in known}
     for key, value in (settings or {}).items():
         if key not in known:
             raise InputError(f"{where} has no setting '{key}'; it has {', '.join(sorted(known))}")
         # JSON and TOML have lists alone.
         chosen[key] = tuple(value) if isinstance(value, list) else value
         check_value(known[key], chosen[key], where)
-    return replace(method, **{**PUBLISHED.get(name, {}).get(dataset or "", {}), **chosen})
+    return replace(method, **chosen)

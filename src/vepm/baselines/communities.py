@@ -1,6 +1,7 @@
 """Community detection to compare with: Louvain, Leiden, label propagation, BigCLAM and NOCD."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -9,9 +10,9 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import dropout
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, Sequential
 
+from vepm.baselines.nodes import FeatureDropout
 from vepm.errors import InputError
 from vepm.evaluation.communities import Bools, as_table
 from vepm.nn import Adjacency
@@ -27,30 +28,23 @@ EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
 """NOCD's, as in its paper: look at the loss every 25 epochs, stop after ten without a better."""
 
 
-def louvain(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> sp.csr_array:
-    """Partition of highest modularity by Louvain's method; it finds the number on its own."""
-    found = nx.community.louvain_communities(_networkx(edges, num_nodes), seed=seed)
-    return as_table(found, num_nodes)
-
-
-def label_propagation(
-    edges: Edges, num_nodes: int, num_communities: int, seed: int = 0
+def _by_networkx(
+    find: Callable[..., Any], edges: Edges, num_nodes: int, num_communities: int, seed: int = 0
 ) -> sp.csr_array:
-    """Partition by asynchronous label propagation; it finds the number on its own."""
-    found = nx.community.asyn_lpa_communities(_networkx(edges, num_nodes), seed=seed)
-    return as_table(found, num_nodes)
+    graph = nx.empty_graph(num_nodes)
+    graph.add_edges_from(_once(edges))
+    return as_table(find(graph, seed=seed), num_nodes)
 
 
 def leiden(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> sp.csr_array:
-    """Partition of highest modularity by Leiden's method; it finds the number on its own."""
-    igraph, leidenalg = require_leiden()
+    """Partition of highest modularity by Leiden's method."""
+    igraph, leidenalg = _leiden_libraries()
     graph = igraph.Graph(n=num_nodes, edges=_once(edges))
     found = leidenalg.find_partition(graph, leidenalg.ModularityVertexPartition, seed=seed)
     return as_table(found, num_nodes)
 
 
-def require_leiden() -> tuple[Any, Any]:
-    """The libraries behind Leiden's method; refuses where they are not installed."""
+def _leiden_libraries() -> tuple[Any, Any]:
     try:
         import igraph
         import leidenalg
@@ -105,67 +99,46 @@ def _neighbourhoods(
     return f
 
 
-class _NOCD(nn.Module):
-    def __init__(self, in_channels: int, num_communities: int) -> None:
-        super().__init__()
-        self.first = GCNConv(in_channels, HIDDEN)
-        self.norm = nn.BatchNorm1d(HIDDEN, affine=False)
-        self.second = GCNConv(HIDDEN, num_communities)
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        values = dropout(x.values(), DROPOUT, self.training)
-        kept = torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False)
-        h = self.norm(torch.relu(self.first(kept, edges)))
-        h = dropout(h, DROPOUT, self.training)
-        return torch.relu(self.second(h, edges))
-
-
-def require_nocd(num_nodes: int, num_edges: int) -> None:
-    """Refuses a graph on which NOCD would not fit in memory."""
-    # Measured: tables of so many rows at the peak, of weights, their moments and messages.
-    need = FLOAT * HIDDEN * (8 * num_nodes + 3 * num_edges)
-    available = available_bytes(torch.device("cpu"))
-    if need > available:
-        raise InputError(
-            f"baseline 'nocd' needs about {need / GIB:.1f} GiB for {num_nodes:,} nodes and "
-            f"{num_edges // 2:,} edges, and {available / GIB:.1f} GiB are free; leave it out"
-        )
-
-
 def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
     """Overlapping communities by NOCD (Shchur and Günnemann, 2019), a GCN of the affiliations.
 
-    A node belongs where its affiliation is above 0.5. The network is trained on the balanced
-    Bernoulli-Poisson likelihood of the edges, without a posterior. It reads the adjacency as
-    features, as its paper does where there are none, and needs more than a few dozen nodes.
+    It is trained on the balanced Bernoulli-Poisson likelihood of the edges, and reads the adjacency
+    as features, as its paper does where there are none. It needs more than a few dozen nodes.
     """
-    edge_index = torch.from_numpy(edges)
+    edge_index, shape = torch.from_numpy(edges), (num_nodes, num_nodes)
     # The smallest rate of an edge is that of the graph's density, as in the paper's code.
     density = _density(edges.shape[1], num_nodes)
     # Rows of length one, without a table of all pairs of nodes.
-    values = 1 / np.sqrt(np.bincount(edges[0])[edges[0]], dtype=np.float32)
-    shape = num_nodes, num_nodes
-    x = torch.sparse_coo_tensor(edge_index, torch.from_numpy(values), shape, check_invariants=True)
-    x = x.coalesce()
+    values = torch.from_numpy(1 / np.sqrt(np.bincount(edges[0])[edges[0]], dtype=np.float32))
+    x = torch.sparse_coo_tensor(edge_index, values, shape, check_invariants=True).coalesce()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = _NOCD(num_nodes, num_communities)
+        model = Sequential(
+            "x, edges",
+            [
+                (FeatureDropout(DROPOUT), "x -> x"),
+                (GCNConv(num_nodes, HIDDEN), "x, edges -> x"),
+                nn.ReLU(),
+                nn.BatchNorm1d(HIDDEN, affine=False),
+                nn.Dropout(DROPOUT),
+                (GCNConv(HIDDEN, num_communities), "x, edges -> x"),
+                nn.ReLU(),
+            ],
+        )
         optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         best, found, waited = float("inf"), torch.zeros(num_nodes, num_communities), 0
         for epoch in range(EPOCHS):
             if epoch % EVERY == 0:
-                model.eval()
                 with torch.no_grad():
-                    z = model(x, edge_index)
+                    z = model.eval()(x, edge_index)
                     loss = -float(_log_likelihood(z, edge_index, density, balanced=True))
                 waited += 1
                 if loss < best:
                     best, found, waited = loss, z, 0
                 if waited > PATIENCE:
                     break
-            model.train()
             optimizer.zero_grad()
-            z = model(x, edge_index)
+            z = model.train()(x, edge_index)
             (-_log_likelihood(z, edge_index, density, balanced=True)).backward()
             optimizer.step()
     return np.asarray(found.numpy() > THRESHOLD)
@@ -183,22 +156,35 @@ def _density(num_edges: int, num_nodes: int) -> float:
     return num_edges / max(num_nodes * (num_nodes - 1), 1)
 
 
-def _networkx(edges: Edges, num_nodes: int) -> "nx.Graph[int]":
-    graph: nx.Graph[int] = nx.empty_graph(num_nodes)
-    graph.add_edges_from(_once(edges))
-    return graph
-
-
 def _once(edges: Edges) -> list[Any]:
     """Each pair of nodes that an edge joins, once."""
     return edges[:, edges[0] < edges[1]].T.tolist()
 
 
 DETECTORS: dict[str, Callable[[Edges, int, int, int], Bools | sp.csr_array]] = {
-    "louvain": louvain,
+    "louvain": partial(_by_networkx, nx.community.louvain_communities),
     "leiden": leiden,
-    "label-propagation": label_propagation,
+    "label-propagation": partial(_by_networkx, nx.community.asyn_lpa_communities),
     "bigclam": bigclam,
     "nocd": nocd,
 }
-"""By name, from edges [2, E] in both directions, the numbers of nodes and communities, a seed."""
+"""By name, from edges [2, E] in both directions, the numbers of nodes and communities, a seed.
+
+Louvain's and Leiden's methods and label propagation find the number of communities on their own.
+"""
+
+
+def require(name: str, num_nodes: int, num_edges: int) -> None:
+    """Refuse a method that is not known or installed, or would not fit in memory."""
+    if name not in DETECTORS:
+        raise InputError(f"no baseline '{name}'; there are {', '.join(DETECTORS)}")
+    if name == "leiden":
+        _leiden_libraries()
+    # Measured: tables of so many rows at the peak, of weights, their moments and messages.
+    need = FLOAT * HIDDEN * (8 * num_nodes + 3 * num_edges)
+    available = available_bytes(torch.device("cpu"))
+    if name == "nocd" and need > available:
+        raise InputError(
+            f"baseline 'nocd' needs about {need / GIB:.1f} GiB for {num_nodes:,} nodes and "
+            f"{num_edges // 2:,} edges, and {available / GIB:.1f} GiB are free; leave it out"
+        )

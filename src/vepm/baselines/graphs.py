@@ -1,6 +1,5 @@
 """Baselines on graphs: GIN, GAT, CapsGNN, and a floor without edges."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -9,8 +8,7 @@ from torch.nn.functional import dropout, one_hot
 from torch_geometric.nn import GCNConv, GINConv, global_add_pool, global_mean_pool, models
 from torch_geometric.utils import scatter, softmax
 
-from vepm.baselines.base import GraphBaseline, PooledBaseline
-from vepm.baselines.fitting import Classifier, Labelled
+from vepm.baselines.base import Classifier, GraphBaseline, Labelled, PooledBaseline
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
@@ -58,7 +56,6 @@ class _GINNetwork(Classifier):
         return self.readout(layers, graph)
 
 
-@dataclass(frozen=True, kw_only=True)
 class GIN(PooledBaseline):
     """Xu et al. (2019), GIN-0 with two-layer perceptrons; the input counts as a layer."""
 
@@ -82,7 +79,6 @@ class Pooled(Classifier):
         return self.head(dropout(pooled, self.dropout, self.training))
 
 
-@dataclass(frozen=True, kw_only=True)
 class GraphMLP(PooledBaseline):
     """A perceptron on each node, pooled: what can be done without edges."""
 
@@ -93,7 +89,6 @@ class GraphMLP(PooledBaseline):
         return Pooled(perceptron(in_channels, self.hidden_channels), out_channels, self)
 
 
-@dataclass(frozen=True, kw_only=True)
 class GraphGAT(PooledBaseline):
     """Veličković et al. (2018) on graphs: layers of attention, joined, pooled and read linearly.
 
@@ -120,10 +115,7 @@ def squash(x: Tensor) -> Tensor:
 
 
 def route(votes: Tensor, owner: Tensor, num_owners: int, num_iterations: int) -> Tensor:
-    """Capsules [G, P, D] on which the votes of the I capsules of each member [N, I, P, D] agree.
-
-    Given what each member belongs to [N], and the number of rounds of routing by agreement.
-    """
+    """Capsules [G, P, D] on which votes of the capsules of their members [N, I, P, D] agree."""
     agreement = votes.new_zeros(votes.shape[:3])
     for left in reversed(range(num_iterations)):
         # Only the last round is differentiated.
@@ -164,16 +156,14 @@ class _CapsNetwork(Classifier):
         each = torch.arange(graph.num_graphs, device=votes.device)
         return route(votes, each, graph.num_graphs, rounds).norm(dim=2)
 
-    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor]:
+    def losses(self, batch: Labelled) -> tuple[Tensor, float]:
         """Margin loss of the lengths of the class capsules; nothing is added."""
         length = self(batch.graph)[batch.rows]
         wanted = one_hot(batch.labels, length.size(1))
         short, long = (0.9 - length).relu().square(), (length - 0.1).relu().square()
-        loss = (wanted * short + 0.5 * (1 - wanted) * long).sum(1).mean()
-        return loss, loss.new_zeros(())
+        return (wanted * short + 0.5 * (1 - wanted) * long).sum(1).mean(), 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
 class CapsGNN(GraphBaseline):
     """Xinyi and Chen (2019): convolutions whose channels are capsules, routed by agreement.
 

@@ -1,26 +1,23 @@
 """Baselines on nodes made of PyG's layers: MLP, GCN, GraphSAGE, ChebNet, GAT, label propagation."""
 
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import Parameter
 from torch.nn.functional import dropout, elu, relu
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation, SAGEConv
 
-from vepm.baselines.base import Baseline, NodeBaseline
-from vepm.baselines.fitting import Classifier, single_epoch_curve, with_values
+from vepm.baselines.base import Baseline, Classifier, NodeBaseline, single_epoch_curve, with_values
 from vepm.data import Dataset
-from vepm.data.features import is_sparse
+from vepm.data.canonical import is_sparse
 from vepm.evaluation import Curve, Split
 from vepm.training import GraphBatch
 
 
 class FeatureDropout(nn.Module):
-    """Dropout of one graph's features, drawn for their non-zero entries alone.
+    """Dropout of one graph's features [N, F], drawn for their non-zero entries alone.
 
     Drawing for the zeros of a bag of words too would take most of the time of an epoch.
     """
@@ -31,7 +28,7 @@ class FeatureDropout(nn.Module):
         self._filled: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features [N, F], sparse or not; the same graph's in every call."""
+        """The features, sparse or not; the same graph's in every call."""
         if not self.training:
             return x
         if is_sparse(x):
@@ -43,18 +40,17 @@ class FeatureDropout(nn.Module):
         return torch.zeros_like(entries).index_copy_(0, self._filled, kept).view_as(x)
 
 
-class TwoLayers(Classifier):
+class _TwoLayers(Classifier):
     """Two linear layers, or two of PyG's convolutions, with dropout before each."""
 
     def __init__(
-        self, layers: tuple[nn.Module, nn.Module], dropout: float, act: Callable[[Tensor], Tensor]
+        self, first: nn.Module, second: nn.Module, rate: float, act: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__()
-        self.first, self.second = layers
-        self.drop, self.dropout, self.act = FeatureDropout(dropout), dropout, act
+        self.first, self.second = first, second
+        self.drop, self.dropout, self.act = FeatureDropout(rate), rate, act
 
     def forward(self, graph: GraphBatch) -> Tensor:
-        """Class scores [N, classes]."""
         x = self.drop(graph.x)
         edges = () if isinstance(self.first, nn.Linear) else (graph.edges.edge_index,)
         if isinstance(self.first, ChebConv | SAGEConv):
@@ -64,77 +60,52 @@ class TwoLayers(Classifier):
         return self.second(dropout(x, self.dropout, self.training), *edges)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TwoLayerBaseline(NodeBaseline):
-    """A network of two layers with dropout between them."""
+class MLP(NodeBaseline):
+    """Two linear layers on the features of each node: what can be done without edges."""
 
+    layer: ClassVar[Callable[..., nn.Module]] = nn.Linear
+    name: str = "mlp"
     hidden_channels: int = 64
-
-    @abstractmethod
-    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
-        """One of the two layers."""
 
     def build(self, in_channels: int, out_channels: int) -> Classifier:
         """A fresh network."""
-        width = self.hidden_channels
-        layers = self.layer(in_channels, width), self.layer(width, out_channels)
-        return TwoLayers(layers, self.dropout, relu)
+        width, layer = self.hidden_channels, type(self).layer
+        layers = layer(in_channels, width), layer(width, out_channels)
+        return _TwoLayers(*layers, self.dropout, relu)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MLP(TwoLayerBaseline):
-    """Two linear layers on the features of each node: what can be done without edges."""
+class GraphSAGE(MLP):
+    """Hamilton et al. (2017), without sampling: a node is kept apart from its neighbours' mean."""
 
-    name: str = "mlp"
-
-    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
-        """A linear map."""
-        return nn.Linear(in_channels, out_channels)
+    layer = SAGEConv
+    name: str = "sage"
+    patience: int | None = 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class GCN(TwoLayerBaseline):
+class GCN(MLP):
     """Kipf and Welling (2017), with their weight decay on the first layer and early stopping."""
 
+    layer = partial(GCNConv, cached=True)
     name: str = "gcn"
     patience: int | None = 10
     hidden_channels: int = 16
 
-    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
-        """A convolution, whose normalised edges are kept."""
-        return GCNConv(in_channels, out_channels, cached=True)
-
-    def decayed(self, model: nn.Module) -> list[Parameter]:
-        """The first layer."""
-        return list(model.get_submodule("first").parameters())
+    def decays(self, name: str) -> bool:
+        """The first layer's do."""
+        return name.startswith("first.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChebNet(GCN):
-    """Defferrard et al. (2016): two layers of Chebyshev filters, trained as GCN is.
-
-    Args:
-        order: highest power of the Laplacian in a filter.
-    """
+    """Defferrard et al. (2016): Chebyshev filters up to an order, trained as GCN is."""
 
     name: str = "chebnet"
     order: int = 3
 
-    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
-        """Filters up to the order."""
-        return ChebConv(in_channels, out_channels, self.order + 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphSAGE(TwoLayerBaseline):
-    """Hamilton et al. (2017), without sampling: a node is kept apart from its neighbours' mean."""
-
-    name: str = "sage"
-    patience: int | None = 100
-
-    def layer(self, in_channels: int, out_channels: int) -> nn.Module:
-        """Means over neighbours."""
-        return SAGEConv(in_channels, out_channels)
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        width, size = self.hidden_channels, self.order + 1
+        layers = ChebConv(in_channels, width, size), ChebConv(width, out_channels, size)
+        return _TwoLayers(*layers, self.dropout, relu)
 
 
 def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -145,7 +116,6 @@ def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return edge_index, size, {**messages, "x": (sent, received)}
 
 
-@dataclass(frozen=True, kw_only=True)
 class GAT(NodeBaseline):
     """Veličković et al. (2018): attention over neighbours.
 
@@ -170,21 +140,15 @@ class GAT(NodeBaseline):
         second = GATConv(width, out_channels, self.output_heads, concat=False, dropout=rate)
         for layer in (first, second):
             layer.register_propagate_forward_pre_hook(_drop_projected)
-        return TwoLayers((first, second), rate, elu)
+        return _TwoLayers(first, second, rate, elu)
 
-    def decayed(self, model: nn.Module) -> list[Parameter]:
+    def decays(self, name: str) -> bool:
         """Everything but the biases, as its authors have it."""
-        return [p for name, p in model.named_parameters() if not name.endswith("bias")]
+        return not name.endswith("bias")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LabelProp(Baseline):
-    """Training labels spread along the edges, features unseen; nothing is trained.
-
-    Args:
-        num_layers: steps of propagation.
-        alpha: share of a node's new score that comes from its neighbours.
-    """
+    """Training labels spread along the edges, features unseen; nothing is trained."""
 
     task = "node"
     name: str = "label-propagation"

@@ -1,6 +1,6 @@
 """Nodes in an order, read by a 1-D CNN: DGCNN and PATCHY-SAN."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx as nx
@@ -12,8 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SimpleConv, SortAggregation
 from torch_geometric.utils import to_networkx
 
-from vepm.baselines.base import GraphBaseline
-from vepm.baselines.fitting import Classifier, Outcome, Problem
+from vepm.baselines.base import Classifier, GraphBaseline, Outcome, Problem
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.kernels.features import dense
@@ -23,7 +22,6 @@ from vepm.training import GraphBatch
 FEWEST = 10  # nodes that the convolutions over the sorted nodes need
 
 
-@dataclass(frozen=True, kw_only=True)
 class SortedBaseline(GraphBaseline):
     """A network that reads equally many nodes of every graph, in an order.
 
@@ -71,7 +69,6 @@ class _SortedNetwork(Classifier):
         return self.read(rows.unsqueeze(1))
 
 
-@dataclass(frozen=True, kw_only=True)
 class DGCNN(SortedBaseline):
     """Zhang et al. (2018): means over neighbours, nodes sorted by the last layer, and a 1-D CNN.
 
@@ -89,15 +86,6 @@ def receptive_fields(graph: Data, num_nodes: int, field_size: int) -> Tensor:
 
     Nodes are ranked by PageRank, ties by their features. A field has a node first and then those
     nearest to it, by rank where they are equally near; what is missing is zero.
-
-    Example:
-        >>> import torch
-        >>> from torch_geometric.data import Data
-        >>> from vepm.baselines.ordered import receptive_fields
-        >>> path = Data(x=torch.tensor([[1.0], [2.0], [3.0]]),
-        ...             edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-        >>> receptive_fields(path, 2, 3).squeeze(2).tolist()
-        [[2.0, 3.0, 1.0], [3.0, 2.0, 1.0]]
     """
     x = graph.x.numpy()
     network = to_networkx(Data(edge_index=graph.edge_index, num_nodes=graph.num_nodes))
@@ -133,12 +121,8 @@ class _FieldNetwork(Classifier):
         return self.read(x.view(graph.num_graphs, -1, x.size(1)).transpose(1, 2))
 
 
-@dataclass(frozen=True, kw_only=True)
 class PatchySan(SortedBaseline):
-    """Niepert et al. (2016): neighbourhoods of the most central nodes, in order, and a 1-D CNN.
-
-    Nodes are ranked by PageRank, and their number is found as DGCNN finds it.
-    """
+    """Niepert et al. (2016): neighbourhoods of the most central nodes, in order, and a 1-D CNN."""
 
     network = _FieldNetwork
     name: str = "patchy-san"

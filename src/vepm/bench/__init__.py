@@ -1,13 +1,7 @@
-"""Time and peak memory of a training step: VEPM's beside those of PyG's GCN and GAT.
+"""Time and peak memory of a training step: VEPM's beside those of PyG's GCN and GAT."""
 
-The methods alternate and ratios are taken round by round, so that other work on the machine slows
-all of them alike. Each method has a process of its own, and so a peak memory of its own.
-"""
-
-import contextlib
 import math
 import multiprocessing
-import operator
 import os
 import platform
 import statistics
@@ -15,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +17,12 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from vepm.bench.steps import METHODS, MOST_EDGES, STEPS, Builder, Method, Step
+from vepm.bench.steps import METHODS, STEPS, Builder, Method
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.runs.metrics import describe_machine, peak_memory
+from vepm.runs import describe_machine, peak_memory
 
-DEGREE, FEATURES, CLASSES = 20, 100, 8
-"""Average degree, features and communities of generated graphs."""
+DEGREE, FEATURES, CLASSES = 20, 100, 8  # of generated graphs; the degree is the average
 WARMUP = 3  # steps before any is timed: what is built once is built in them
 TURN_SECONDS = 0.25  # a shorter step is repeated for so long in each round
 
@@ -44,7 +37,7 @@ class Plan:
     datasets: Sequence[str] = ()
     edges: Sequence[int] = ()
     """Sizes of generated graphs in directed edges: twice the number of linked pairs."""
-    repeats: int = 10  # rounds in which every method has a turn
+    repeats: int = 10  # rounds of each step
     budget: float = 20.0  # seconds after which no further round begins
     threads: int = 0  # threads of the CPU; 0 for one per core
     data_dir: Path | None = None
@@ -82,78 +75,47 @@ def _status(name: str) -> int:
 
 def time_call(
     call: Callable[[], object], device: str, repeats: float = math.inf, budget: float = math.inf
-) -> tuple[list[float], list[float]]:
-    """Seconds and processor seconds of each call, until the repeats or the seconds are used up."""
+) -> list[float]:
+    """Seconds of each call, until the repeats or the seconds are used up."""
     seconds: list[float] = []
-    cpu: list[float] = []
     wait: Callable[[], object] = torch.cuda.synchronize if device == "cuda" else lambda: None
     while not seconds or (len(seconds) < repeats and sum(seconds) < budget):
         wait()
-        started, working = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
         call()
         wait()
         seconds.append(time.perf_counter() - started)
-        cpu.append(time.process_time() - working)
-    return seconds, cpu
+    return seconds
 
 
-_step: Step
-_peak: PeakMemory  # what this process trains, and the memory that it takes
-
-
-def _build(build: Builder, step: str, graph: Path, plan: Plan) -> None:
-    global _step, _peak
+def measure(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
+    """Time a step and take its peak memory, which needs a process of its own."""
     if plan.threads:
         torch.set_num_threads(plan.threads)
-    _peak = PeakMemory(plan.device)
-    _step = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
+    peak = PeakMemory(plan.device)
+    train = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
     for _ in range(WARMUP):
-        _step()
+        train()
+    rounds: list[float] = []
+    started = time.perf_counter()
+    for i in range(plan.repeats):
+        if i == 0 or time.perf_counter() - started < plan.budget:
+            rounds.append(statistics.median(time_call(train, plan.device, budget=TURN_SECONDS)))
+    return {"rounds": rounds, "peak_bytes": peak.read(), "median": statistics.median(rounds)}
 
 
-def _train(plan: Plan) -> tuple[float, float, int]:
-    """Median time and processor time of a step, and the peak memory so far."""
-    seconds, cpu = time_call(_step, plan.device, budget=TURN_SECONDS)
-    return statistics.median(seconds), statistics.median(cpu), _peak.read()
-
-
-def alternate(methods: Mapping[str, Method], step: str, graph: Path, plan: Plan) -> dict[str, Row]:
-    """Rounds in which every method trains for a while, each in a process of its own."""
+def in_own_process(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
+    """What :func:`measure` gives, or the error of a step that failed or whose process died."""
     # A server that has looked for GPUs while importing leaves its forks none to use.
     on_cpu = plan.device == "cpu"
     context = multiprocessing.get_context("forkserver" if on_cpu else "spawn")
     if on_cpu:
         context.set_forkserver_preload([__name__])
-    turns: dict[str, list[Any]] = {name: [] for name in methods}
-    errors: dict[str, str] = {}
-    with contextlib.ExitStack() as ended:
-        pools = {n: ended.enter_context(ProcessPoolExecutor(1, context)) for n in methods}
-
-        def wait(name: str, future: Future[Any]) -> None:
-            try:
-                turns[name].append(future.result())
-            except RuntimeError as error:
-                errors[name] = (str(error).splitlines() or [type(error).__name__])[0]
-
-        built = {n: pools[n].submit(_build, m.build, step, graph, plan) for n, m in methods.items()}
-        for name, future in built.items():
-            wait(name, future)
-        started = time.perf_counter()
-        for i in range(plan.repeats):
-            if i == 0 or time.perf_counter() - started < plan.budget:
-                for name in [name for name in methods if name not in errors]:
-                    wait(name, pools[name].submit(_train, plan))
-    return {
-        name: {"error": errors[name]} if name in errors else _medians(turns[name][1:])
-        for name in methods
-    }
-
-
-def _medians(turns: Sequence[tuple[float, float, int]]) -> Row:
-    seconds, cpu, peak = zip(*turns, strict=True)
-    times = {"median": statistics.median(seconds), "best": min(seconds)}
-    rest = {"cpu": statistics.median(cpu), "rounds": list(seconds), "peak_bytes": peak[-1]}
-    return times | rest
+    with ProcessPoolExecutor(1, context) as pool:
+        try:
+            return pool.submit(measure, build, step, graph, plan).result()
+        except RuntimeError as error:
+            return {"error": (str(error).splitlines() or [type(error).__name__])[0]}
 
 
 def compare(
@@ -166,12 +128,10 @@ def compare(
         torch.save({key: graph[key] for key in ("x", "edge_index", "y", "train_mask")}, path)
         del graph
         for step in STEPS:
-            those = {key: m for key, m in methods.items() if m.fits(step, nodes, edges)}
-            # Side by side, a large method would push the memory of another out.
-            alone = [{key: method} for key, method in those.items()]
-            for group in alone if edges > MOST_EDGES else [those]:
-                for key, row in alternate(group, step, path, plan).items():
+            for key, method in methods.items():
+                if method.fits(step, nodes, edges):
                     size = {"graph": name, "nodes": nodes, "edges": edges}
+                    row = in_own_process(method.build, step, path, plan)
                     yield {**size, "step": step, "method": key, **row}
 
 
@@ -193,9 +153,8 @@ def run(plan: Plan, methods: Mapping[str, Method] = METHODS) -> Iterator[Row]:
 
 def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
     loaded = {name: load(name, plan.data_dir) for name in plan.datasets}
-    for name, dataset in loaded.items():
-        if not dataset.single_graph:
-            raise InputError(f"{name} is a set of graphs; bench trains on a single graph")
+    if sets := [name for name, dataset in loaded.items() if not dataset.single_graph]:
+        raise InputError(f"{sets[0]} is a set of graphs; bench trains on a single graph")
     for name, dataset in loaded.items():
         yield name, *dataset.graphs
     for edges in plan.edges:
@@ -222,9 +181,8 @@ def ratios(rows: Sequence[Row]) -> list[Row]:
         ours = ended.get((graph, step, "ours"))
         if ours is None or method == "ours":
             continue
-        times = map(operator.truediv, ours["rounds"], row["rounds"])
         # On a small graph the peak may not rise at all.
         memory = row["peak_bytes"] and ours["peak_bytes"] / row["peak_bytes"]
         place = {"graph": graph, "step": step, "against": method}
-        found.append({**place, "time": statistics.median(times), "memory": memory})
+        found.append({**place, "time": ours["median"] / row["median"], "memory": memory})
     return found

@@ -24,8 +24,7 @@ STEPS = {
     "joint": "the whole bound, one step of all four layers, gradients to edge weights",
 }
 WIDTH, PARTS, COMMUNITIES, DROPOUT, RATE = 64, 8, 64, 0.5, 0.01
-MOST_EDGES = 5_000_000
-"""Edges above which four layers of messages would fill the memory of a usual machine."""
+MOST_EDGES = 5_000_000  # more, and four layers of messages fill the memory of a usual machine
 
 Step = Callable[[], Tensor]
 Builder = Callable[[str, Data, str], Step]  # builds a step, given its name, a graph and a device

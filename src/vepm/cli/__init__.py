@@ -3,12 +3,9 @@
 What a command needs is imported when it runs: help and completion do not wait for it.
 """
 
-import contextlib
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -23,7 +20,6 @@ from vepm.cli import (
     predict,
     report,
     reproduce,
-    sweep,
     train,
     tune,
 )
@@ -43,7 +39,7 @@ app = typer.Typer(
 
 UNUSABLE_PATH = (PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
-MODULES = (train, predict, communities, links, evaluate, tune, sweep, reproduce, report, bench)
+MODULES = (train, predict, communities, links, evaluate, tune, reproduce, report, bench)
 NAMES = {module.__name__.rpartition(".")[2]: module for module in (*MODULES, datasets)}
 COMMANDS: dict[str, Callable[..., None]] = {name: vars(NAMES[name])[name] for name in NAMES}
 for _name, _command in COMMANDS.items():
@@ -60,35 +56,11 @@ def _start(
     console.show_messages()
 
 
-@contextlib.contextmanager
-def _ending_when_told() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, but for the exit code."""
-    told = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told = True
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        if told:
-            raise SystemExit(128 + signal.SIGTERM) from None
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def main() -> None:
     """Run the command line; errors that a user can correct take one line and exit code 2."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        with _ending_when_told():
-            app()
+        app()
     except (InputError, LostProcessError, OSError, MemoryError) as error:
         console.print_error(error)
         sys.exit(2 if isinstance(error, (InputError, *UNUSABLE_PATH)) else 1)

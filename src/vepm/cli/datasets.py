@@ -24,7 +24,7 @@ def datasets(data_dir: Path | None = None, as_json: bool = False) -> None:
         table.add_row(info.name, info.task, here, info.source, info.description)
     console.out.print(table)
     console.print_line(
-        "Your own: a folder with edges.csv and nodes.csv, or a .graphml, .gml, .gexf, .npz or "
+        "Your own: a folder with edges.csv and nodes.csv, or a .graphml, .npz or "
         ".edgelist file.\nGenerated, of any size:"
     )
     for name, (_, settings) in RECIPES.items():

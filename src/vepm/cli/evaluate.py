@@ -1,19 +1,25 @@
 """vepm evaluate: accuracy by a protocol, over many seeds or folds."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Column, Table
 
 from vepm import console
 from vepm.cli import options
 from vepm.errors import InputError
+from vepm.escaping import on_one_line
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
-    from vepm.evaluation import Split
+    from vepm.evaluation import RunResult, Split
 
 DEFAULT_SPLITS = 10
+MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
+SHOWN = ("split", "seed", "val_accuracy", "test_accuracy", "best_epoch", "seconds")
 
 
-@options.command("seed", "batch_nodes", "no_memory_check")
+@options.command("output", "overwrite", "seed", "batch_nodes", "no_memory_check")
 def evaluate(
     dataset: str,
     protocol: str = "",
@@ -24,12 +30,9 @@ def evaluate(
     splits: int | None = None,
     baselines: str = "",
     method: str = "vepm",
-    choice: options.Choice = options.CHOICE,
-    as_json: bool = False,
     jobs: int = 0,
     runs_at_once: int = 0,
-    reading: options.Reading = options.READING,
-    machine: options.Machine = options.MACHINE,
+    given: options.Given = options.GIVEN,
 ) -> None:
     """Measure accuracy by a protocol: many seeds or folds, mean and spread, and the rule.
 
@@ -40,30 +43,30 @@ def evaluate(
     from vepm.evaluation import Compute, Method, VEPMMethod
     from vepm.evaluation import evaluate as run_all
 
-    data = open_data(dataset, machine.data_dir, reading)
+    data = open_data(dataset, given)
     require_labels(data)
     parts, rules = _splits(data, protocol, labels_per_class, splits, folds)
-    chosen = settings(data, choice.preset, choice.config, choice.settings)
+    chosen = settings(data, given)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)
-    if method != "vepm" and (choice.settings or choice.config):
+    if method != "vepm" and (given.settings or given.config):
         raise InputError("--set and --config are for vepm; baselines keep their published settings")
-    compute = Compute(machine.device, jobs, runs_at_once, shared=True)
-    runners: dict[str, Method] = {}
-    for name in (method, *options.listed(baselines)):
-        if name == "vepm":
-            check_model(data, chosen, compute.own_device)
-            runners[name] = VEPMMethod(chosen, compute.own_device)
-        else:
-            runners[name] = chosen_baseline(name, data, compute.own_device)
+    compute = Compute(given.device, jobs, runs_at_once, shared=True)
+    own: Method = VEPMMethod(chosen, compute.own_device)
+    runners = {
+        name: own if name == "vepm" else chosen_baseline(name, data, compute.own_device)
+        for name in (method, *options.listed(baselines))
+    }
+    if "vepm" in runners:
+        check_model(data, chosen, compute.own_device)
     every_seed = range(first_seed, first_seed + seeds)
     measured = []
     for name, runner in runners.items():
         with console.run_bar(f"{name} on {data.name}") as progress:
             measured.append(run_all(runner, data, parts, every_seed, progress, compute))
     if compute.leads:
-        console.print_evaluation(measured, rules, as_json, data.class_names)
+        print_evaluation(measured, rules, given.as_json)
 
 
 def _splits(
@@ -94,3 +97,55 @@ def _splits(
     if "validation" in protocol.rules and not all(split.val.numel() for split in found):
         return found, ("last",)
     return found, protocol.rules
+
+
+def print_evaluation(
+    measured: "Sequence[list[RunResult]]", rules: Sequence[str], as_json: bool
+) -> None:
+    """Mean, spread and rule of each method's runs; baselines are shown by the first rule alone."""
+    first, *peers = measured
+    ours, *others = _summary(first, rules), *(_summary(runs, rules[:1]) for runs in peers)
+    if as_json:
+        console.print_json(ours | {"baselines": {found["method"]: found for found in others}})
+        return
+    summaries, seeds = [ours, *others], [result.seed for result in first]
+    name = f"{ours['method']} on {on_one_line(ours['dataset'])}"
+    fixed = (Column(n, no_wrap=True) for n in ("method", "rule", "mean", "std", "std. error"))
+    title = f"{name}: {len(first)} runs, seeds {min(seeds)}-{max(seeds)}"
+    table = Table(*fixed, "how the epoch was chosen", title=title)
+    for found in summaries:
+        for rule in found["rules"].values():
+            numbers = (_percent(rule[key]) for key in ("mean", "std", "standard_error"))
+            table.add_row(found["method"], rule["rule"], *numbers, rule["description"])
+    console.out.print(table)
+    last = any(run.val_accuracy is None for run in first)
+    when = "the last epoch" if last else "the epoch that validation chose"
+    known = [key for key in MEASURES if any(key in found["measures"] for found in summaries)]
+    title = f"Test part at {when}, mean over runs"
+    table = Table("method", *(MEASURES[key] for key in known), title=title)
+    for found in summaries:
+        table.add_row(found["method"], *(_percent(found["measures"].get(key)) for key in known))
+    console.out.print(table)
+    seconds = [result.seconds for runs in measured for result in runs]
+    console.print_line(f"cost: {sum(seconds):.1f} s of training in {len(seconds)} runs")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]:
+    """What there is to say about the runs of a method."""
+    from vepm.evaluation import mean_measures, summarise
+
+    by_rule = {rule: vars(summarise(results, rule)) for rule in rules}
+    main = ("rule", "mean", "std", "standard_error", "n")
+    return {
+        "dataset": results[0].dataset,
+        "method": results[0].method,
+        **{name: by_rule[rules[0]][name] for name in main},
+        "rules": by_rule,
+        "measures": mean_measures(results),
+        "runs": [{name: getattr(r, name) for name in SHOWN} | r.measures for r in results],
+        "settings": results[0].settings,
+    }

@@ -10,9 +10,10 @@ import fcntl
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path
+from typing import NamedTuple
 
 from vepm import console
 from vepm.errors import InputError, LostProcessError
@@ -21,21 +22,15 @@ from vepm.files import HALVES, refuse_special
 MARKER = ".vepm"
 CHECKPOINT, CHECKPOINTS = "checkpoint.safetensors", "checkpoint*.safetensors"
 METRICS = "metrics.json"
-SUBFOLDERS = ("figures", "tensorboard", "cells")
-"""Where files are written, beside the folder itself."""
+SUBFOLDERS = ("figures", "cells")  # where files are written, beside the folder itself
+OTHER = "choose another with --output"
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """What a command writes to its folder."""
 
     name: str
     files: tuple[str, ...] = ()  # patterns of the files that ``--overwrite`` removes
-
-    @property
-    def marker(self) -> bytes:
-        """The content of the marker in such a folder."""
-        return f"vepm {self.name}\n".encode()
 
     def found(self, folder: Path) -> list[Path]:
         """The files of a folder that a command of this kind wrote."""
@@ -50,19 +45,18 @@ RUN = Kind(
         *("outputs.safetensors", "pairs.csv", "predictions.safetensors", "report.html"),
         *("figures/adjacency.svg", "figures/confusion.svg", "figures/learning_curves.svg"),
         *("figures/reliability.svg", "figures/tsne_communities.svg"),
-        *("figures/tsne_memberships.svg", "tensorboard/*/events.out.tfevents.*"),
+        "figures/tsne_memberships.svg",
     ),
 )
 
 
-def command_line(*, again: bool = False) -> str:
-    """What the user typed, or what to type to continue it."""
-    typed = [word for word in sys.argv[1:] if not again or word != "--overwrite"]
-    return shlex.join(["vepm", *typed])
+def command_line() -> str:
+    """What the user typed."""
+    return shlex.join(["vepm", *sys.argv[1:]])
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Iterator[int]:
+def only_writer(folder: Path) -> Iterator[FileIO]:
     """Hold a folder, made if need be, against other processes that would write to it too.
 
     Its marker is locked and yielded as an open file, and removed again if it is empty. The system
@@ -75,39 +69,30 @@ def only_writer(folder: Path) -> Iterator[int]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written to ({error.strerror}); choose another with --output"
-        ) from None
-    with contextlib.ExitStack() as released:
-        released.callback(os.close, handle)
+        raise InputError(f"{folder}: cannot be written to ({error.strerror}); {OTHER}") from None
+    with FileIO(handle, "r+") as held:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Its last holder may have removed it since it was opened.
             marker.stat()
         except OSError:
-            raise InputError(
-                f"{folder}: another process is writing to this folder; wait for it or choose "
-                "another with --output"
-            ) from None
-        _remove_unfinished(folder)
+            found = f"{folder}: another process is writing to this folder"
+            raise InputError(f"{found}; wait for it or {OTHER}") from None
+        halves = list(folder.glob(HALVES))
+        for inside in SUBFOLDERS:
+            refuse_special(folder / inside)
+            for place, names, _ in os.walk(folder / inside):
+                for name in names:
+                    refuse_special(Path(place, name))
+                halves += Path(place).glob(HALVES)
+        for half in halves:
+            half.unlink(missing_ok=True)
         try:
-            yield handle
+            yield held
         finally:
             # While it is still held: afterwards it may be another's.
             if not os.fstat(handle).st_size:
                 marker.unlink(missing_ok=True)
-
-
-def _remove_unfinished(folder: Path) -> None:
-    halves = list(folder.glob(HALVES))
-    for name in SUBFOLDERS:
-        refuse_special(folder / name)
-        for place, names, _ in os.walk(folder / name):
-            for inside in names:
-                refuse_special(Path(place, inside))
-            halves += Path(place).glob(HALVES)
-    for half in halves:
-        half.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -120,35 +105,27 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path | None] = ()) -> 
     try:
         str(folder).encode()
     except UnicodeEncodeError:
-        # Neither safetensors nor TensorBoard could open files in it.
-        raise InputError(f"{folder}: the name is not UTF-8; choose another with --output") from None
-    place = folder.resolve()
+        # safetensors could not open files in it.
+        raise InputError(f"{folder}: the name is not UTF-8; {OTHER}") from None
     for path in _files(inputs):
-        real = path.resolve()
-        if place in (real, *real.parents):
-            raise InputError(
-                f"{folder}: holds the input {path}, which would be lost; choose another "
-                "folder with --output"
-            )
-    marker = folder / MARKER
-    ours = marker.is_file() and not marker.is_symlink() and marker.read_bytes() == kind.marker
-    foreign = _contents(folder)
-    if foreign and not ours:
-        raise InputError(
-            f"{folder}: holds {foreign[0]} and is not the folder of a {kind.name}; choose an empty "
-            "or new one with --output"
-        )
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{folder}: holds the input {path}, which would be lost; {OTHER}")
+    marker, mark = folder / MARKER, f"vepm {kind.name}\n".encode()
+    ours = marker.is_file() and not marker.is_symlink() and marker.read_bytes() == mark
+    if not ours and (foreign := _contents(folder)):
+        found = f"{folder}: holds {foreign[0]} and is not the folder of a {kind.name}"
+        raise InputError(f"{found}; choose an empty or new one with --output")
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        with only_writer(folder) as handle:
+        with only_writer(folder) as held:
             if not ours:
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, kind.marker, 0)
+                held.truncate(0)
+                held.write(mark)
             try:
                 yield
             finally:
                 if not _contents(folder):
-                    os.ftruncate(handle, 0)
+                    held.truncate(0)
     finally:
         for place in made:
             with contextlib.suppress(OSError):
@@ -163,26 +140,26 @@ def _contents(folder: Path) -> list[str]:
     return sorted({path.name for path in folder.iterdir()} - unfinished - {MARKER})
 
 
-def check_output(path: Path, inputs: Iterable[Path | None]) -> None:
-    """Refuse to write a file that is no plain one, or that the command reads."""
-    refuse_special(path)
-    if path.resolve() in (given.resolve() for given in _files(inputs)):
-        raise InputError(f"{path}: is an input, which would be lost; choose another with --output")
-
-
 def _files(inputs: Iterable[Path | None]) -> Iterator[Path]:
     for given in filter(None, inputs):
         yield given
         yield from given.glob("*.csv")
 
 
+def check_output(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Refuse to write a file that is no plain one, or that the command reads."""
+    refuse_special(path)
+    if path.resolve() in (given.resolve() for given in _files(inputs)):
+        raise InputError(f"{path}: is an input, which would be lost; {OTHER}")
+
+
 def clear(folder: Path, kind: Kind) -> None:
     """Remove what a command wrote to its folder, and nothing else; the marker stays."""
     for path in kind.found(folder):
         path.unlink(missing_ok=True)
-    for place in (*folder.glob("tensorboard/*"), *(folder / name for name in SUBFOLDERS)):
+    for name in SUBFOLDERS:
         with contextlib.suppress(OSError):
-            place.rmdir()
+            (folder / name).rmdir()
 
 
 @contextlib.contextmanager
@@ -192,36 +169,24 @@ def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path | None]) -> 
     with own_folder(folder, RUN, inputs):
         if overwrite or not checkpoint.exists():
             if not overwrite and (folder / METRICS).exists():
-                raise InputError(
-                    f"{folder}: holds a finished run; choose another folder with --output, or "
-                    "replace it with --overwrite"
-                )
+                found = f"{folder}: holds a finished run"
+                raise InputError(f"{found}; {OTHER}, or replace it with --overwrite")
             clear(folder, RUN)
-        with how_to_continue(lambda: continuation(folder)):
+        with how_to_continue(folder):
             yield checkpoint
-        for path in {*folder.glob(CHECKPOINTS)} - {checkpoint}:
+        for path in sorted(folder.glob(CHECKPOINTS), key=lambda path: path == checkpoint):
             path.unlink()
-        checkpoint.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def how_to_continue(advice: Callable[[], str]) -> Iterator[None]:
-    """Tell the user how to continue what was interrupted or lost one of its processes."""
+def how_to_continue(folder: Path) -> Iterator[None]:
+    """Tell the user how to continue what was interrupted, told to end, or lost a process."""
+    again = " without --overwrite" if "--overwrite" in sys.argv else ""
+    advice = f"stopped; to continue from {folder}, give the same command again{again}"
     try:
         yield
-    except KeyboardInterrupt:
-        console.print_note(f"stopped; {advice()}")
+    except (KeyboardInterrupt, SystemExit):
+        console.print_note(advice)
         raise
     except LostProcessError as error:
-        raise LostProcessError(f"{error}; stopped; {advice()}") from error
-
-
-def continuation(folder: Path) -> str:
-    """How to continue a run."""
-    if not (folder / CHECKPOINT).exists():
-        return "in the first epoch; nothing is kept"
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        return (
-            f"to continue from {folder}, give the same torchrun command again (without --overwrite)"
-        )
-    return f"to continue from {folder}: {command_line(again=True)}"
+        raise LostProcessError(f"{error}; {advice}") from error

@@ -1,11 +1,10 @@
 """A training as commands run it: its data and settings checked, followed, written to a folder."""
 
-import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,16 @@ from torch import Tensor
 from vepm import console, training
 from vepm.baselines import Baseline, baseline
 from vepm.cli.folders import command_line
-from vepm.cli.options import Choice, Machine, Reading
+from vepm.cli.options import Given, listed
 from vepm.data import Dataset, datasets, is_recipe, load, read, require_labels
 from vepm.errors import InputError, TrainingWarning
-from vepm.estimators import CLASSIFIERS, Estimator, unlabelled
+from vepm.estimators import CLASSIFIERS, Estimator, LinkPredictor, unlabelled
 from vepm.evaluation import Split
 from vepm.files import parse_toml, read_toml
 from vepm.report import write_report
 from vepm.runs import write_run
 from vepm.scale.ddp import ProcessGroup
-from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, pick_device
+from vepm.training import Config, Explanation, Fitted, ModelCard, pick_device
 from vepm.training.fitting import NONE
 
 logger = logging.getLogger("vepm")
@@ -32,45 +31,55 @@ logger = logging.getLogger("vepm")
 SPLIT_SEED = 0  # own graphs are split once and for all, whatever the seed of the run
 
 
-def open_data(name: str, data_dir: Path | None, reading: Reading, **known: Any) -> Dataset:
+def open_data(name: str, given: Given, **known: Any) -> Dataset:
     """A dataset by name, or a user's own by path; a bare name that is both is the dataset."""
-    path = own_path(name, data_dir)
+    path = own_path(name, given.data_dir)
     if path is not None:
-        return read(path, **reading.arguments(), **known)
-    if replace(reading, strict=False) != Reading():
-        raise InputError(
-            f"{name}: --label, --features, --drop, --no-weights and --directed are for data of "
-            "your own; this is a known set"
+        return read(
+            path,
+            label=given.label,
+            features=None if given.features is None else listed(given.features),
+            drop=listed(given.drop or ""),
+            strict=given.strict,
+            weights=not given.no_weights,
+            directed=given.directed,
+            **known,
         )
-    return load(name, data_dir)
+    columns = (given.label, given.features, given.drop)
+    if columns != (None, None, None) or given.no_weights or given.directed:
+        of_own = "--label, --features, --drop, --no-weights and --directed are for data of your own"
+        raise InputError(f"{name}: {of_own}; this is a known set")
+    return load(name, given.data_dir)
 
 
 def own_path(name: str, data_dir: Path | None) -> Path | None:
     """The user's own file or folder that a name stands for, if it does."""
-    if is_recipe(name):
-        return None
     path = Path(name)
     own = os.sep in name or bool(path.suffix)
     if not own and path.exists():
         own = name.lower() not in {info.name.lower() for info in datasets(data_dir)}
-    return path if own else None
+    return path if own and not is_recipe(name) else None
 
 
-def settings(dataset: Dataset, preset: str, file: Path | None, pairs: list[str] | None) -> Config:
+def parse_value(text: str) -> Any:
+    """A value as TOML has it; what is none is text, which needs no quotes."""
+    try:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
+        return text
+
+
+def settings(dataset: Dataset, given: Given) -> Config:
     """A preset, changed by a TOML file, changed by ``name=value`` pairs."""
-    config = training.preset(preset, dataset.task, dataset.name)
-    if file is not None:
-        config = config.updated(read_toml(file))
-    for pair in pairs or []:
+    config = training.preset(given.preset, dataset.task, dataset.name)
+    if given.config is not None:
+        config = config.updated(read_toml(given.config))
+    for pair in given.settings or []:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"--set {pair}: write it as name=value")
-        try:
-            parsed = parse_toml(f"value = {value}")["value"]
-        except ValueError:
-            parsed = value
-        config = config.replace(**{name.strip(): parsed})
-    return config
+        config = config.replace(**{name.strip(): parse_value(value)})
+    return config if given.batch_nodes is None else config.replace(batch_size=given.batch_nodes)
 
 
 def check_model(dataset: Dataset, config: Config, device: str) -> None:
@@ -80,19 +89,17 @@ def check_model(dataset: Dataset, config: Config, device: str) -> None:
 
 
 def roles(dataset: Dataset) -> dict[str, Tensor]:
-    """Indices of the nodes or graphs that train, validate and test.
+    """Indices of the nodes or graphs that train, validate and test, as the dataset splits them.
 
-    The dataset's own split is used where it has one; what is missing is drawn from the
-    training labels: a fifth to validate and, if there is no test part at all, a fifth to test.
+    What is missing is drawn from the training labels: a fifth to test, then one to validate.
     """
     y = dataset.labels
     none = torch.zeros_like(y, dtype=torch.bool)
     masks = dataset.masks or (y >= 0, none, none)
     train, val, test = ((mask & (y >= 0)).nonzero().flatten() for mask in masks)
     if train.numel() == 0:
-        raise InputError(
-            f"{dataset.name}: no labelled {dataset.task} is there to train on; mark some as train"
-        )
+        found = f"{dataset.name}: no labelled {dataset.task} is there to train on"
+        raise InputError(f"{found}; mark some as train")
     if test.numel() == 0:
         train, test = training.set_aside(train, y, SPLIT_SEED)
     if val.numel() == 0:
@@ -107,7 +114,7 @@ def own_split(dataset: Dataset, parts: Mapping[str, Tensor]) -> Split:
             f"{dataset.name}: too few labels to set any aside for the test; label more "
             f"{dataset.task}s or mark some as test"
         )
-    return Split("own", parts["train"], parts["val"], parts["test"])
+    return Split("own", **parts)
 
 
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
@@ -121,9 +128,8 @@ def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
 def say_unweighted(dataset: Dataset, baselines: list[str]) -> None:
     """Say that baselines see the edges alone, where these have weights."""
     if dataset.weighted and baselines:
-        logger.warning(
-            "%s: not used by %s: the weights of edges", dataset.name, ", ".join(baselines)
-        )
+        names = ", ".join(baselines)
+        logger.warning("%s: not used by %s: the weights of edges", dataset.name, names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,30 +143,25 @@ class Job:
     inputs: tuple[Path | None, ...]  # the user's own files, which must stay as they are
     check_memory: bool
 
-    @contextlib.contextmanager
-    def followed(self, *others: Progress) -> Iterator[None]:
-        """Show the epochs of a training; the console shows its warnings later."""
-        with console.epoch_bar() as bar, warnings.catch_warnings():
+    def fit(self, checkpoint: Path, group: ProcessGroup | None = None) -> Any:
+        """Train, or continue from the checkpoint; shows the epochs, and leaves warnings for later.
+
+        Gives the fitted model; of links, the fitted estimator.
+        """
+        how: Any = {"checkpoint": checkpoint, "check_memory": self.check_memory}
+        with console.bars() as show, warnings.catch_warnings():
             warnings.simplefilter("ignore", TrainingWarning)
 
-            def tell(*epoch: Any) -> None:
-                for listener in filter(None, (bar, *others)):
-                    listener(*epoch)
+            def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
+                val = row.get("val_accuracy")
+                beside = "" if val is None else f"  validation {val:.3f}"
+                show(phase, epoch, epochs, f"loss {row['loss']:.3f}{beside}")
 
             self.estimator.set_params(progress=tell)
-            yield
-
-    def fit(self, checkpoint: Path, *others: Progress, group: ProcessGroup | None = None) -> Fitted:
-        """Train, or continue from the checkpoint, alone or with other processes."""
-        with self.followed(*others):
-            return self.estimator.fit_split(
-                self.learned,
-                self.parts["train"],
-                self.parts["val"],
-                checkpoint=checkpoint,
-                group=group,
-                check_memory=self.check_memory,
-            )
+            if isinstance(self.estimator, LinkPredictor):
+                return self.estimator.fit(self.data, **how)
+            train, val = self.parts["train"], self.parts["val"]
+            return self.estimator.fit_split(self.learned, train, val, group=group, **how)
 
     def score(self, peer: Baseline, seed: int) -> dict[str, Any]:
         """How a baseline does with the same labels."""
@@ -178,37 +179,19 @@ class Job:
         return metrics
 
 
-def prepare(
-    kind: type[Estimator] | None,
-    name: str,
-    choice: Choice,
-    reading: Reading,
-    machine: Machine,
-    **parameters: Any,
-) -> Job:
+def prepare(kind: type[Estimator] | None, name: str, given: Given, **parameters: Any) -> Job:
     """A training that needs no labels or, where no estimator is named, of a classifier, checked."""
-    data = open_data(name, machine.data_dir, reading)
+    data = open_data(name, given)
     if kind is None:
         require_labels(data)
         kind, learned, parts = CLASSIFIERS[data.task], data, roles(data)
     else:
         if not data.single_graph:
-            raise InputError(
-                f"{data.name}: holds many graphs, and this takes one; `vepm train` shows "
-                "communities inside labelled graphs"
-            )
+            found = f"{data.name}: holds many graphs, and this takes one"
+            raise InputError(f"{found}; `vepm train` shows communities inside labelled graphs")
         learned, parts = unlabelled(data), dict.fromkeys(("train", "val", "test"), NONE)
-    config = settings(data, choice.preset, choice.config, choice.pairs)
-    estimator = kind(config=config, random_state=choice.seed, device=machine.device, **parameters)
-    check_model(learned, estimator.settings(), machine.device)
-    paths = (own_path(name, machine.data_dir), choice.config)
-    return Job(data, learned, parts, estimator, paths, not machine.no_memory_check)
-
-
-def number_or_auto(text: str | None) -> int | str | None:
-    """A number of communities as it was given, or ``"auto"``."""
-    if text is None or text == "auto":
-        return text
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InputError(f"--communities {text}: give a number of at least 1, or auto")
-    return int(text)
+    how = {"config": settings(data, given), "random_state": given.seed, **parameters}
+    estimator = kind(device=given.device, **how)
+    check_model(learned, estimator.settings(), given.device)
+    paths = (own_path(name, given.data_dir), given.config)
+    return Job(data, learned, parts, estimator, paths, not given.no_memory_check)

@@ -1,66 +1,56 @@
 """vepm links: which links are missing, and how surprising each edge is."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vepm import console
 from vepm.cli import options
-from vepm.cli.folders import METRICS, command_line, run_folder
+from vepm.cli.folders import command_line, run_folder
 from vepm.errors import InputError
-from vepm.escaping import for_json
-from vepm.files import write_csv, write_text
+from vepm.files import write_csv
 
 if TYPE_CHECKING:
     from vepm.data import Dataset
-    from vepm.estimators import LinkPredictor, Links
+    from vepm.estimators import Links
 
-CHOICE = options.Choice("links")
+GIVEN = options.Given(preset="links")
 MOST_COMMUNITIES = 3  # communities that are written beside each pair of nodes
 
 
 @options.command("directed")
 def links(
     data: str,
-    output: Path | None = None,
-    overwrite: bool = False,
-    as_json: bool = False,
     top: int = 100,
     pairs: Path | None = None,
     model: Path | None = None,
     num_communities: str | None = None,
-    choice: options.Choice = CHOICE,
-    reading: options.Reading = options.READING,
-    machine: options.Machine = options.MACHINE,
+    given: options.Given = GIVEN,
 ) -> None:
     """Predict links: the likeliest missing ones and how surprising each edge is, as CSV.
 
     A tenth of the edges is held out from training, to calibrate probabilities and to measure how
     well they rank. Each pair comes with the communities that it runs through.
     """
-    from vepm.cli.jobs import number_or_auto, prepare
+    from vepm.cli.jobs import parse_value, prepare
     from vepm.estimators import LinkPredictor
+    from vepm.runs import facts, write_metrics
 
-    count = number_or_auto(num_communities)
-    job = prepare(LinkPredictor, data, choice, reading, machine, num_communities=count)
-    folder = output or Path("runs") / f"{job.data.name}-links"
+    count = num_communities and parse_value(num_communities)
+    job = prepare(LinkPredictor, data, given, num_communities=count)
+    folder = given.output or Path("runs") / f"{job.data.name}-links"
     asked = None if pairs is None else _read_pairs(pairs, job.data)
-    with run_folder(folder, overwrite, (*job.inputs, model, pairs)) as checkpoint:
-        if model is not None:
-            predictor = LinkPredictor.load(model, machine.device)
-        else:
-            with job.followed():
-                predictor = job.estimator.fit(
-                    job.data, checkpoint=checkpoint, check_memory=job.check_memory
-                )
+    with run_folder(folder, given.overwrite, (*job.inputs, model, pairs)) as checkpoint:
+        predictor = LinkPredictor.load(model, given.device) if model else job.fit(checkpoint)
         write_links(folder / "missing.csv", predictor.missing_links(job.data, top))
         write_links(folder / "edges.csv", predictor.surprising_edges(job.data))
         if asked is not None:
             write_links(folder / "pairs.csv", predictor.explain_pairs(asked, job.data))
         predictor.save(folder)
-        metrics = for_json(_metrics(job.data, predictor))
-        write_text(folder / METRICS, json.dumps(metrics, indent=1))
-    console.print_result(metrics, folder, as_json, console.print_links)
+        known = facts(job.data, predictor.card_.seed, getattr(predictor, "history_", []))
+        own = {"task": "links", **predictor.scores_, "command": command_line()}
+        metrics = write_metrics(folder, known | own)
+    console.print_result(metrics, folder, given.as_json, print_links)
 
 
 def _read_pairs(path: Path, dataset: "Dataset") -> list[tuple[Any, Any]]:
@@ -89,20 +79,11 @@ def write_links(path: Path, links: "Links") -> None:
     write_csv(path, ["source", "target", "probability", "surprise", *headings], rows)
 
 
-def _metrics(dataset: "Dataset", predictor: "LinkPredictor") -> dict[str, Any]:
-    from vepm.runs.metrics import describe_machine, peak_memory
-
-    history = getattr(predictor, "history_", [])
-    return {
-        "dataset": dataset.name,
-        "source": dataset.source,
-        "task": "links",
-        "seed": predictor.card_.seed,
-        **predictor.scores_,
-        "epochs": len(history),
-        "seconds": sum(row["seconds"] for row in history),
-        **peak_memory(),
-        "versions": describe_machine(),
-        "warnings": [],
-        "command": command_line(),
-    }
+def print_links(metrics: Mapping[str, Any], folder: Path) -> None:
+    """How well held-out edges are told from pairs without one, and where predictions are."""
+    measures = {"auc": "AUC", "average_precision": "average precision"}
+    measures["calibration_error"] = "calibration error"
+    found = (f"{name} {100 * metrics[key]:.1f} %" for key, name in measures.items())
+    console.print_line(f"held-out edges: {', '.join(found)}")
+    console.print_line(f"missing.csv and edges.csv in {folder}")
+    console.print_line(f"cost: {console.cost(metrics)}")

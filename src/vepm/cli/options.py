@@ -1,10 +1,10 @@
-"""Options of the commands: groups of them that travel as one object, and what help says of each."""
+"""Options of the commands: those they share, as one object, and what help says of each."""
 
 import functools
 import inspect
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,88 +14,56 @@ _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How data of the user's own are read."""
+class Given:
+    """Options that commands share: of the result, the settings, own data, and the machine."""
 
+    output: Path | None = None
+    overwrite: bool = False
+    as_json: bool = False
+    preset: str = "default"
+    config: Path | None = None
+    settings: list[str] | None = None
+    seed: int = 0
+    batch_nodes: int | None = None
     label: str | None = None
     features: str | None = None
     drop: str | None = None
     strict: bool = False
     no_weights: bool = False
     directed: bool = False
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of :func:`vepm.data.read`."""
-        return {
-            "label": self.label,
-            "features": None if self.features is None else listed(self.features),
-            "drop": listed(self.drop or ""),
-            "strict": self.strict,
-            "weights": not self.no_weights,
-            "directed": self.directed,
-        }
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Settings of the model and its training."""
-
-    preset: str = "default"
-    config: Path | None = None
-    settings: list[str] | None = None
-    seed: int = 0
-    batch_nodes: int | None = None
-
-    @property
-    def pairs(self) -> list[str]:
-        """Settings as ``name=value``, the nodes of a batch among them."""
-        batches = [] if self.batch_nodes is None else [f"batch_size={self.batch_nodes}"]
-        return [*(self.settings or []), *batches]
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where data lie and where to compute."""
-
     device: str = "auto"
     data_dir: Path | None = None
     no_memory_check: bool = False
 
 
-CHOICE, READING, MACHINE = Choice(), Reading(), Machine()
+GIVEN = Given()
+SETTINGS = ("preset", "config", "settings", "seed", "batch_nodes")
 
 
 def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn the parameters of a function into options as ``options.toml`` declares them.
 
-    A parameter whose default is a group of options becomes an option for each field of it but
-    those left out; the fields of the default are the defaults of the options.
+    Its last parameter may be the shared options: each of them but those left out becomes an option
+    of the command, with the value that it has there as its default.
     """
 
     def spread(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function)
-        groups: dict[str, Any] = {}
-        options = []
-        for parameter in signature.parameters.values():
-            option = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            group = parameter.default
-            if not is_dataclass(group):
-                options.append(option)
-                continue
-            groups[parameter.name] = group
-            options += [
-                option.replace(name=f.name, default=getattr(group, f.name), annotation=f.type)
-                for f in fields(group)
-                if f.name not in without
-            ]
+        own = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values()]
+        shared = own.pop().default if own[-1].name == "given" else None
+        kept = [] if shared is None else [f for f in fields(shared) if f.name not in without]
+        options = own + [
+            own[0].replace(name=f.name, default=getattr(shared, f.name), annotation=f.type)
+            for f in kept
+        ]
         options = [option.replace(annotation=_declared(function, option)) for option in options]
 
         @functools.wraps(function)
-        def run(**given: Any) -> None:
-            for name, group in groups.items():
-                own = {f.name: given.pop(f.name) for f in fields(group) if f.name in given}
-                given[name] = replace(group, **own)
-            function(**given)
+        def run(**values: Any) -> None:
+            if shared is not None:
+                chosen = {f.name: values.pop(f.name) for f in kept}
+                values["given"] = replace(shared, **chosen)
+            function(**values)
 
         examples = _DECLARED["examples"][function.__name__]
         heading = f"Example{'s' if len(examples) > 1 else ''}:"

@@ -1,31 +1,18 @@
 """vepm train: a classifier of nodes or graphs, with its measures and its page."""
 
-import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from vepm import console
 from vepm.cli import folders, options
-from vepm.errors import InputError
-
-if TYPE_CHECKING:
-    from vepm.training import Progress
-
-LOGS = ("tensorboard",)
-SECONDS_BETWEEN_FLUSHES = 5
 
 
 @options.command()
 def train(
-    dataset: str = "digits",
-    output: Path | None = None,
-    overwrite: bool = False,
-    baselines: str = "",
-    log: str | None = None,
-    as_json: bool = False,
-    choice: options.Choice = options.CHOICE,
-    reading: options.Reading = options.READING,
-    machine: options.Machine = options.MACHINE,
+    dataset: str = "digits", baselines: str = "", given: options.Given = options.GIVEN
 ) -> None:
     """Train on a dataset and write a run folder with model, metrics, figures and a page.
 
@@ -36,50 +23,54 @@ def train(
     from vepm.report.reading import read_json
     from vepm.scale.ddp import process_group
 
-    job = prepare(None, dataset, choice, reading, machine)
-    peers = [chosen_baseline(n, job.data, machine.device) for n in options.listed(baselines)]
+    job = prepare(None, dataset, given)
+    peers = [chosen_baseline(n, job.data, given.device) for n in options.listed(baselines)]
     if peers:
         own_split(job.data, job.parts)
-    folder = output or Path("runs") / f"{job.data.name}-{choice.seed}"
-    ended = contextlib.ExitStack()
-    boards = [] if log is None else [checked_log(log, folder, ended)]
-    with process_group(machine.device) as group:
+    folder = given.output or Path("runs") / f"{job.data.name}-{given.seed}"
+    with process_group(given.device) as group:
         if not group.leads:
-            with folders.how_to_continue(lambda: folders.continuation(folder)):
-                job.fit(folder / folders.CHECKPOINT, group=group)
+            with folders.how_to_continue(folder):
+                job.fit(folder / folders.CHECKPOINT, group)
             return
-        own_folder = folders.run_folder(folder, overwrite, job.inputs)
-        with own_folder as checkpoint, ended:
-            fitted = job.fit(checkpoint, *boards, group=group)
-            # Those known from before the run was stopped are kept.
-            known = read_json(folder / folders.METRICS, required=False).get("baselines", {})
-            scores = {p.name: known.get(p.name) or job.score(p, choice.seed) for p in peers}
+        with folders.run_folder(folder, given.overwrite, job.inputs) as checkpoint:
+            fitted = job.fit(checkpoint, group)
+            # Baselines known from before the run was stopped are kept.
+            found = read_json(folder / folders.METRICS, required=False) if peers else {}
+            known = found.get("baselines", {})
+            scores = {p.name: known.get(p.name) or job.score(p, given.seed) for p in peers}
             metrics = job.write(folder, fitted, {"baselines": scores})
-    console.print_result(metrics, folder, as_json, console.print_run)
+    console.print_result(metrics, folder, given.as_json, print_run)
 
 
-def checked_log(name: str, folder: Path, ended: contextlib.ExitStack) -> "Progress":
-    """Writes each number of each epoch as a scalar, with a folder of events for each phase."""
-    if name not in LOGS:
-        raise InputError(f"there is no log {name!r}; choose from {', '.join(LOGS)}")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError(
-            "logging needs TensorBoard; install it with: pip install 'vepm[tensorboard]'"
-        ) from None
-    writers: dict[str, SummaryWriter] = {}
+def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
+    """The headline of a run: its accuracy beside the baselines', its cost, and where to look."""
+    table = Table("method", "test accuracy")
+    baselines = {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
+    for name, value in ({"vepm": metrics["test_accuracy"]} | baselines).items():
+        table.add_row(name, "-" if value is None else f"{100 * value:.1f} %")
+    several = ", the same for all methods" if baselines else ""
+    console.print_line(f"{metrics['dataset']}: {metrics['num_train']} training labels{several}")
+    console.out.print(table)
+    for number, part in enumerate(metrics.get("parts", ())):
+        console.print_line(f"community {number}: {part_in_words(part)}")
+    if tried := metrics.get("partitions"):
+        kept, *others = (f"{name} {100 * value:.1f} %" for name, value in tried.items())
+        console.print_line(f"kept:  {kept} on validation labels, beside {', '.join(others)}")
+    for line in (
+        f"epoch: {metrics['rule']}",
+        f"one run, seed {metrics['seed']}; vepm evaluate shows how much results vary between seeds",
+        f"cost:  {console.cost(metrics)}",
+        f"see:   {folder / 'report.html'}",
+    ):
+        console.print_line(line)
 
-    def tell(phase: str, epoch: int, epochs: int, row: dict[str, Any]) -> None:
-        step = int(row["epoch"])
-        if phase not in writers:
-            # A resumed run repeats the epochs after its checkpoint: what was logged of them goes.
-            writers[phase] = SummaryWriter(
-                str(folder / name / phase), purge_step=step, flush_secs=SECONDS_BETWEEN_FLUSHES
-            )
-            ended.callback(writers[phase].close)
-        for term, value in row.items():
-            if term not in ("phase", "epoch"):
-                writers[phase].add_scalar(term, value, step)
 
-    return tell
+def part_in_words(part: Mapping[str, Any]) -> str:
+    """Weight and share of a part of the edges, as metrics.json has it."""
+    words = [] if part["relevance"] is None else [f"weight {part['relevance']:.3g}"]
+    words.append(f"{100 * part['share']:.0f} % of the edges")
+    if part["homophily"] is not None:
+        words.append(f"{100 * part['homophily']:.0f} % of them between nodes of one class")
+    words += [f"{100 * share:.0f} % {name}" for name, share in part["kinds"].items()]
+    return ", ".join(words)

@@ -22,15 +22,10 @@ WARNING = (
 def tune(
     dataset: str,
     trials: int = 20,
-    output: Path | None = None,
     seeds: int = 1,
     timeout: float | None = None,
     space: Path | None = None,
-    choice: options.Choice = options.CHOICE,
-    reading: options.Reading = options.READING,
-    machine: options.Machine = options.MACHINE,
-    overwrite: bool = False,
-    as_json: bool = False,
+    given: options.Given = options.GIVEN,
 ) -> None:
     """Search for better settings by validation accuracy; test labels are never looked at.
 
@@ -39,47 +34,39 @@ def tune(
     of the search; trainings use seeds 0, 1, ...
     """
     from vepm.cli.jobs import prepare
-    from vepm.search.space import SPACES, read_space, require_optuna
+    from vepm.search.space import SPACES, read_space
     from vepm.search.tuning import Tuning
     from vepm.search.tuning import tune as search
 
-    require_optuna()
-    job = prepare(None, dataset, choice, reading, machine)
+    job = prepare(None, dataset, given)
+    config = job.estimator.settings()
     tuning = Tuning(
-        datasets=[job.data.name],
-        space=read_space(space or SPACES / f"{job.data.task}.toml"),
-        settings=trials,
-        seeds=list(range(seeds)),
-        sampler_seed=choice.seed,
         dataset=job.data,
         train=job.parts["train"],
         val=job.parts["val"],
-        config=job.estimator.settings(),
+        config=config,
+        space=read_space(space or SPACES / f"{job.data.task}.toml", config),
+        trials=trials,
+        seeds=seeds,
+        sampler_seed=given.seed,
     )
-    folder = output or Path("runs") / f"tune-{job.data.name}"
-    advice = f"finished trials are in {folder}, to continue: {command_line(again=True)}"
-    with own_folder(folder, SEARCH, (*job.inputs, space)), how_to_continue(lambda: advice):
-        if overwrite:
+    folder = given.output or Path("runs") / f"tune-{job.data.name}"
+    with own_folder(folder, SEARCH, (*job.inputs, space)), how_to_continue(folder):
+        if given.overwrite:
             clear(folder, SEARCH)
         for name in SEARCH.files:
             refuse_special(folder / name)
         with console.run_bar(f"trials on {job.data.name}") as progress:
-            found = search(
-                tuning,
-                folder,
-                timeout=timeout,
-                device=machine.device,
-                told=progress,
-                command=command_line(),
-            )
-    if as_json:
+            how: Any = {"timeout": timeout, "device": given.device, "command": command_line()}
+            found = search(tuning, folder, told=progress, **how)
+    if given.as_json:
         console.print_json(found)
     else:
         _print_summary(found, folder, dataset)
 
 
 def _print_summary(summary: dict[str, Any], folder: Path, dataset: str) -> None:
-    from vepm.runs.metrics import peak_memory
+    from vepm.runs import peak_memory
     from vepm.tasks import TASKS
 
     table = Table("settings", "trial", "validation accuracy", "validation loss")

@@ -1,6 +1,5 @@
 """Graphs in: benchmarks, bundled sets, generators and users' own, checked on the way in."""
 
-from vepm.data.build import ReadOptions
 from vepm.data.dataset import Dataset, require_labels
 from vepm.data.generate import planted_graph, planted_relations, sample_graph
 from vepm.data.labels import relabelled
@@ -10,7 +9,6 @@ from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 __all__ = [
     "Dataset",
     "DatasetInfo",
-    "ReadOptions",
     "as_dataset",
     "datasets",
     "is_recipe",

@@ -1,94 +1,34 @@
-"""Published benchmarks in their raw files: where these lie, and how they are fetched and read."""
+"""Datasets that have names, read from raw files or bundled with the libraries we depend on."""
 
 import hashlib
-import io
 import json
-import urllib.request
 import warnings
-import zipfile
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from sklearn.datasets import load_digits
+from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import MultiLabelBinarizer
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Data
+from torch_geometric.datasets import KarateClub
 from torch_geometric.io import read_planetoid_data
 
-from vepm.data.build import Parts, build
+from vepm.data.build import Parts, build, data_parts
+from vepm.data.canonical import canonical_edges
+from vepm.data.columns import ReadOptions
 from vepm.data.dataset import Dataset
-from vepm.data.edges import canonical_edges, check_range
-from vepm.data.in_memory import data_parts
+from vepm.data.labels import draw_split
+from vepm.data.npz import read_npz
 from vepm.errors import InputError
-from vepm.files import write_bytes
 from vepm.tasks import MASK_NAMES
 
 Features = Literal["labels", "degrees", "constant"]
-_TIMEOUT_SECONDS = 30
-# Several times the largest dataset known here, and little enough for a machine's memory.
-_LARGEST = 2**30
-
-
-@dataclass(frozen=True)
-class RawFiles:
-    """The raw files of one dataset under a PyG root.
-
-    They can be fetched from ``urls``: the files themselves, one .zip that holds them, or none.
-    """
-
-    folder: str
-    names: tuple[str, ...]
-    urls: tuple[str, ...] = ()
-    inside: str = "raw"
-
-    def missing(self, root: Path) -> list[Path]:
-        """The files that are not there."""
-        folder = root / self.folder / self.inside
-        return [folder / name for name in self.names if not (folder / name).is_file()]
-
-    def ensure(self, root: Path) -> list[Path]:
-        """The files, with what is missing fetched if that can be done."""
-        folder, why = root / self.folder / self.inside, "cannot be fetched from anywhere"
-        if self.missing(root):
-            try:
-                for url in self.urls:
-                    for name, content in _fetch(url, {*self.names, "README.txt"}).items():
-                        write_bytes(folder / name, content)
-            except (OSError, zipfile.BadZipFile) as error:
-                why = f"cannot be fetched ({error})"
-        missing = ", ".join(path.name for path in self.missing(root))
-        if missing:
-            origin = f" (from {self.urls[0].rpartition('/')[0]})" if self.urls else ""
-            raise InputError(
-                f"{self.folder}: raw files are missing and {why}; put {missing} into {folder}"
-                f"{origin}, or name another data folder with root= or VEPM_DATA"
-            )
-        return [folder / name for name in self.names]
-
-
-def _fetch(url: str, wanted: set[str]) -> dict[str, bytes]:
-    """A file by its name, or the wanted ones of an archive, whatever folders it puts them in."""
-    if not url.startswith("https://"):
-        raise InputError(f"{url}: only https is fetched from; put the files in place by hand")
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 # nosec B310
-        content: bytes = reply.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise InputError(f"{url}: larger than any dataset here; put the files in place by hand")
-    if not url.endswith(".zip"):
-        return {url.rpartition("/")[2]: content}
-    found: dict[str, bytes] = {}
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for entry in archive.infolist():
-            name = entry.filename.replace("\\", "/").rpartition("/")[2]
-            if name in wanted and entry.file_size > _LARGEST:
-                raise zipfile.BadZipFile(f"{name} claims {entry.file_size} bytes")
-            if name in wanted:
-                found[name] = archive.read(entry)
-    return found
+_SIDE, _BRIGHTEST = 8, 16.0  # of the images of digits
 
 
 def _integers(
@@ -109,36 +49,27 @@ def _integers(
     return torch.from_numpy(values if columns > 1 else values[:, 0])
 
 
-@cache
-def planetoid_checksums() -> dict[str, str]:
-    """SHA-256 of the raw files. They are pickles, which can run any code: no others are opened."""
-    lines = Path(__file__).with_name("planetoid.sha256").read_text(encoding="utf-8").splitlines()
-    return {name: digest for digest, name in map(str.split, lines)}
-
-
 def load_planetoid(name: str, files: list[Path]) -> Dataset:
-    """A citation network, its features as published (bag of words, not normalised).
-
-    As in PyG, the 15 test papers of CiteSeer that have neither words nor citations are kept, with
-    class 0 and in no mask.
-    """
+    """A citation network with its bags of words as published, and all nodes that PyG has."""
+    # The files are pickles, which can run any code: only those with the published sums are opened.
+    lines = Path(__file__).with_name("planetoid.sha256").read_text(encoding="utf-8").splitlines()
+    expected = {file: digest for digest, file in map(str.split, lines)}
     for file in files:
-        expected = planetoid_checksums()[file.name]
-        if hashlib.sha256(file.read_bytes()).hexdigest() != expected:
-            raise InputError(
-                f"{file}: is not the published file (expected SHA-256 {expected[:12]}...) "
-                "and, being a pickle that could run any code, is not opened; remove it and fetch "
-                "it again"
+        if hashlib.sha256(file.read_bytes()).hexdigest() != expected[file.name]:
+            wrong = (
+                "is not the published file and, being a pickle that could run any code, not read"
             )
-    # The files were pickled by old versions of NumPy and SciPy, about which new ones warn.
+            raise InputError(f"{file}: {wrong}; remove it and fetch it again")
+    # They were pickled by old versions of NumPy and SciPy, about which new ones warn.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = read_planetoid_data(str(files[0].parent), name)
-    return _single(data, name, f"Planetoid, public split, {files[0].parent}")
+    return _built(data, name, f"Planetoid, public split, {files[0].parent}")
 
 
-def _single(data: Data, name: str, source: str) -> Dataset:
-    return build(data_parts([data], name, single=True, source=source))
+def _built(data: Data | list[Data], name: str, source: str, **more: Any) -> Dataset:
+    graphs = [data] if isinstance(data, Data) else data
+    return build(data_parts(graphs, name, single=graphs is not data, source=source, **more))
 
 
 def load_wikics(name: str, files: list[Path]) -> Dataset:
@@ -157,17 +88,15 @@ def load_wikics(name: str, files: list[Path]) -> Dataset:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not the WikiCS layout ({error!r}); fetch it again") from None
-    return _single(data, name, str(path))
+    return _built(data, name, str(path))
 
 
 def load_geom_gcn(name: str, files: list[Path]) -> Dataset:
     """A set that Geom-GCN published, its links as an undirected graph, with ten splits."""
     nodes, links, *splits = files
     try:
-        lines = nodes.read_text(encoding="utf-8").splitlines()[1:]
-        rows = sorted(
-            (int(node), words, int(y)) for node, words, y in (s.split("\t") for s in lines)
-        )
+        _, *lines = nodes.read_text(encoding="utf-8").splitlines()
+        rows = sorted((int(i), words, int(y)) for i, words, y in (s.split("\t") for s in lines))
         if [node for node, _, _ in rows] != list(range(len(rows))):
             raise ValueError("nodes are not numbered from 0")
         x = [[int(entry) for entry in words.split(",")] for _, words, _ in rows]
@@ -180,12 +109,12 @@ def load_geom_gcn(name: str, files: list[Path]) -> Dataset:
             for mask in MASK_NAMES
         }
     except (OSError, KeyError, TypeError, ValueError) as error:
-        wrong = f"{nodes.parent}: not the layout of Geom-GCN ({error})"
-        raise InputError(f"{wrong}; fetch it again") from None
+        wrong = f"not the layout of Geom-GCN ({error}); fetch it again"
+        raise InputError(f"{nodes.parent}: {wrong}") from None
     edges = _integers(links, columns=2, delimiter="\t", header=True).t()
     y = torch.tensor([label for _, _, label in rows])
     data = Data(x=torch.tensor(x).float(), edge_index=edges, y=y, **masks)
-    return _single(data, name, f"Geom-GCN, {nodes.parent}")
+    return _built(data, name, f"Geom-GCN, {nodes.parent}")
 
 
 def load_email(name: str, files: list[Path]) -> Dataset:
@@ -194,58 +123,44 @@ def load_email(name: str, files: list[Path]) -> Dataset:
     if not labels[:, 0].equal(torch.arange(len(labels))):
         raise InputError(f"{files[1]}: nodes do not count up from 0")
     data = Data(edge_index=edges.t(), y=labels[:, 1], num_nodes=len(labels))
-    return _single(data, name, f"SNAP, {files[0].parent}")
+    return _built(data, name, f"SNAP, {files[0].parent}")
 
 
 def load_tu(name: str, files: list[Path], features: Features = "labels") -> Dataset:
-    """A set of graphs in the TU format, with the features that GIN gave it.
-
-    These are one-hot node labels; one-hot degrees, a column for each that occurs; or 1. Node
-    attributes and edge labels are left out.
-    """
+    """Graphs in the TU format, with the features of GIN: one-hot node labels or degrees, or 1."""
     edges, indicator, graph_labels, *node_labels = files
     classes, labels = _integers(graph_labels).unique(return_inverse=True)
     batch, ends = _integers(indicator) - 1, _integers(edges, columns=2).t() - 1
-    counts_up = bool((batch[1:] >= batch[:-1]).all())
-    if not counts_up or not batch.unique().equal(torch.arange(labels.numel())):
+    if not batch.unique_consecutive().equal(torch.arange(labels.numel())):
         wrong = f"does not count the {labels.numel()} graphs of graph_labels up from 1"
         raise InputError(f"{indicator}: {wrong}; fetch the files again")
-    check_range(ends, batch.numel(), str(edges))
-    if bool((batch[ends[0]] != batch[ends[1]]).any()):
-        raise InputError(f"{edges}: an edge joins two graphs; fetch the file again")
-    x, names = _tu_features(node_labels, ends, batch.numel(), features)
+    values = torch.ones_like(batch)
+    if features == "degrees":
+        both, _ = canonical_edges(ends, batch.numel(), source=str(edges))
+        values = torch.bincount(both[1], minlength=batch.numel())
+    for path in node_labels:
+        values = _integers(path)
+        if values.numel() != batch.numel():
+            wrong = f"{values.numel()} labels for {batch.numel()} nodes"
+            raise InputError(f"{path}: {wrong}; fetch the files again")
+    columns, index = values.unique(return_inverse=True)
+    names = [f"{features.removesuffix('s')}_{value}" for value in columns.tolist()]
     return build(
         Parts(
             name=name,
             source=f"TU collection, {edges.parent}",
             edges=ends,
             num_nodes=batch.numel(),
-            x=x,
-            feature_names=names,
+            x=one_hot(index, columns.numel()).float(),
+            feature_names=["one"] if features == "constant" else names,
             labels=labels,
             class_names=[str(value) for value in classes.tolist()],
             batch=batch,
+            num_graphs=labels.numel(),
             folds=_folds(edges.parents[1] / "10fold_idx", labels.numel()),
             one_way=True,
         )
     )
-
-
-def _tu_features(
-    node_labels: list[Path], ends: Tensor, num_nodes: int, features: Features
-) -> tuple[Tensor, tuple[str, ...]]:
-    if features == "constant":
-        return torch.ones(num_nodes, 1), ("one",)
-    for path in node_labels:
-        values = _integers(path)
-        if values.numel() != num_nodes:
-            wrong = f"{values.numel()} labels for {num_nodes} nodes"
-            raise InputError(f"{path}: {wrong}; fetch the files again")
-    if features == "degrees":
-        values = torch.bincount(canonical_edges(ends, num_nodes)[0][1], minlength=num_nodes)
-    classes, index = values.unique(return_inverse=True)
-    kind = features.removesuffix("s")
-    return one_hot(index, classes.numel()).float(), tuple(f"{kind}_{c}" for c in classes.tolist())
 
 
 def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] | None:
@@ -255,9 +170,53 @@ def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] |
         return None
     folds = tuple((_integers(train), _integers(test)) for train, test in files)
     for (_, path), fold in zip(files, folds, strict=True):
-        indices = torch.cat(fold)
-        if int(indices.min()) < 0 or int(indices.max()) >= num_graphs:
-            raise InputError(f"{path}: an index is outside 0 to {num_graphs - 1}; correct the fold")
-        if indices.unique().numel() != indices.numel():
-            raise InputError(f"{path}: a graph is twice in the fold; correct the fold")
+        indices = torch.cat(fold).tolist()
+        if len({*indices} & {*range(num_graphs)}) < len(indices):
+            wrong = f"an index is outside 0 to {num_graphs - 1}, or twice in the fold"
+            raise InputError(f"{path}: {wrong}; correct the fold")
     return folds
+
+
+def load_npz(name: str, files: list[Path], **options: Any) -> Dataset:
+    """A graph in an archive of arrays; options are those of :func:`vepm.data.read`."""
+    how = ReadOptions(**options)
+    # Arrays that a published file has beside the graph are no news to its users.
+    return build(replace(read_npz(files[0], how), name=name, unused=()), how)
+
+
+def load_karate_club(name: str, _: list[Path]) -> Dataset:
+    """Zachary's karate club: 34 members, 4 of them labelled for training, the rest for testing."""
+    data = KarateClub()[0]
+    data.test_mask = ~data.train_mask
+    return _built(data, name, "bundled with PyG")
+
+
+def load_digits_graph(name: str, _: list[Path]) -> Dataset:
+    """1,797 images of digits, each joined to the ten nearest; 20 a class train, 300 validate."""
+    images, labels = load_digits(return_X_y=True)
+    x, y = images / _BRIGHTEST, torch.from_numpy(labels)
+    nearest = kneighbors_graph(x, 10).tocoo()
+    edges = torch.from_numpy(np.stack([nearest.row, nearest.col]).astype(np.int64))
+    masks = dict(zip(MASK_NAMES, draw_split(y, per_class=20, num_val=300, seed=0), strict=True))
+    data = Data(x=torch.from_numpy(x), edge_index=edges, y=y, **masks)
+    source = "scikit-learn's digits, 10 nearest neighbours"
+    names = [f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE)]
+    return _built(data, name, source, feature_names=names, one_way=True)
+
+
+def load_digits_graphs(name: str, _: list[Path]) -> Dataset:
+    """600 images of digits, 60 a class, each a graph of its inked pixels with ink and place."""
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(labels.size)
+    chosen = np.sort(np.concatenate([order[labels[order] == digit][:60] for digit in range(10)]))
+    graphs = []
+    for i in chosen:
+        image = torch.from_numpy(images[i]).float().view(_SIDE, _SIDE)
+        place, ink = (image > 0).nonzero(), image[image > 0, None] / _BRIGHTEST
+        # Chebyshev distance 1: the eight neighbours.
+        near = (place[:, None] - place[None]).abs().amax(dim=2) == 1
+        x = torch.cat([ink, place * (2 / (_SIDE - 1)) - 1], dim=1)
+        graphs.append(Data(x=x, edge_index=near.nonzero().t(), y=torch.tensor([labels[i]])))
+    names: Any = {"feature_names": ("ink", "row", "column")}
+    names["graph_names"] = [f"digit_{i}" for i in chosen]
+    return _built(graphs, name, "scikit-learn's digits, grids of inked pixels", **names)

@@ -2,14 +2,13 @@
 
 import copy
 import logging
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.features import DEGREE_FEATURES, is_sparse
+from vepm.data.canonical import DEGREE_FEATURES, is_sparse
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
 
@@ -24,12 +23,10 @@ class Dataset:
 
     Every graph has ``x`` float32 [N, F]; ``edge_index`` int64 [2, E] with both directions of every
     edge, no self-loops, no duplicates, sorted by destination and then source; ``y`` int64, [N] for
-    node tasks and [1] for graph tasks, -1 where unlabelled. Graphs of node tasks also have boolean
-    ``train_mask``, ``val_mask`` and ``test_mask`` [N], which only ever cover labelled nodes. Edges
-    with weights have ``edge_weight`` float32 [E], positive and the same in both directions. In a
-    graph with ``directed`` true, ``edge_index`` holds only the directions that exist. Where the
-    kinds of edges are known, ``edge_kind`` [E, R] says of which kinds each edge is; an edge
-    may be of none or several. Models never see it.
+    node tasks and [1] for graph tasks, -1 where unlabelled. Graphs of node tasks have boolean
+    ``train_mask``, ``val_mask`` and ``test_mask`` [N] of labelled nodes. Weighted edges have
+    ``edge_weight`` float32 [E], positive and the same in both directions; ``directed`` graphs only
+    the directions that exist. ``edge_kind`` [E, R], which models never see, are kinds of edges.
 
     Args:
         name: what to call the dataset in reports.
@@ -37,17 +34,15 @@ class Dataset:
         graphs: the graphs; exactly one for node tasks.
         num_classes: number of classes; 0 where there are no labels.
         class_names: the label behind each class index.
-        feature_names: the name of each feature column, if known.
-        kind_names: the names of the kinds of edges, if the data tell kinds apart.
-        node_names: the id of each node, per graph, if known.
-        graph_names: the id of each graph, if known.
+        feature_names: the names of the columns, if the data have any.
+        node_names: those of the nodes of each graph.
+        graph_names: those of the graphs.
+        kind_names: those of the kinds of edges.
         folds: published (train, test) index pairs over the graphs.
-        splits: (train, val, test) boolean masks, over nodes for node tasks and over graphs for
-            graph tasks; for node sets with several published splits, the graph's own masks are
-            those of the first.
+        splits: boolean masks (train, val, test) over nodes or graphs; of several published splits
+            of nodes, the graph's own masks are the first.
         source: where the data came from, in words.
-        num_positions: how many of the last columns are spectral coordinates, which mean something
-            in this graph alone.
+        num_positions: how many of the last columns are spectral coordinates of this graph.
         prepared: whether the features are at the scale of a model already, whose card sees to it.
 
     Example:
@@ -71,12 +66,6 @@ class Dataset:
     num_positions: int = 0
     prepared: bool = False
     kind_names: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for name, count in Counter(self.feature_names).most_common(1):
-            if count > 1:
-                found = f"there are {count} feature columns {name!r}"
-                raise InputError(f"{self.name}: {found}; rename them")
 
     @property
     def num_features(self) -> int:
@@ -120,8 +109,7 @@ class Dataset:
     @property
     def item_names(self) -> list[str]:
         """The id of everything in :attr:`labels`; its index where the data have no ids."""
-        nodes = self.node_names[0] if self.node_names else None
-        names = nodes if self.single_graph else self.graph_names
+        names = (self.node_names or [None])[0] if self.single_graph else self.graph_names
         return list(names or map(str, range(self.labels.numel())))
 
     def with_labels(self, labels: Tensor) -> "Dataset":
@@ -135,46 +123,35 @@ class Dataset:
 
 def require_labels(dataset: Dataset) -> None:
     """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
-    if dataset.num_classes == 0:
+    if dataset.num_classes < 2:
+        found = f"no {dataset.task} has a label"
+        if dataset.class_names:
+            found = f"every labelled {dataset.task} is of class '{dataset.class_names[0]}'"
         raise InputError(
-            f"{dataset.name}: no {dataset.task} has a label; classification needs labels (-1 and "
-            "empty cells mean unlabelled); name their column with --label, or detect communities"
-        )
-    if dataset.num_classes == 1:
-        raise InputError(
-            f"{dataset.name}: every labelled {dataset.task} is of class "
-            f"'{dataset.class_names[0]}'; classification needs at least two classes (-1 means "
-            "unlabelled and is never a class)"
+            f"{dataset.name}: {found}; classification needs at least two classes (-1 and empty "
+            "cells mean unlabelled); name their column with --label, or detect communities"
         )
 
 
 def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:
-    """The dataset with the feature columns that a model was trained on, in the model's order.
-
-    Columns are matched by name if the model and the data both have names, and by position
-    otherwise; a warning is logged if only one of them does.
-    """
-    given = dataset.feature_names
+    """The dataset with the columns that a model was trained on: by name if both have names."""
+    given, count = dataset.feature_names, dataset.num_features
     if names is None or given is None:
-        if dataset.num_features != width:
-            raise InputError(
-                f"{dataset.name}: has {dataset.num_features} features, the model was trained on "
-                f"{width}; give the same columns in the same order"
-            )
+        if count != width:
+            found = f"has {count} features, the model was trained on {width}"
+            raise InputError(f"{dataset.name}: {found}; give the same columns in the same order")
         if names != given:
             nameless = "the model has" if names is None else "the data have"
-            found = (
-                f"{dataset.name}: {nameless} no column names, so columns are matched by position"
-            )
-            logger.warning("%s; make sure that they are in the order of training", found)
+            how = "columns are matched by position; make sure they are in the order of training"
+            logger.warning("%s: %s no column names, so %s", dataset.name, nameless, how)
         return replace(dataset, feature_names=names)
     if names == given:
         return dataset
-    missing = [name for name in names if name not in set(given)]
+    place = {name: i for i, name in enumerate(given)}
+    missing = [name for name in names if name not in place]
     unknown = [name for name in given if name not in set(names)]
     if missing or unknown:
         raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
-    place = {name: i for i, name in enumerate(given)}
     order = torch.tensor([place[name] for name in names])
     graphs = [graph.clone() for graph in dataset.graphs]
     for graph in graphs:
@@ -187,15 +164,12 @@ def _mismatch(missing: list[str], unknown: list[str]) -> str:
     if set(DEGREE_FEATURES) <= set(missing):
         return f"the model was trained without features; leave out {listed_names(unknown)}"
     if set(DEGREE_FEATURES) <= set(unknown):
-        return (
-            f"the graph has no features, the model needs {listed_names(missing)}; add these columns"
-        )
-    parts = [f"{listed_names(missing)} missing"] if missing else []
-    parts += [f"{listed_names(unknown)} unknown to the model"] if unknown else []
-    return (
-        f"feature columns differ from those of training: {' and '.join(parts)}; give the same "
-        "columns, in any order"
-    )
+        needed = f"the model needs {listed_names(missing)}"
+        return f"the graph has no features, {needed}; add these columns"
+    found = {"missing": missing, "unknown to the model": unknown}
+    parts = " and ".join(f"{listed_names(names)} {how}" for how, names in found.items() if names)
+    differ = "feature columns differ from those of training"
+    return f"{differ}: {parts}; give the same columns, in any order"
 
 
 def listed_names(names: list[str]) -> str:

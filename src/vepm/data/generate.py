@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
+from vepm.data.canonical import MOST_KINDS, canonical_edges, canonical_kinds
 from vepm.data.dataset import Dataset
-from vepm.data.edges import MOST_KINDS, canonical_edges, canonical_kinds
 from vepm.data.labels import draw_split
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 
 _FEATURE_NOISE = 2.0
-DRAWN_AT_ONCE = 2**22
-"""Ends of edges drawn at a time, which bounds the memory a draw needs beside its result."""
+DRAWN_AT_ONCE = 2**22  # ends of edges; bounds the memory a draw needs beside its result
 
 
 def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tensor:
@@ -42,11 +42,9 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
         >>> sample_graph(z, torch.ones(2), seed=0).tolist()
         [[1, 0, 3, 2], [0, 1, 2, 3]]
     """
-    if z.dim() != 2 or activation.dim() != 1 or activation.numel() != z.size(1):
-        raise InputError(
-            f"z is {list(z.shape)} and activation {list(activation.shape)}; "
-            "[nodes, communities] and [communities] are needed"
-        )
+    if z.dim() != 2 or activation.shape != z.shape[1:]:
+        found = f"z is {list(z.shape)} and activation {list(activation.shape)}"
+        raise InputError(f"{found}; [nodes, communities] and [communities] are needed")
     for name, value in (("z", z), ("activation", activation)):
         if not bool((torch.isfinite(value) & (value >= 0)).all()):
             raise InputError(f"{name} holds negative or non-finite values; give finite ones >= 0")
@@ -65,14 +63,13 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
     last = torch.nextafter(upper, torch.full_like(upper, -torch.inf))
     pairs = torch.empty(2, community.numel(), dtype=torch.long, device=z.device)
     for found in pairs:
-        parts = zip(community.split(DRAWN_AT_ONCE), found.split(DRAWN_AT_ONCE), strict=True)
-        for part, place in parts:
+        for start in range(0, community.numel(), DRAWN_AT_ONCE):
+            part = community[start : start + DRAWN_AT_ONCE]
             u = torch.rand(part.numel(), dtype=torch.double, device=z.device, generator=generator)
             u = torch.minimum(u * (upper - lower)[part] + lower[part], last[part])
-            place.copy_(torch.searchsorted(ends, u, right=True) % num_nodes)
+            found[start : start + part.numel()] = torch.searchsorted(ends, u, right=True)
     del ends, community
-    ordered = torch.stack([torch.minimum(*pairs), torch.maximum(*pairs)])
-    return canonical_edges(ordered.cpu(), num_nodes)[0].to(z.device)
+    return canonical_edges(pairs.remainder_(num_nodes).cpu(), num_nodes)[0].to(z.device)
 
 
 def planted_graph(
@@ -88,9 +85,9 @@ def planted_graph(
     """A node task whose communities are known, drawn from the edge partition model.
 
     Each node has a main community, which is its label, and gives the share ``overlap`` of its
-    affiliation to others; its activity varies, so degrees do. Features are the memberships through
-    a random linear map under heavy noise, so that neighbours have something to add. Ten nodes a
-    class train (fewer in small graphs), a fifth of the nodes validate and the rest test.
+    affiliation to others; its activity varies, so degrees do. The affiliations [N, C] are kept as
+    ``memberships``. Features are these through a random linear map under heavy noise, so that
+    neighbours have something to add. A fifth of the nodes validates and the rest tests.
 
     Args:
         num_nodes: number of nodes.
@@ -98,10 +95,8 @@ def planted_graph(
         average_degree: about how many neighbours a node has.
         overlap: share of a node's affiliation outside its main community, in [0, 1).
         num_features: number of feature columns.
-        labels_per_class: nodes of each class that train; ten or fewer if not given.
+        labels_per_class: nodes of each class that train; ten, fewer in small graphs, if not given.
         seed: makes the draw repeatable.
-
-    The graph keeps the affiliations [N, C] as ``memberships``.
 
     Example:
         >>> from vepm.data import planted_graph
@@ -109,11 +104,18 @@ def planted_graph(
         torch.Size([200, 4])
     """
     seed = int(torch.randint(2**31, ())) if seed is None else seed
-    _check_plan(num_nodes, num_communities, average_degree, num_features, seed, overlap=overlap)
+    _check_plan((num_nodes, num_communities, num_features), average_degree, seed, overlap)
     generator = torch.Generator().manual_seed(seed)
     edge_seed = int(torch.randint(2**31, (), generator=generator))
     y = torch.randperm(num_nodes, generator=generator) % num_communities
-    z = _plant_memberships(y, num_communities, overlap, generator)
+    main = one_hot(y, num_communities).float()
+    # Cubed exponentials concentrate the overlap; among millions of draws some are exactly zero.
+    uniform = torch.rand(num_nodes, num_communities, generator=generator).clamp_min_(2.0**-25)
+    other = uniform.log_().neg_() ** 3
+    other = other * (1 - main) + 1e-12 * (1 - main)
+    total = other.sum(dim=1, keepdim=True).clamp_min(1e-12)
+    activity = 0.5 + torch.rand(num_nodes, 1, generator=generator)
+    z = activity * ((1 - overlap) * main + overlap * other / total)
     activation = _activation_for(z, average_degree).expand(num_communities)
     share = z / z.sum(dim=1, keepdim=True)
     signal = share @ torch.randn(num_communities, num_features, generator=generator)
@@ -138,7 +140,8 @@ def planted_relations(
     In each of R relations every node belongs to one of B communities, independently of the others,
     and most edges join nodes of the same one. The label is the community in the first relation, so
     the other edges are noise to a model that cannot tell them apart. Features are all memberships
-    through a random linear map under heavy noise.
+    through a random linear map under heavy noise. The graph keeps the relations of each edge as
+    ``edge_kind`` [E, R] and the communities of each node as ``relation_communities`` [N, R].
 
     Args:
         num_relations: number of relations R, the kinds of edges.
@@ -148,9 +151,6 @@ def planted_relations(
 
     The other arguments are those of :func:`planted_graph`.
 
-    The graph keeps the relations of each edge as ``edge_kind`` [E, R], and the community of each
-    node in each relation as ``relation_communities`` [N, R].
-
     Example:
         >>> from vepm.data import planted_relations
         >>> dataset = planted_relations(200, num_relations=2, num_communities=4, seed=0)
@@ -159,13 +159,10 @@ def planted_relations(
     """
     seed = int(torch.randint(2**31, ())) if seed is None else seed
     if not 1 <= num_relations <= MOST_KINDS or not 0 < strength <= 1:
-        raise InputError(
-            f"{num_relations} relations of strength {strength}; give 1 to {MOST_KINDS} relations "
-            "and a strength above 0, up to 1"
-        )
-    _check_plan(
-        num_nodes, num_communities, average_degree, num_features, seed, copies=num_relations
-    )
+        needed = f"give 1 to {MOST_KINDS} relations and a strength above 0, up to 1"
+        raise InputError(f"{num_relations} relations of strength {strength}; {needed}")
+    size = (num_nodes, num_communities, num_features)
+    _check_plan(size, average_degree, seed, relations=num_relations)
     generator = torch.Generator().manual_seed(seed)
     groups = torch.randint(num_communities, (num_nodes, num_relations), generator=generator)
     rates = strength * average_degree, (1 - strength) * average_degree
@@ -175,8 +172,7 @@ def planted_relations(
     noise = torch.randn(num_nodes, num_features, generator=generator)
     x = signal / num_relations**0.5 + _FEATURE_NOISE * noise
     data = Data(x=x, y=groups[:, 0].contiguous(), relation_communities=groups)
-    edges = torch.cat(listed, dim=1)
-    counts = torch.tensor([part.size(1) for part in listed])
+    edges, counts = torch.cat(listed, dim=1), torch.tensor([part.size(1) for part in listed])
     kinds = torch.eye(num_relations, dtype=torch.bool).repeat_interleave(counts, dim=0)
     data.edge_index, _ = canonical_edges(edges, num_nodes)
     data.edge_kind = canonical_kinds(data.edge_index, edges, kinds)
@@ -190,7 +186,7 @@ def _relation(
     """Edges inside the communities of a relation and across them, at these average degrees."""
     seed = int(torch.randint(2**31, (), generator=generator))
     activity = 0.5 + torch.rand(group.numel(), 1, generator=generator)
-    z = activity * torch.nn.functional.one_hot(group, num_communities)
+    z = activity * one_hot(group, num_communities)
     inside = _activation_for(z, rates[0]).expand(num_communities)
     across = _activation_for(activity, rates[1]).expand(1)
     return sample_graph(torch.cat([z, activity], dim=1), torch.cat([inside, across]), seed=seed)
@@ -200,9 +196,9 @@ def _labelled(
     name: str, data: Data, num_classes: int, labels_per_class: int | None, seed: int
 ) -> Dataset:
     """A drawn graph as a dataset, with a random split."""
-    num_nodes = data.y.numel()
-    few = max(1, min(10, num_nodes // (4 * num_classes)))
-    per_class = few if labels_per_class is None else labels_per_class
+    num_nodes, per_class = data.y.numel(), labels_per_class
+    if per_class is None:
+        per_class = max(1, min(10, num_nodes // (4 * num_classes)))
     split = draw_split(data.y, per_class=per_class, num_val=num_nodes // 5, seed=seed)
     data.update(dict(zip(MASK_NAMES, split, strict=True)))
     return Dataset(
@@ -213,22 +209,6 @@ def _labelled(
         class_names=tuple(str(c) for c in range(num_classes)),
         source=f"drawn from the edge partition model, seed {seed}",
     )
-
-
-def _plant_memberships(
-    y: Tensor, num_communities: int, overlap: float, generator: torch.Generator
-) -> Tensor:
-    """Affiliations [N, C]: a node's activity, shared out to its main community and others."""
-    num_nodes = y.numel()
-    main = torch.nn.functional.one_hot(y, num_communities).float()
-    # Cubed exponentials concentrate the overlap on one or two other communities.
-    # Among millions of draws some are exactly zero, whose logarithm is infinite.
-    uniform = torch.rand(num_nodes, num_communities, generator=generator).clamp_min_(2.0**-25)
-    other = uniform.log_().neg_() ** 3
-    other = other * (1 - main) + 1e-12 * (1 - main)
-    total = other.sum(dim=1, keepdim=True).clamp_min(1e-12)
-    activity = 0.5 + torch.rand(num_nodes, 1, generator=generator)
-    return activity * ((1 - overlap) * main + overlap * other / total)
 
 
 def _activation_for(z: Tensor, average_degree: float) -> Tensor:
@@ -242,33 +222,22 @@ def _activation_for(z: Tensor, average_degree: float) -> Tensor:
 
 
 def _check_plan(
-    num_nodes: int,
-    num_communities: int,
-    average_degree: float,
-    num_features: int,
-    seed: int,
-    *,
-    overlap: float = 0.0,
-    copies: int = 1,
+    size: tuple[int, int, int], degree: float, seed: int, overlap: float = 0.0, relations: int = 1
 ) -> None:
     """Refuse what cannot be drawn, or needs more memory than the machine has."""
-    limit = 0.8 * num_nodes / max(num_communities, 1)
-    crowd = f"{num_nodes} nodes in {num_communities} communities"
-    if not 0 <= seed < 2**63:
-        raise InputError(f"seed is {seed}; give an integer from 0 to {2**63 - 1}")
-    if num_communities < 1 or num_nodes < 2 * num_communities:
-        raise InputError(f"{crowd}; give at least 1 community and 2 nodes for each")
-    if not 0 <= overlap < 1:
-        raise InputError(f"overlap is {overlap}; give a share from 0 up to, but not, 1")
-    if num_features < 1:
-        raise InputError(f"num_features is {num_features}; give at least 1")
-    if not 0 <= average_degree <= limit:
-        raise InputError(f"average_degree is {average_degree}; with {crowd} give 0 to {limit:g}")
-    per_node = 40 * num_communities + 16 * num_features + 50 * average_degree
-    count, there = num_nodes * copies, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if count * per_node > there:
-        raise InputError(
-            f"{count} nodes with {num_communities} communities and {num_features} features "
-            f"need about {count * per_node / 2**30:.1f} GiB, and this machine has "
-            f"{there / 2**30:.1f}; ask for fewer"
-        )
+    nodes, communities, features = size
+    crowd, limit = f"{nodes} nodes in {communities} communities", 0.8 * nodes / max(communities, 1)
+    per_node = 40 * communities + 16 * features + 50 * degree
+    needed = nodes * relations * per_node / 2**30
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    memory = f"need about {needed:.1f} GiB, and this machine has {there:.1f}; ask for fewer"
+    for right, wrong in (
+        (0 <= seed < 2**63, f"seed is {seed}; give an integer from 0 to {2**63 - 1}"),
+        (0 < 2 * communities <= nodes, f"{crowd}; give at least 1 community and 2 nodes for each"),
+        (0 <= overlap < 1, f"overlap is {overlap}; give a share from 0 up to, but not, 1"),
+        (features > 0, f"num_features is {features}; give at least 1"),
+        (0 <= degree <= limit, f"average_degree is {degree}; with {crowd} give 0 to {limit:g}"),
+        (needed <= there, f"{crowd} with {features} features {memory}"),
+    ):
+        if not right:
+            raise InputError(wrong)

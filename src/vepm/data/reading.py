@@ -1,40 +1,38 @@
-"""The two ways in for users' own graphs: from memory and from files."""
+"""Users' own graphs: from memory (PyG, NetworkX, matrices) and from files."""
 
-from collections.abc import Callable, Sequence
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
 
-from vepm.data.build import Parts, ReadOptions, build, refuse_choice
+from vepm.data.build import Parts, build, count_nodes, data_parts, matrix_parts
+from vepm.data.canonical import KIND_SEPARATOR
+from vepm.data.columns import ReadOptions, Table
 from vepm.data.dataset import Dataset
-from vepm.data.in_memory import count_nodes, data_parts, matrix_parts
 from vepm.data.labels import relabelled
-from vepm.data.networkx_graphs import networkx_parts, read_graph_file
 from vepm.data.npz import read_npz
-from vepm.data.tables import read_edges, read_folder
+from vepm.data.tables import read_edges, read_folder, read_text, table_parts
 from vepm.errors import InputError
 from vepm.files import expanded
-from vepm.tasks import TASKS, Task, TaskName, task_named
+from vepm.tasks import Task, TaskName, task_named
 
-_READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
-    ".csv": read_edges,
-    ".edgelist": read_edges,
-    ".gexf": read_graph_file,
-    ".gml": read_graph_file,
-    ".graphml": read_graph_file,
-    ".npz": read_npz,
-    ".tsv": read_edges,
-    ".txt": read_edges,
-}
-_FILES = f"a folder with edges.csv, or a file that ends in {', '.join(_READERS)}"
+logger = logging.getLogger("vepm")
+
 _ACCEPTED = (
-    "a PyG Data (or a list or dataset of them), a NetworkX graph (or a list), "
-    "or a tuple (X, A, y) with a SciPy sparse A"
+    "a PyG Data or a NetworkX graph, a list of them, or a tuple (X, A, y) with a SciPy sparse A; "
+    "for files use vepm.data.read, for known sets vepm.data.load"
 )
+_LABEL_NAMES = ("label", "y")
+_GRAPH = re.compile(r"<(\w+:)?graph\b")
+_NODE = re.compile(r"<(\w+:)?node\b")
 
 
 def as_dataset(
@@ -53,17 +51,16 @@ def as_dataset(
 ) -> Dataset:
     """Check graphs in memory and put them in canonical form.
 
-    Labels may be any integers from 0 or any names, -1 for none. Without a ``train_mask`` all
-    labelled nodes that no other mask holds are for training. Graphs without features get a
-    constant and log(1 + degree), and, where nodes are labelled, 16 spectral coordinates. Weights of
-    edges (entries of A, ``edge_weight`` in PyG, attribute ``weight`` in NetworkX) are used, kinds
-    of edges (``edge_kind`` and ``kind_names``, attribute ``kind``) only kept. A warning names what
-    is not used.
+    Labels are integers from 0 or names, -1 for none. Without a ``train_mask`` all labelled nodes
+    that no other mask holds are for training. Graphs without features get a constant and
+    log(1 + degree), and, where nodes are labelled, 16 spectral coordinates. Weights of edges
+    (entries of A, ``edge_weight`` in PyG, attribute ``weight`` in NetworkX) are used, kinds of
+    edges (``edge_kind`` and ``kind_names``, attribute ``kind``) kept; a warning names the rest.
 
     Args:
-        obj: a PyG ``Data``, a list or dataset of them, a NetworkX graph or a list of them, a tuple
-            ``(X, A)`` or ``(X, A, y)`` with A a SciPy sparse or dense matrix, X an array or data
-            frame, and X, y perhaps None, or a :class:`Dataset`, given back as it is.
+        obj: a PyG ``Data`` or NetworkX graph, a list or dataset of them, a tuple ``(X, A)`` or
+            ``(X, A, y)`` of matrices or data frames, sparse or dense, X and y perhaps None, or a
+            :class:`Dataset`, given back as it is.
         task: ``"node"`` or ``"graph"``; without it one graph is a node task unless it has a single
             label for its many nodes, and several graphs are a graph task.
         name: what to call the data in messages and reports.
@@ -80,20 +77,14 @@ def as_dataset(
         >>> as_dataset(nx.karate_club_graph(), label="club").class_names
         ('Mr. Hi', 'Officer')
     """
-    options = ReadOptions(
-        label, features, (), class_names, feature_names, strict, weights, directed
-    )
+    how = ReadOptions(label, features, (), class_names, feature_names, strict, weights, directed)
     asked = None if task is None else task_named(task)
     if isinstance(obj, Dataset):
         if task is not None and task != obj.task:
             raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
-        if labels is None:
-            return obj
-        return relabelled(obj, labels, class_names=class_names)
-    parts = _parts(obj, asked, name, options)
-    if labels is not None:
-        parts = replace(parts, labels=labels, label_at=None, class_names=None)
-    return build(parts, options)
+        return obj if labels is None else relabelled(obj, labels, class_names=class_names)
+    parts = _parts(obj, asked, name, how)
+    return build(parts if labels is None else replace(parts, labels=labels, label_at=None), how)
 
 
 def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:
@@ -101,9 +92,9 @@ def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Part
     is_tuple = isinstance(obj, tuple) and len(obj) in (2, 3)
     matrices = is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj)
     graphs = [] if matrices else _listed(obj, name)
-    if matrices and task and not task.single_graph:
+    single = task.single_graph if task else matrices or _guess_single(obj, graphs)
+    if matrices and not single:
         raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
-    single = matrices or (task or TASKS[_guess(obj, graphs)]).single_graph
     if single and len(graphs) > 1:
         raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
     if graphs and isinstance(graphs[0], nx.Graph):
@@ -112,8 +103,122 @@ def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Part
         raise InputError(f"{name}: it has no names to choose the label by; give labels=")
     if matrices:
         return matrix_parts(*obj, name=name, source=name, options=options)
-    refuse_choice(name, options)
+    options.chosen({}, name)
     return data_parts(graphs, name, single=single)
+
+
+def _listed(obj: Any, name: str) -> list[Any]:
+    if isinstance(obj, Batch):
+        return list(obj.to_data_list())
+    one = isinstance(obj, (Data, HeteroData, nx.Graph, str, bytes, dict, Tensor))
+    indexed = hasattr(obj, "__len__") and hasattr(obj, "__getitem__")
+    graphs = [obj[i] for i in range(len(obj))] if indexed and not one else [obj]
+    for kind in (Data, nx.Graph):
+        if graphs and all(isinstance(graph, kind) for graph in graphs):
+            return graphs
+    kinds = ", ".join(sorted({type(graph).__name__ for graph in graphs})) or "an empty list"
+    raise InputError(f"{name}: cannot use {kinds}; give {_ACCEPTED}")
+
+
+def _guess_single(obj: Any, graphs: list[Any]) -> bool:
+    graph = graphs[0]
+    if len(graphs) > 1 or isinstance(graph, nx.Graph):
+        return graph is obj
+    one_label = isinstance(graph.y, Tensor) and graph.y.numel() == 1
+    return "train_mask" in graph or not one_label or count_nodes(graph) <= 1
+
+
+def networkx_parts(
+    graphs: Sequence[Any], name: str, options: ReadOptions, *, single: bool, source: str = ""
+) -> Parts:
+    """Graphs by way of tables of all their nodes and edges; labels are of nodes if ``single``."""
+    source = source or name
+    nodes = [(i, *node) for i, graph in enumerate(graphs) for node in graph.nodes(data=True)]
+    keys = [{key for _, data in graph.nodes(data=True) for key in data} for graph in graphs]
+    if any(found != keys[0] for found in keys):
+        raise InputError(f"{name}: graphs have different node attributes; give all the same")
+    columns, attributes = _columns(data for *_, data in nodes), _columns(g.graph for g in graphs)
+    labelled = columns if single else attributes
+    label = options.label or next((key for key in _LABEL_NAMES if key in labelled), None)
+    for key in {*_LABEL_NAMES} - {label} if single else ():
+        columns.pop(key, None)
+    names = [str(node) for _, node, _ in nodes]
+    lines = [f"'{name}'" for name in names]
+    of_graphs = Table(source, attributes, range(len(graphs)), ("graph", "attribute"))
+    directed = any(graph.is_directed() for graph in graphs)
+    return table_parts(
+        name,
+        source,
+        Table(source, columns | {"id": names}, lines, ("node", "attribute")),
+        _edges(graphs, source),
+        {(i, node): place for place, (i, node, _) in enumerate(nodes)},
+        replace(options, label=label),
+        graphs=None if single else of_graphs,
+        # Text in these graphs is often the answer, such as the club of the karate club's members.
+        text=False,
+        batch=None if single else torch.tensor([i for i, _, _ in nodes], dtype=torch.long),
+        directed=directed,
+        one_way=not directed,
+    )
+
+
+def _edges(graphs: Sequence[Any], source: str) -> Table:
+    edges = [(i, *edge) for i, graph in enumerate(graphs) for edge in graph.edges(data=True)]
+    columns = _columns(data for *_, data in edges)
+    columns |= {
+        "source": [(i, u) for i, u, *_ in edges],
+        "target": [(i, v) for i, _, v, _ in edges],
+    }
+    if "weight" in columns:
+        # As in NetworkX, an edge without a weight has weight 1.
+        columns["weight"] = [1.0 if cell is None else cell for cell in columns["weight"]]
+    if "kind" in columns:
+        # A name, or several in a list.
+        cells = columns["kind"]
+        kinds = (cell if isinstance(cell, list | set | tuple) else [cell or ""] for cell in cells)
+        columns["kind"] = [KIND_SEPARATOR.join(map(str, cell)) for cell in kinds]
+    columns = {key: cells for key, cells in columns.items() if key not in ("id", "key")}
+    lines = [f"'{u}' to '{v}'" for _, u, v, _ in edges]
+    return Table(source, columns, lines, ("edge", "attribute"))
+
+
+def _columns(attributes: Iterable[Mapping[Any, Any]]) -> dict[str, list[Any]]:
+    """Attributes as columns, None where there is none."""
+    rows = list(attributes)
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {str(key): [row.get(key) for row in rows] for key in keys}
+
+
+def read_graphml(path: Path, options: ReadOptions) -> Parts:
+    """A GraphML file with one graph: attribute ``label`` is the label, others are features."""
+    text = read_text(path)
+    # Entities declared in a doctype can expand without bound or name other files.
+    if "<!DOCTYPE" in text:
+        raise InputError(f"{path}: has a DOCTYPE, which is not read for safety; remove it")
+    if (count := len(_GRAPH.findall(text))) != 1:
+        raise InputError(f"{path}: holds {count} graphs; give a GraphML document with one")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            graph = nx.parse_graphml(text)
+    except Exception as error:  # the parser raises whatever its parts do
+        wrong = f"truncated, or not usable GraphML ({' '.join(str(error).split())[:200]})"
+        raise InputError(f"{path}: {wrong}; export the graph again") from None
+    # NetworkX joins nodes of one id, and adds those that only edges name.
+    if (declared := len(_NODE.findall(text))) != graph.number_of_nodes():
+        wrong = f"lists {declared} nodes, but ids and edges name {graph.number_of_nodes()}"
+        raise InputError(f"{path}: {wrong}; list each node once, and every end of an edge")
+    for line in dict.fromkeys(str(warning.message) for warning in found):
+        logger.warning("%s: %s", path, " ".join(line.split())[:200])
+    return networkx_parts([graph], path.stem, options, single=True, source=str(path))
+
+
+_READERS: dict[str, Callable[[Path, ReadOptions], Parts]] = {
+    **dict.fromkeys((".csv", ".edgelist", ".tsv", ".txt"), read_edges),
+    ".graphml": read_graphml,
+    ".npz": read_npz,
+}
+_FILES = f"a folder with edges.csv, or a file that ends in {', '.join(_READERS)}"
 
 
 def read(
@@ -130,27 +235,22 @@ def read(
 ) -> Dataset:
     """Read a graph, or a set of graphs, from files.
 
-    - A folder: ``edges.csv`` has columns ``source`` and ``target``, each edge in one direction or
-      both, and perhaps ``weight`` and ``kind``. ``nodes.csv`` has ``id``, perhaps ``label`` and
-      ``split`` (train/val/test), and every other column is a feature; without it the nodes are
-      those of the edges. With ``graphs.csv`` (``id``, ``label``, perhaps ``split``) it is a graph
-      task, and ``nodes.csv`` has a ``graph`` column. Ids are text, unique over the whole folder;
-      cells are separated by commas, semicolons or tabs.
-    - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids in every line, and perhaps
-      the weight.
-    - ``.graphml``, ``.gml``, ``.gexf``: node attribute ``label``, perhaps ``split``; other
-      attributes are features, those of text only if ``features`` names them. In GML and GEXF a
-      ``label`` that differs in every node is its name.
+    - A folder: ``edges.csv`` has columns ``source`` and ``target``, perhaps ``weight`` and
+      ``kind``. ``nodes.csv`` has ``id``, perhaps ``label`` and ``split`` (train/val/test), and
+      every other column is a feature; without it the nodes are those of the edges. With
+      ``graphs.csv`` (``id``, ``label``, perhaps ``split``) it is a graph task, and ``nodes.csv``
+      has a ``graph`` column. Ids are unique; commas, semicolons or tabs separate cells.
+    - ``.csv``: edges alone. ``.edgelist``, ``.txt``, ``.tsv``: two ids a line, perhaps the weight.
+    - ``.graphml``: attributes as ``nodes.csv``; those of text only if ``features`` names them.
     - ``.npz``: ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``; features ``attr_*``
-      or ``attr_matrix``; ``labels``; ``train_mask`` and the like; or what SciPy's ``save_npz``
-      wrote, which is edges alone.
+      or ``attr_matrix``; ``labels``; ``train_mask`` and the like; or a CSR matrix that SciPy's
+      ``save_npz`` wrote, which is edges alone.
 
-    An empty label or -1 means unlabelled. Columns of text become one column of zeros and ones per
-    value, named ``column=value``. Weights are positive and added up where an edge is listed several
-    times; one listed in both directions has the weight listed if both are the same throughout the
-    data. The kinds of an edge (separated by ``|``; in ``.npz`` a bit mask ``edge_kind`` and
-    ``kind_names``) are kept as ``edge_kind`` [E, R]; no model sees them. The rest is as in
-    :func:`as_dataset`.
+    Columns of text become one column of zeros and ones per value, named ``column=value``. Weights
+    are positive and added up where an edge is listed several times; one listed in both directions
+    has the weight listed if both are the same throughout the data. The kinds of an edge (separated
+    by ``|``; in ``.npz`` a bit mask ``edge_kind`` and ``kind_names``) are kept as ``edge_kind``
+    [E, R]; no model sees them. The rest is as in :func:`as_dataset`.
 
     Args:
         path: the folder or file.
@@ -164,55 +264,13 @@ def read(
         directed: whether to keep the directions of edges; by default both belong to an edge.
     """
     path = expanded(path)
-    options = ReadOptions(
-        label, features, tuple(drop), class_names, feature_names, strict, weights, directed
-    )
-    return build(_reader_of(path)(path, options), options)
-
-
-def _reader_of(path: Path) -> Callable[[Path, ReadOptions], Parts]:
-    """What reads a folder or file."""
-    suffix = path.suffix.lower()
+    how = ReadOptions(label, features, drop, class_names, feature_names, strict, weights, directed)
     try:
-        exists = path.exists()
+        reader = read_folder if path.is_dir() else _READERS.get(path.suffix.lower())
+        wrong = f"cannot read '{path.suffix}' files" if path.exists() else "no such file or folder"
+        reader = reader if path.exists() else None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is no path ({error}); give {_FILES}") from None
-    if not exists:
-        raise InputError(f"{path}: no such file or folder; give {_FILES}")
-    if path.is_dir():
-        return read_folder
-    if suffix not in _READERS:
-        raise InputError(f"{path}: cannot read '{path.suffix}' files; give {_FILES}")
-    return _READERS[suffix]
-
-
-def _listed(obj: Any, name: str) -> list[Any]:
-    if isinstance(obj, Batch):
-        return list(obj.to_data_list())
-    if isinstance(obj, (Data, nx.Graph)):
-        return [obj]
-    indexed = hasattr(obj, "__len__") and hasattr(obj, "__getitem__")
-    if isinstance(obj, (str, bytes, dict, Tensor, HeteroData)) or not indexed:
-        raise InputError(
-            f"{name}: cannot use {type(obj).__name__}; give {_ACCEPTED}; "
-            "for files use vepm.data.read, for known sets vepm.data.load"
-        )
-    graphs = [obj[i] for i in range(len(obj))]
-    if not graphs:
-        raise InputError(f"{name}: the list holds no graphs; give at least one")
-    for kind in (Data, nx.Graph):
-        if all(isinstance(graph, kind) for graph in graphs):
-            return graphs
-    kinds = ", ".join(sorted({type(graph).__name__ for graph in graphs}))
-    raise InputError(f"{name}: holds {kinds}; give {_ACCEPTED}")
-
-
-def _guess(obj: Any, graphs: list[Any]) -> TaskName:
-    if len(graphs) > 1:
-        return "graph"
-    graph = graphs[0]
-    if isinstance(graph, nx.Graph):
-        return "node" if graph is obj else "graph"
-    if "train_mask" in graph or not isinstance(graph.y, Tensor):
-        return "node"
-    return "graph" if graph.y.numel() == 1 and count_nodes(graph, "data") > 1 else "node"
+        reader, wrong = None, f"is no path ({error})"
+    if reader is None:
+        raise InputError(f"{path}: {wrong}; give {_FILES}")
+    return build(reader(path, how), how)

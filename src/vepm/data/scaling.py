@@ -11,16 +11,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from vepm.data.canonical import NUM_POSITIONS, canonical_edges, is_sparse, positions
 from vepm.data.dataset import Dataset
-from vepm.data.edges import canonical_edges
-from vepm.data.features import NUM_POSITIONS, is_sparse, positions
 from vepm.errors import InputError
 
+# With fewer columns that differ between nodes, spectral coordinates stand beside them.
 FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
-"""With fewer columns that differ between nodes, spectral coordinates stand beside them."""
-LARGEST_RATIO = 1000.0
-"""A column that differs more than this in size from the others is not one of a bag of words."""
-DTYPES = (torch.float64, torch.float64, torch.bool)
+LARGEST_RATIO = 1000.0  # by which a column of a bag of words may differ in size from the others
 MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
 _FEWEST_SHARED = 0.5
 _COLUMNS_AT_ONCE = 64
@@ -31,31 +28,16 @@ _ROWS_AT_ONCE = 2**16
 class Scaling:
     """How the columns of a feature table are brought to one scale.
 
-    There are three kinds of columns, told apart where the model is trained:
-
-    - Dense: more than half of the entries are not zero, and some are neither zero nor one. They
-      are standardised to mean 0 and variance 1 and divided by the root of their number, so that
-      a row of them has length 1 on average.
-    - Kept: all others, such as words, one-hot categories and answers of yes or no. They stay as
-      they are, zeros included, but for the length of each row, which becomes 1. A column of
-      another size than its like, such as an amount that is mostly zero, counts as dense.
-    - Constant: they become zero.
-
-    Spectral coordinates have variance 1 already and are only divided by the root of their number.
+    Dense columns, of whose entries more than half are not zero and some neither zero nor one, are
+    standardised and divided by the root of their number: a row of them has length 1 on average.
+    All others, such as words and one-hot categories, are kept, but each row of them gets length 1.
+    One of another size than its like, such as an amount that is mostly zero, counts as dense.
+    Constant columns become zero; spectral coordinates are divided by the root of their number.
 
     Args:
         center: what is subtracted from each column [F], float64; 0 for kept columns.
         factor: what each column is multiplied by then [F], float64.
         kept: which columns belong to rows of length 1 [F].
-
-    Example:
-        >>> import torch
-        >>> from vepm.data.scaling import Scaling
-        >>> x = torch.tensor([[30e9, 1, 1], [40e9, 1, 0], [50e9, 1, 0]])
-        >>> Scaling.of(x)(x)
-        tensor([[-1.2247,  0.0000,  1.0000],
-                [ 0.0000,  0.0000,  0.0000],
-                [ 1.2247,  0.0000,  0.0000]])
     """
 
     center: Tensor
@@ -69,15 +51,13 @@ class Scaling:
         if is_sparse(x):
             factor = torch.full_like(center, _unit(x.values().abs().double()))
             return cls(center, factor, torch.ones(x.size(1), dtype=torch.bool))
-        columns = x[:, : x.size(1) - num_positions]
-        mean, deviation, largest, binary, share = _measure(columns)
+        width = x.size(1) - num_positions
+        mean, deviation, largest, binary, share = _measure(x[:, :width])
         varied = deviation > 0
         kept = varied & (binary | (share <= 0.5))
         typical = largest[kept].median() if kept.any() else largest.new_ones(())
         kept &= binary | ((largest / typical).log().abs() <= torch.tensor(LARGEST_RATIO).log())
-        dense = varied & ~kept
-        factor = torch.zeros_like(center)
-        width = dense.numel()
+        dense, factor = varied & ~kept, torch.zeros_like(center)
         factor[:width][kept] = _unit(largest[kept])
         factor[:width][dense] = 1 / (deviation[dense] * int(dense.sum()) ** 0.5)
         factor[width:] = max(num_positions, 1) ** -0.5
@@ -86,12 +66,13 @@ class Scaling:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], width: int) -> Self:
-        """The scaling behind :meth:`tensors`; ValueError or KeyError if they do not fit."""
-        found = cls(tensors["center"], tensors["factor"], tensors["kept"])
-        for tensor, kind in zip(vars(found).values(), DTYPES, strict=True):
-            if tensor.shape != (width,) or tensor.dtype != kind or not tensor.isfinite().all():
-                raise ValueError(f"scales are {list(tensor.shape)} {tensor.dtype}")
-        return found
+        """The scaling behind :meth:`tensors`; ValueError if they do not fit."""
+        kinds = {"center": torch.float64, "factor": torch.float64, "kept": torch.bool}
+        if {name: tensor.dtype for name, tensor in tensors.items()} != kinds or not all(
+            tensor.shape == (width,) and tensor.isfinite().all() for tensor in tensors.values()
+        ):
+            raise ValueError("its scales of columns are missing, damaged or not finite")
+        return cls(**tensors)
 
     def tensors(self) -> dict[str, Tensor]:
         """The scaling as a file of tensors can hold it."""
@@ -109,10 +90,10 @@ class Scaling:
                 scaled[:, self.kept] = kept / lengths.where(lengths > 0, 1.0)
                 parts.append(scaled.float())
             return torch.cat(parts)
-        values = x.values().double() * self.factor[x.indices()[1]]
-        squares = values.new_zeros(x.size(0)).index_add(0, x.indices()[0], values.square())
-        lengths = squares.sqrt().where(squares > 0, 1.0)
-        values = values / lengths[x.indices()[0]]
+        row, column = x.indices()
+        values = x.values().double() * self.factor[column]
+        squares = values.new_zeros(x.size(0)).index_add(0, row, values.square())
+        values = values / squares.sqrt().where(squares > 0, 1.0)[row]
         return torch.sparse_coo_tensor(
             x.indices(), values.float(), x.shape, is_coalesced=True, check_invariants=False
         )
@@ -127,9 +108,8 @@ def _measure(x: Tensor) -> tuple[Tensor, ...]:
         low, high = part.aminmax(dim=0)
         # Rounding must not make a constant column look like one that varies.
         deviation = torch.where(low == high, 0.0, variance.sqrt())
-        largest = wide.abs().amax(0)
         binary = ((part == 0) | (part == 1)).all(0)
-        found.append((mean, deviation, largest, binary, (part != 0).double().mean(0)))
+        found.append((mean, deviation, wide.abs().amax(0), binary, (part != 0).double().mean(0)))
     return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
 
@@ -139,23 +119,20 @@ def _unit(sizes: Tensor) -> float:
     return float(torch.exp2(-largest.log2().floor())) if largest > 0 else 1.0
 
 
-_WITH_COORDINATES: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()
+_COORDINATES: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
 
 
 def with_coordinates(dataset: Dataset) -> Dataset:
     """One graph with its spectral coordinates as the last columns, computed once per dataset."""
     if dataset.num_positions:
         return dataset
-    if dataset not in _WITH_COORDINATES:
-        graph = dataset.graphs[0].clone()
+    graph = dataset.graphs[0].clone()
+    if dataset not in _COORDINATES:
         # Of a directed graph there is only one direction of each edge.
         edge_index, _ = canonical_edges(graph.edge_index, graph.x.size(0))
-        found = positions(edge_index, graph.x.size(0))
-        graph.x = torch.cat([graph.x, found], dim=1)
-        _WITH_COORDINATES[dataset] = replace(
-            dataset, graphs=[graph], feature_names=None, num_positions=NUM_POSITIONS
-        )
-    return _WITH_COORDINATES[dataset]
+        _COORDINATES[dataset] = positions(edge_index, graph.x.size(0))
+    graph.x = torch.cat([graph.x, _COORDINATES[dataset]], dim=1)
+    return replace(dataset, graphs=[graph], feature_names=None, num_positions=NUM_POSITIONS)
 
 
 def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> bool:
@@ -171,14 +148,12 @@ def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> boo
 class Anchors:
     """Nodes of the graph that a model with few features, or none, was trained on.
 
-    Coordinates are computed for each graph anew, so a node more or less may turn them all. On
-    another graph the nodes of training keep the coordinates [N, P] they had; new nodes get theirs
-    by the linear map that fits best on the shared ones. Some of the edges [2, M] tell whether it is
-    the same graph.
+    A node more or less may turn all coordinates. On another graph the nodes of training keep those
+    [N, P] they had; new nodes get theirs by the linear map that fits best on the shared ones.
     """
 
     coordinates: Tensor
-    edges: Tensor
+    edges: Tensor  # some of the edges [2, M], which tell whether it is the same graph
     names: tuple[str, ...] | None
 
     @classmethod
@@ -194,16 +169,15 @@ class Anchors:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         """The anchors behind :meth:`tensors`; ValueError, KeyError, TypeError if they are none."""
-        coordinates, edges = tensors["coordinates"], tensors["edges"]
-        if edges.dim() != 2 or len(edges) != 2 or edges.dtype != torch.int32:
-            raise ValueError(f"edges are {list(edges.shape)} {edges.dtype}")
-        if coordinates.shape[1:] != (NUM_POSITIONS,) or coordinates.dtype != torch.float32:
-            raise ValueError(f"coordinates are {list(coordinates.shape)} {coordinates.dtype}")
-        if not coordinates.isfinite().all():
-            raise ValueError("coordinates are not finite")
+        coordinates, edges, names = tensors["coordinates"], tensors["edges"], None
+        for tensor, kind, fits in (
+            (edges, torch.int32, edges.dim() == 2 == len(edges)),
+            (coordinates, torch.float32, coordinates.shape[1:] == (NUM_POSITIONS,)),
+        ):
+            if tensor.dtype != kind or not fits or not tensor.isfinite().all():
+                raise ValueError(f"anchors are {list(tensor.shape)} {tensor.dtype}, or not finite")
         if edges.numel() and not 0 <= edges.min() <= edges.max() < len(coordinates):
             raise ValueError("edges name nodes that have no coordinates")
-        names = None
         if "names" in tensors:
             names = tuple(map(str, json.loads(tensors["names"].numpy().tobytes())))
             if len(set(names)) != len(coordinates):
@@ -224,11 +198,11 @@ class Anchors:
         own = graph.x[:, -dataset.num_positions :]
         place, reason = self._places(_ids(dataset), graph)
         if reason:
-            raise InputError(
-                f"{dataset.name}: the model was trained without features, or with few, and reads "
-                f"coordinates of the graph it was trained on; {reason}; train on this graph, or "
-                "give the nodes features and set feature_norm = standard"
+            found = (
+                "the model reads coordinates of the graph it was trained on, for lack of features"
             )
+            remedy = "train on this graph, or give nodes features and set feature_norm = standard"
+            raise InputError(f"{dataset.name}: {found}; {reason}; {remedy}")
         known, aligned = place >= 0, self.coordinates[place]
         if not known.all():
             pair = own[known].double(), aligned[known].double()
@@ -242,29 +216,27 @@ class Anchors:
     def _places(self, names: tuple[str, ...] | None, graph: Data) -> tuple[Tensor, str]:
         """The row of each node here, -1 for new ones, and why it is another graph, if it is."""
         total, count = len(self.coordinates), graph.x.size(0)
-        if self.names is None or names is None:
-            # Without ids, a node removed shifts all that follow it.
-            fewest, place = 1.0, torch.arange(count)
-            if count != total:
-                return place, f"its nodes have no ids and are {count}, not the {total} of training"
-        else:
+        # Without ids, a node removed shifts all that follow it.
+        fewest, place = 1.0, torch.arange(count)
+        if self.names is not None and names is not None:
             index = {name: i for i, name in enumerate(self.names)}
             fewest, place = _FEWEST_SHARED, torch.tensor([index.get(name, -1) for name in names])
             shared = int((place >= 0).sum())
             if shared < fewest * count:
                 return place, f"only {shared} of its {count} nodes are known from training"
+        elif count != total:
+            return place, f"its nodes have no ids and are {count}, not the {total} of training"
         # The nodes of another graph may happen to have the same ids.
         expected = self.edges[:, torch.isin(self.edges, place).all(0)]
         ends = place[graph.edge_index]
         keys = (ends[0] * total + ends[1])[(ends >= 0).all(0)]
-        found = torch.isin(expected[0] * total + expected[1], keys).float()
-        if found.numel() and found.mean() < fewest:
-            share = f"{found.mean():.0%}"
-            return place, f"only {share} of the edges of training between its nodes exist"
-        return place, ""
+        found = torch.isin(expected[0] * total + expected[1], keys).float().mean()
+        wrong = f"only {found:.0%} of the edges of training between its nodes exist"
+        # The mean of no edges is NaN.
+        return place, wrong if found < fewest else ""
 
 
 def _ids(dataset: Dataset) -> tuple[str, ...] | None:
     """The ids of the nodes, unless two nodes share one."""
-    names = dataset.node_names[0] if dataset.node_names else ()
+    (names,) = dataset.node_names or (None,)
     return names if names and len(set(names)) == len(names) else None

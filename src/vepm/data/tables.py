@@ -6,61 +6,26 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from vepm.data.build import Parts, ReadOptions
-from vepm.data.columns import encode_columns
-from vepm.data.edges import kinds_from_text
-from vepm.data.labels import masks_from_text
+from vepm.data.build import Parts
+from vepm.data.canonical import kinds_from_text
+from vepm.data.columns import ReadOptions, Table
+from vepm.data.labels import is_number
 from vepm.errors import InputError
 
 logger = logging.getLogger("vepm")
 
 ENDS = ("source", "target")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+_OF_EDGES = (*ENDS, "weight", "kind")
 _BETWEEN = re.compile(r"[\s,;]+")
-_IN_DICT = re.compile(r"\{.*'weight': *([^,}]+).*\}|\{\}")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells by column, and what to call rows (their line or name) and columns in messages."""
-
-    source: str
-    columns: dict[str, list[Any]]
-    lines: Sequence[Any]
-    words: tuple[str, str] = ("row", "column")
-
-    def where(self, row: int, column: str) -> str:
-        """Names a cell in a message."""
-        return f"{self.source}, {self.words[0]} {self.lines[row]}, {self.words[1]} {column}"
-
-    def ids(self) -> dict[str, int]:
-        """The row of each id, refusing empty and repeated ones."""
-        index: dict[str, int] = {}
-        for i, name in enumerate(self.columns["id"]):
-            if not name:
-                raise InputError(f"{self.where(i, 'id')}: the id is empty; give every row one")
-            if index.setdefault(name, i) != i:
-                there = f"id '{name}' is already on row {self.lines[index[name]]}"
-                raise InputError(f"{self.where(i, 'id')}: {there}; give each id once")
-        return index
-
-    def rows_of(self, column: str, index: Mapping[Any, int], listed_in: str) -> list[int]:
-        """The index of the id in each cell of a column."""
-        for i, cell in enumerate(self.columns[column]):
-            if cell not in index:
-                what, place = ("graph", "row") if column == "graph" else ("node", "edge")
-                missing = f"{what} '{cell}' is not in {listed_in}"
-                remedy = f"add it there or correct the {place}"
-                raise InputError(f"{self.where(i, column)}: {missing}; {remedy}")
-        return [index[cell] for cell in self.columns[column]]
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+_IN_DICT = re.compile(r"^(?:\{.*'weight': *([^,}]+).*\}|\{\})$")
 
 
 def read_text(path: Path) -> str:
@@ -69,12 +34,10 @@ def read_text(path: Path) -> str:
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is no plain file; save what it gives to one")
         return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; create it or correct the path") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); correct the path") from None
+        raise InputError(f"{path}: {str(error.strerror).lower()}; correct the path") from None
 
 
 def read_table(path: Path, required: Sequence[str]) -> Table:
@@ -88,26 +51,22 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
     except csv.Error as error:
         at = f"{path}, row {reader.line_num}"
         raise InputError(f"{at}: not CSV ({error}); correct the row") from None
-    if not numbered:
-        raise InputError(f"{path}: the file is empty; give a header line and rows")
-    (_, titles), *body = numbered
-    columns = tuple(cell.strip() for cell in titles)
-    for name in required:
-        if name not in columns:
-            raise InputError(
-                f"{path}: column '{name}' is missing (found: {', '.join(columns)[:200]}); name it "
-                "in the header line, columns separated by commas, semicolons or tabs"
-            )
-    ((name, count),) = Counter(columns).most_common(1)
-    if count > 1:
-        raise InputError(f"{path}: column '{name}' is there twice; rename one")
-    if not body:
-        raise InputError(f"{path}: the file has a header but no rows; add at least one")
-    for line, row in body:
+    if len(numbered) < 2:
+        found = "has a header but no rows" if numbered else "is empty"
+        raise InputError(f"{path}: the file {found}; give a header line and rows")
+    columns = [cell.strip() for cell in numbered[0][1]]
+    times = Counter(columns)
+    for name in (*required, *columns):
+        if times[name] != 1:
+            how = "there twice" if name in columns else "missing"
+            found = f"column '{name}' is {how} (found: {', '.join(columns)[:200]})"
+            remedy = "name each once in the header, separated by commas, semicolons or tabs"
+            raise InputError(f"{path}: {found}; {remedy}")
+    for line, row in numbered:
         if len(row) != len(columns):
             found = f"{len(row)} cells where the header has {len(columns)}"
             raise InputError(f"{path}, row {line}: {found}; give one cell per column")
-    lines, rows = zip(*body, strict=True)
+    lines, rows = zip(*numbered[1:], strict=True)
     # Semicolons between cells allow decimal commas.
     comma = _DECIMAL_COMMA.fullmatch if delimiter == ";" else lambda cell: None
     cells = (
@@ -118,11 +77,10 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
 
 
 def read_edge_list(path: Path) -> Table:
-    """Read lines of two ids, separated by blanks, commas, semicolons or tabs.
+    """Read lines of two ids, or a table if there is a header; # and % start comments.
 
-    A header with ``source`` and ``target`` makes it a table. Lines that start with # or % are
-    comments. A number after the two ids, alone or as NetworkX writes it (``{'weight': 2}``), is
-    the weight; edges without one have weight 1.
+    A number after the two ids, alone or as NetworkX writes it (``{'weight': 2}``), is the weight;
+    edges without one have weight 1.
     """
     lines = [line.strip() for line in read_text(path).split("\n")]
     numbered = [(i, line) for i, line in enumerate(lines, 1) if line and line[0] not in "#%"]
@@ -136,145 +94,95 @@ def read_edge_list(path: Path) -> Table:
             raise InputError(f"{path}, row {i}: '{line[:40]}' is no edge; give two ids")
     sources, targets, rest = (list(cells) for cells in zip(*rows, strict=True))
     columns = {"source": sources, "target": targets}
-    if any(rest):
-        given = [_IN_DICT.fullmatch(words) for words in rest]
-        weights = [(m[1] if m else words) or "1" for m, words in zip(given, rest, strict=True)]
-        try:
-            columns |= {"weight": [str(float(word)) for word in weights]}
-        except ValueError:
-            columns |= {"what follows the ids": rest}
-        else:
-            said = "%s: the number after the ids of an edge is taken for its weight"
-            logger.warning(f"{said}; weights=False (--no-weights) ignores it", path)
+    weights = [_IN_DICT.sub(r"\1", words) or "1" for words in rest]
+    if any(rest) and all(map(is_number, weights)):
+        columns["weight"] = weights
+        said = "%s: the number after the ids of an edge is taken for its weight"
+        logger.warning(f"{said}; weights=False (--no-weights) ignores it", path)
+    elif any(rest):
+        columns["what follows the ids"] = rest
     return Table(str(path), columns, [i for i, _ in numbered])
 
 
-def read_edges(path: Path, options: ReadOptions) -> Parts:
+def read_edges(path: Path, options: ReadOptions, name: str = "") -> Parts:
     """A file of edges, which has a header if it is CSV: nodes are those it names, unlabelled."""
-    table = read_table(path, ENDS) if path.suffix.lower() == ".csv" else read_edge_list(path)
-    if options.label or options.features or options.drop:
-        raise InputError(
-            f"{table.source}: holds edges alone, so there are no node columns to choose; put them "
-            "into nodes.csv beside edges.csv"
-        )
-    pairs = list(zip(*(table.columns[end] for end in ENDS), strict=True))
-    names = tuple(dict.fromkeys(end for pair in pairs for end in pair))
+    edges = read_table(path, ENDS) if path.suffix.lower() == ".csv" else read_edge_list(path)
+    pairs = list(zip(*(edges.columns[end] for end in ENDS), strict=True))
+    names = list(dict.fromkeys(end for pair in pairs for end in pair))
     if "" in names:
-        row = next(i for i, pair in enumerate(pairs) if not all(pair))
-        raise InputError(f"{table.where(row, 'source, target')}: an end is empty; name both ends")
-    index = {name: i for i, name in enumerate(names)}
-    fields = edge_fields(table, index, table.source, options)
-    return Parts(name=path.stem, source=table.source, node_names=names, **fields)
+        row = list(map(all, pairs)).index(False)
+        raise InputError(f"{edges.where(row)}: an end is empty; name both ends")
+    nodes = Table(str(path), {"id": names}, names, ("node", "column"))
+    return table_parts(name or path.stem, str(path), nodes, edges, nodes.ids(), options)
 
 
 def read_folder(path: Path, options: ReadOptions) -> Parts:
     """A folder with ``edges.csv`` and perhaps ``nodes.csv`` and ``graphs.csv``."""
-    name, label = path.resolve().name, options.label or "label"
-    of_graphs = (path / "graphs.csv").exists()
+    name, of_graphs = path.resolve().name, (path / "graphs.csv").exists()
     if not of_graphs and not (path / "nodes.csv").exists():
-        return replace(read_edges(path / "edges.csv", options), name=name)
-    labelled = read_table(path / "graphs.csv", ("id", label)) if of_graphs else None
+        return read_edges(path / "edges.csv", options, name)
     nodes = read_table(path / "nodes.csv", ("id", "graph") if of_graphs else ("id",))
     edges = read_table(path / "edges.csv", ENDS)
-    for column in {"label", "split"} & nodes.columns.keys() if labelled else ():
-        raise InputError(
-            f"{nodes.source}: column '{column}' belongs in graphs.csv in a graph task; "
-            "rename it to use it as a feature"
-        )
-    index = nodes.ids()
-    other = {"id", "graph"} if labelled else {"id", label, "split"}
-    parts = Parts(
-        name=name,
-        source=str(path),
-        node_names=tuple(index),
-        **label_fields(labelled or nodes, options),
-        **node_fields(nodes, edges, index, other, options),
-    )
-    return parts if labelled is None else _grouped(parts, nodes, edges, labelled)
+    if not of_graphs:
+        return table_parts(name, str(path), nodes, edges, nodes.ids(), options)
+    for column in {"label", "split"} & nodes.columns.keys():
+        wrong = f"column '{column}' belongs in graphs.csv in a graph task"
+        raise InputError(f"{nodes.source}: {wrong}; rename it to use it as a feature")
+    graphs = read_table(path / "graphs.csv", ("id", options.label or "label"))
+    owner = nodes.rows_of("graph", graphs.ids(), graphs.source)
+    order = sorted(range(len(owner)), key=owner.__getitem__)
+    columns = {name: [cells[i] for i in order] for name, cells in nodes.columns.items()}
+    nodes = replace(nodes, columns=columns, lines=[nodes.lines[i] for i in order])
+    more: Any = {"graph_names": graphs.columns["id"], "batch": torch.tensor(sorted(owner))}
+    return table_parts(name, str(path), nodes, edges, nodes.ids(), options, graphs=graphs, **more)
 
 
-def _grouped(parts: Parts, nodes: Table, edges: Table, graphs: Table) -> Parts:
-    """The same, its nodes put graph after graph."""
-    index = graphs.ids()
-    batch = torch.tensor(nodes.rows_of("graph", index, graphs.source))
-    filled = set(batch.tolist())
-    for name, i in index.items():
-        if i not in filled:
-            missing = f"graph '{name}' has no nodes in {nodes.source}"
-            raise InputError(f"{graphs.where(i, 'id')}: {missing}; give it some or remove it")
-    bridges = (batch[parts.edges[0]] != batch[parts.edges[1]]).nonzero()
-    if bridges.numel():
-        raise InputError(
-            f"{edges.where(int(bridges[0]), 'source, target')}: the edge joins nodes of two "
-            "graphs; node ids are shared by all graphs, so name each node once"
-        )
-    order = batch.argsort(stable=True)
-    return replace(
-        parts,
-        batch=batch[order],
-        edges=order.argsort()[parts.edges],
-        x=None if parts.x is None else parts.x[order],
-        node_names=[(parts.node_names or ())[i] for i in order.tolist()],
-        graph_names=tuple(index),
-    )
-
-
-def label_fields(table: Table, options: ReadOptions) -> dict[str, Any]:
-    """Labels and masks of what a table lists."""
-    if options.label is not None and options.label not in table.columns:
-        found = f"found: {', '.join(table.columns)[:200]}"
-        missing = f"there is no {table.words[1]} '{options.label}' with labels"
-        raise InputError(f"{table.source}: {missing} ({found})")
-    label = options.label or "label"
-    cells, split = table.columns.get(label), table.columns.get("split")
-    return {
-        "labels": None if cells is None else np.array(cells, dtype=object),
-        "label_at": lambda i: table.where(i, label),
-        "masks": masks_from_text(split, lambda i: table.where(i, "split")) if split else {},
-    }
-
-
-def node_fields(
+def table_parts(
+    name: str,
+    source: str,
     nodes: Table,
     edges: Table,
     index: Mapping[Any, int],
-    other: set[str],
     options: ReadOptions,
     *,
+    graphs: Table | None = None,
     text: bool = True,
-) -> dict[str, Any]:
-    """Features of nodes, and their edges; ``other`` columns of the nodes are no features."""
-    columns = {name: cells for name, cells in nodes.columns.items() if name not in other}
-    x, names, unused = encode_columns(columns, nodes.where, options, nodes.source, text=text)
-    fields = edge_fields(edges, index, nodes.source, options)
-    return fields | {"x": x, "feature_names": names, "unused": [*fields["unused"], *unused]}
-
-
-def edge_fields(
-    edges: Table, index: Mapping[Any, int], listed_in: str, options: ReadOptions
-) -> dict[str, Any]:
-    """Edges as indices, their weights and kinds, and the names of other columns."""
-    kinds, weights = edges.columns.get("kind"), edges.columns.get("weight")
-    others = [name for name in edges.columns if name not in (*ENDS, "kind", "weight")]
-    return {
-        "edges": torch.tensor([edges.rows_of(end, index, listed_in) for end in ENDS]).long(),
-        "num_nodes": len(index),
-        "weights": _weights(edges) if options.weights and weights else None,
-        "weight_at": lambda i: edges.where(i, "weight"),
-        "kinds": None if kinds is None else kinds_from_text(kinds, edges.source),
-        "one_way": True,
-        "unused": [f"edge {edges.words[1]} '{name}'" for name in others],
-    }
-
-
-def _weights(edges: Table) -> Tensor:
-    numbers = []
-    for i, cell in enumerate(edges.columns["weight"]):
+    **more: Any,
+) -> Parts:
+    """What tables of nodes, whose rows are in ``index``, of edges and perhaps of graphs hold."""
+    labelled, label = graphs or nodes, options.label or "label"
+    if options.label is not None and label not in labelled.columns:
+        missing = f"{labelled.source}: there is no {labelled.words[1]} '{label}' with labels"
+        raise InputError(f"{missing} (found: {', '.join(labelled.columns)[:200]})")
+    labels = labelled.columns.get(label)
+    other = {"id", "graph"} if graphs else {"id", label, "split"}
+    columns = {key: cells for key, cells in nodes.columns.items() if key not in other}
+    x, names, unused = replace(nodes, columns=columns).features(options, text=text)
+    kinds, numbers = edges.columns.get("kind"), []
+    for i, cell in enumerate(edges.columns.get("weight", ()) if options.weights else ()):
         try:
             numbers.append(float(cell))
         except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is no number; give every edge a "
-                "weight, or ignore all of them with weights=False (--no-weights)"
-            ) from None
-    return torch.tensor(numbers, dtype=torch.float64)
+            wrong = f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is no number"
+            remedy = "give every edge a weight, or ignore all with weights=False (--no-weights)"
+            raise InputError(f"{wrong}; {remedy}") from None
+    left = [f"edge {edges.words[1]} '{key}'" for key in edges.columns if key not in _OF_EDGES]
+    ends = torch.tensor([edges.rows_of(end, index, nodes.source) for end in ENDS])
+    return Parts(
+        name=name,
+        source=source,
+        edges=ends.long(),
+        edge_at=edges.where,
+        weights=torch.tensor(numbers, dtype=torch.float64) if numbers else None,
+        kinds=None if kinds is None else kinds_from_text(kinds, edges.source),
+        num_nodes=len(index),
+        node_names=[str(name) for name in nodes.columns["id"]],
+        x=x,
+        feature_names=names,
+        labels=None if labels is None else np.array(labels, dtype=object),
+        label_at=lambda i: labelled.where(i, label),
+        masks=labelled.masks(),
+        num_graphs=len(graphs.lines) if graphs else 1,
+        unused=[*left, *unused],
+        **{"one_way": True} | more,
+    )

@@ -1,6 +1,5 @@
 """VEPM as scikit-learn users expect it: fit, predict, predict_proba, transform."""
 
-from vepm.data.labels import NodeSplit
 from vepm.estimators.base import EdgePartition, Estimator, unlabelled
 from vepm.estimators.classifiers import (
     CLASSIFIERS,
@@ -22,7 +21,6 @@ __all__ = [
     "Links",
     "Memberships",
     "NodeClassifier",
-    "NodeSplit",
     "load_classifier",
     "unlabelled",
 ]

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vepm import training
-from vepm.data import Dataset, as_dataset
+from vepm.data import Dataset, as_dataset, relabelled
 from vepm.errors import InputError, TrainingWarning
 from vepm.files import write_text
 from vepm.nn import VEPM
@@ -27,17 +27,14 @@ from vepm.training.config import FIELDS
 
 Array = NDArray[Any]
 RandomState = int | np.random.RandomState | None
-Rows = Tensor | slice
-"""Indices of the nodes of a bound graph, or a slice for all nodes or graphs of a dataset."""
+Rows = Tensor | slice  # nodes of a bound graph by index, or all nodes or graphs of a dataset
 
 
 class EdgePartition(NamedTuple):
-    """How each edge is split among the metacommunities."""
+    """How each edge is split: both directions of edges [2, E], and shares [E, K] summing to one."""
 
     edge_index: Array
-    """Edges [2, E], both directions."""
     share: Array
-    """Share of each edge in each metacommunity [E, K]; rows sum to one."""
 
 
 class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,6 +42,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     _task: TaskName = "node"
     _needs_classes = False
+    _community_per_group = False  # whether there are as many groups as communities by default
     graph: Any = None
     preset: str
     config: Config | None
@@ -82,39 +80,32 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def settings(self, dataset: str | None = None) -> Config:
         """The settings in force: ``config`` or the preset, with those given by name on top.
 
-        Args:
-            dataset: Name of the dataset, for which preset ``"tuned"`` may know better settings.
+        For a dataset of this name, preset ``"tuned"`` may know better settings.
         """
         config = self.config or training.preset(self.preset, self._task, dataset)
         given = self.get_params(deep=False)
         changes = {n: plain(v) for n, v in given.items() if n in FIELDS and v is not None}
         if "num_communities" in changes:
-            chosen = config.replace(num_communities=changes["num_communities"]).model
-            groups = self._default_groups(config, chosen.num_communities)
-            changes = {"num_metacommunities": groups} | changes
+            count = config.replace(num_communities=changes["num_communities"]).model.num_communities
+            groups = config.model.num_metacommunities
+            default = count if self._community_per_group else min(groups, count)
+            changes = {"num_metacommunities": default} | changes
         return config.replace(**changes)
-
-    @staticmethod
-    def _default_groups(config: Config, num_communities: int) -> int:
-        """Number of metacommunities where none was asked for."""
-        return min(config.model.num_metacommunities, num_communities)
 
     def memberships(self, X: Any) -> Array | list[Array]:
         """Mean affiliation of every node to every community [N, C]; a list of them for graphs."""
-        dataset, rows = self._items(X)
-        found = self._explain(dataset).memberships[rows].cpu()
+        dataset, rows, found = self._look(X)
+        z = found.memberships[rows].cpu()
         if dataset.single_graph:
-            return found.numpy()
-        return [part.numpy() for part in found.split([len(g.x) for g in dataset.graphs])]
+            return z.numpy()
+        return [part.numpy() for part in z.split([len(g.x) for g in dataset.graphs])]
 
     def edge_partition(self, X: Any) -> EdgePartition:
-        """How each edge is split.
+        """How each edge is split, with nodes numbered through all graphs.
 
-        With several graphs, nodes are numbered through them all. With nodes of a bound graph, the
-        edges are those between them.
+        With nodes of a bound graph, the edges are those between them.
         """
-        dataset, rows = self._items(X)
-        found = self._explain(dataset)
+        _, rows, found = self._look(X)
         edge_index, share = found.edge_index.cpu(), found.edge_weight.cpu()
         if isinstance(rows, Tensor):
             inside = torch.isin(edge_index, rows).all(0)
@@ -123,12 +114,12 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Array:
         """Composed representation of every node, or of every graph."""
-        dataset, rows = self._items(X)
-        return self._explain(dataset).embeddings[rows].cpu().numpy()
+        _, rows, found = self._look(X)
+        return found.embeddings[rows].cpu().numpy()
 
     def explain(self, X: Any) -> Explanation:
         """Memberships, the split of the edges and embeddings at once, as tensors."""
-        return self._explain(self._items(X)[0])
+        return self._look(X)[2]
 
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
@@ -162,17 +153,9 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         group: ProcessGroup | None = None,
         check_memory: bool = True,
     ) -> Fitted:
-        """Fit to nodes or graphs of your choice, as the command line does.
+        """Fit to nodes or graphs of your choice; arguments are those of :func:`vepm.training.fit`.
 
-        Args:
-            dataset: The graphs.
-            train_on: Indices of the labelled nodes or graphs to learn from; none to learn
-                communities alone.
-            validate_on: Indices of those that choose the epoch; None takes a fifth of
-                ``train_on`` for that, if there are enough.
-            checkpoint: File to save to every few seconds; if it exists, training resumes from it.
-            group: The processes that train the model; each of them calls this.
-            check_memory: Refuse what will not fit in memory before anything large is allocated.
+        Without ``validate_on``, a fifth of ``train_on`` chooses the epoch, if there are enough.
         """
         seed = self._seed()
         if validate_on is None:
@@ -194,8 +177,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
         for sign in fitted.warnings:
             warnings.warn(sign, TrainingWarning, stacklevel=3)
-        self.history_ = fitted.history
-        self.best_epoch_ = fitted.best_epoch
+        self.history_, self.best_epoch_ = fitted.history, fitted.best_epoch
         self.partitions_ = fitted.tried
         used = Used.of(dataset, train_on, validate_on) if dataset.single_graph else None
         fitted = replace(fitted, card=replace(fitted.card, seed=seed, used=used))
@@ -219,16 +201,18 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return int(state)
 
     def _adopt(self, model: VEPM, card: ModelCard) -> Self:
-        self.model_, self.card_ = model, card
-        self.n_features_in_ = card.in_channels
+        self.model_, self.card_, self.n_features_in_ = model, card, card.in_channels
         self.__dict__.pop("feature_names_in_", None)
         if card.feature_names is not None:
             self.feature_names_in_ = np.array(card.feature_names, dtype=object)
+        if self._needs_classes:
+            names = card.class_names
+            whole = all(name.isascii() and name.isdigit() for name in names)
+            self.classes_ = np.array([int(name) for name in names] if whole else names)
         return self
 
     def _model(self) -> VEPM:
-        message = "this %(name)s is not fitted yet: call fit first"
-        check_is_fitted(self, "model_", msg=message)
+        check_is_fitted(self, "model_", msg="this %(name)s is not fitted yet: call fit first")
         return self.model_
 
     def _read(self, X: Any, y: Any = None, **known: Any) -> tuple[Dataset, Rows]:
@@ -236,7 +220,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.graph is None:
             return as_dataset(X, task=self._task, labels=y, **known), slice(None)
         dataset = as_dataset(self.graph, task=self._task, **known)
-        return dataset, _node_indices(X, dataset.labels.numel())
+        rows = _node_indices(X, dataset.labels.numel())
+        return dataset if y is None else relabelled(dataset, y, rows), rows
 
     def _items(self, X: Any) -> tuple[Dataset, Rows]:
         """New data, checked against what the model was trained on."""
@@ -246,10 +231,11 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.card_.prepare(dataset), rows
 
     def _source(self, dataset: Dataset) -> training.Source:
-        return training.in_batches(dataset, self._model().activation.device, self.card_.config)
+        return training.in_batches(dataset, self.model_.activation.device, self.card_.config)
 
-    def _explain(self, dataset: Dataset) -> Explanation:
-        return training.explain(self._model(), self._source(dataset))
+    def _look(self, X: Any) -> tuple[Dataset, Rows, Explanation]:
+        dataset, rows = self._items(X)
+        return dataset, rows, training.explain(self.model_, self._source(dataset))
 
 
 def read_model(folder: str | Path, device: str) -> tuple[VEPM, ModelCard]:
@@ -273,11 +259,9 @@ def _node_indices(X: Any, num_nodes: int) -> Tensor:
         nodes = column_or_1d(np.asarray(X))
     except ValueError:
         nodes = np.empty(0)
-    if not nodes.size:
-        wanted = "indices of nodes, as graph= was given"
+    if not nodes.size or nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
+        wanted = "integers, the indices of nodes, as graph= was given"
         raise InputError(f"X must be {wanted}; for other graphs leave graph= out")
-    if nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
-        raise InputError(f"X must be integers, indices of nodes, and holds {nodes.dtype}")
     for node in nodes[(nodes < 0) | (nodes >= num_nodes)]:
         raise InputError(f"X holds node {int(node)}; the graph has nodes 0 to {num_nodes - 1}")
     return torch.from_numpy(nodes.astype(np.int64))

@@ -12,13 +12,12 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
-from vepm.data import Dataset, relabelled, require_labels
+from vepm.data import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, Rows, plain, read_model
-from vepm.nn import VEPM
-from vepm.schema import check_value
+from vepm.schema import check_value, unknown
 from vepm.tasks import TaskName
-from vepm.training import Config, ModelCard, Progress, probabilities
+from vepm.training import Config, Progress, probabilities
 from vepm.training.config import FIELDS
 
 ClassWeight = Mapping[Any, float] | str | None
@@ -49,8 +48,8 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Args:
             X: The data, in any form named above.
-            y: The labels, one for each node or graph of X, -1 where unknown; by default those
-                that come with the data. Masks of the data say which of them train.
+            y: A label for each node or graph of X, -1 where unknown; by default those that come
+                with the data. Masks of the data say which of them train.
         """
         y = None if y is None else column_or_1d(y, warn=True)
         dataset, _ = self._labelled(X, y)
@@ -58,10 +57,8 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         masks = dataset.masks
         train = dataset.labels >= 0 if masks is None else masks[0]
         if not train.any():
-            raise InputError(
-                f"{dataset.name}: no labelled {dataset.task} is there to train on; "
-                "widen the train mask or leave it out"
-            )
+            found = f"{dataset.name}: no labelled {dataset.task} is there to train on"
+            raise InputError(f"{found}; widen the train mask or leave it out")
         val = None if masks is None or not masks[1].any() else torch.where(masks[1])[0]
         self.fit_split(dataset, torch.where(train)[0], val)
         if y is not None and any(isinstance(label, str) for label in y):
@@ -76,48 +73,38 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             X: What to predict, in any form that :meth:`fit` takes.
             num_samples: Samples to average; 0 takes the posterior mean. By default as trained.
         """
-        dataset, rows = self._items(X)
-        return self._probabilities(dataset, rows, num_samples)
+        return self._probabilities(*self._items(X), num_samples)
 
     def predict(self, X: Any) -> Array:
         """The most probable label of every node or graph."""
-        found = self.predict_proba(X).argmax(1)
-        return self.classes_[found]
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy by the labels y, or those that come with the data, perhaps weighted.
 
-        Nodes that trained or validated the model are never counted. Of the others, those in the
-        test mask are, or all that have a label if there is none. Graphs in a list and nodes of a
-        bound graph are counted as given.
+        Nodes that trained or validated the model do not count; of the others, those in the test
+        mask do, or all labelled ones if there is none. Nodes of a bound graph count as given.
         """
         self._model()
+        names = self.card_.class_names
         known = {"feature_names": self.card_.feature_names or ()}
-        if y is None:
-            known["class_names"] = self.card_.class_names
+        known |= {} if y is not None else {"class_names": names}
         dataset, rows = self._labelled(X, y, **known)
         prepared = self.card_.prepare(dataset)
-        unknown = set(dataset.class_names) - set(self.card_.class_names)
-        if y is None and unknown:
-            raise InputError(
-                f"{dataset.name}: label '{min(unknown)}' is none of the model's classes "
-                f"({', '.join(self.card_.class_names[:8])})"
-            )
+        strange = set(dataset.class_names) - set(names)
+        if y is None and strange:
+            found = f"{dataset.name}: label '{min(strange)}' is none of the model's classes"
+            raise InputError(f"{found} ({', '.join(names[:8])})")
         counted = rows.numpy() if isinstance(rows, Tensor) else self._counted(dataset)
-        weight = np.ones(len(counted)) if sample_weight is None else np.asarray(sample_weight)
         if sample_weight is not None and self.graph is None:
-            weight = weight[counted]
-        # The -1 of unlabelled ones is the last.
+            sample_weight = np.asarray(sample_weight)[counted]
+        # The -1 of unlabelled ones is the last, and weighs nothing.
         truth = np.array([*dataset.class_names, ""], dtype=object)[dataset.labels[counted].numpy()]
+        weight = (truth != "") * (1.0 if sample_weight is None else np.asarray(sample_weight))
         predicted = self._probabilities(prepared, counted).argmax(1)
-        right = np.array(self.card_.class_names, dtype=object)[predicted] == truth
-        return float(np.average(right[truth != ""], weights=weight[truth != ""]))
-
-    def _adopt(self, model: VEPM, card: ModelCard) -> Self:
-        names = card.class_names
-        whole = all(name.isascii() and name.isdigit() for name in names)
-        self.classes_ = np.array([int(name) for name in names] if whole else names)
-        return super()._adopt(model, card)
+        right = np.array(names, dtype=object)[predicted] == truth
+        return float(np.average(right, weights=weight))
 
     def _class_weights(self, names: tuple[str, ...], labels: Array) -> Tensor | None:
         given = self.class_weight
@@ -127,7 +114,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if isinstance(given, Mapping):
             by_name = {str(plain(label)): float(weight) for label, weight in given.items()}
             for name in sorted(by_name.keys() - set(names)):
-                raise InputError(f"class_weight: there is no class {name!r} in the labels")
+                raise unknown(name, names, "class_weight")
             weights = np.array([by_name.get(name, 1.0) for name in names])
         elif given == "balanced":
             found = np.unique(labels)
@@ -141,13 +128,9 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
     def _labelled(self, X: Any, y: Any, **known: Any) -> tuple[Dataset, Rows]:
-        """The data behind X, with the labels y if given."""
-        dataset, rows = self._read(X, y, **known)
-        if isinstance(rows, slice):
-            return dataset, rows
-        if y is None:
+        if self.graph is not None and y is None:
             raise InputError("the labels of the nodes in X are needed as y")
-        return relabelled(dataset, y, rows), rows
+        return self._read(X, y, **known)
 
     def _counted(self, dataset: Dataset) -> Array:
         """The labelled nodes or graphs that a score is about."""
@@ -165,11 +148,10 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _probabilities(
         self, dataset: Dataset, rows: Rows | Array, num_samples: int | None = None
     ) -> Array:
-        default = self.card_.config.training.num_samples
-        count = default if num_samples is None else num_samples
+        count = self.card_.config.training.num_samples if num_samples is None else num_samples
         check_value(FIELDS["num_samples"], index(count), "predict_proba")
-        source = self._source(dataset)
-        return probabilities(self._model(), source, count, self.card_.seed)[rows].cpu().numpy()
+        found = probabilities(self.model_, self._source(dataset), count, self.card_.seed)
+        return found[rows].cpu().numpy()
 
 
 class NodeClassifier(_Classifier):
@@ -182,14 +164,14 @@ class NodeClassifier(_Classifier):
             links can do without.
         num_metacommunities: Number of parts each edge is split into.
         config: Complete settings instead of a preset.
-        class_weight: Weight of the labels of each class, in the loss and where the epoch is
-            chosen: a dict by label, ``"balanced"`` to give every class the same weight in all, or
-            None. Only their ratios count.
+        class_weight: Weight of each class in the loss and where the epoch is chosen: a dict by
+            label, ``"balanced"`` to give every class the same weight in all, or None. Only their
+            ratios count.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         random_state: Seed; None draws one for every fit, a NumPy ``RandomState`` gives the next.
         progress: Called after every epoch.
-        settings: Any other setting of :class:`vepm.training.Config` by name, such as ``dropout``
-            or ``learning_rate``; ``set_params`` and ``GridSearchCV`` take them too.
+        settings: Any other setting of :class:`vepm.training.Config` by name, such as ``dropout``;
+            ``set_params`` and ``GridSearchCV`` take them too.
 
     ``fit`` takes a PyG ``Data``, a NetworkX graph, ``(X, A)`` or ``(X, A, y)`` with a SciPy
     sparse A, or a :class:`vepm.data.Dataset`. Labels of -1 are unknown. Without a ``val_mask`` a
@@ -207,11 +189,9 @@ class NodeClassifier(_Classifier):
         >>> clf = NodeClassifier(random_state=0).fit(data)
         >>> clf.predict_proba(data).shape
         (34, 4)
-
-        >>> import numpy as np
         >>> from sklearn.model_selection import cross_val_score
         >>> clf = NodeClassifier(graph=data, pretrain_epochs=20, epochs=20)
-        >>> cross_val_score(clf, np.arange(34), data.labels, cv=3).shape
+        >>> cross_val_score(clf, range(34), data.labels, cv=3).shape
         (3,)
     """
 

@@ -11,24 +11,19 @@ from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, Rows, unlabelled
 from vepm.nn import interactions, members
-from vepm.training import Config, Explanation, Fitted, Progress, explain, fit
+from vepm.training import Config, Explanation, Progress, explain, fit
 from vepm.training.fitting import NONE
 
-SHORT = 3
-"""Starts are compared after one in so many of the epochs."""
-LAST = 20
-"""Epochs over which their losses, which are noisy, are averaged."""
+SHORT = 3  # starts are compared after one in so many of the epochs
+LAST = 20  # epochs over which their losses, which are noisy, are averaged
 
 
 class Memberships(NamedTuple):
     """Hard, soft and overlapping communities of the same nodes."""
 
-    hard: Array
-    """The metacommunity each node belongs to most [N]."""
-    soft: Array
-    """Share of each node's expected links in each metacommunity, rows summing to one [N, K]."""
-    overlapping: Array
-    """Whether a node is a member of a metacommunity [N, K]; of none, one or several."""
+    hard: Array  # the metacommunity each node belongs to most [N]
+    soft: Array  # share of each node's expected links in each, rows summing to one [N, K]
+    overlapping: Array  # whether a node is a member of each [N, K]; of none, one or several
 
 
 class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -37,12 +32,11 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     Args:
         preset: Named settings: ``"communities"``, ``"default"``, ``"tuned"``, ``"paper"`` or
             ``"released"``.
-        num_communities: Number of communities; ``"auto"`` finds it. A first fit of 32 has a prior
-            that empties those which the links can do without; a second one has as many as are left.
+        num_communities: Number of communities; ``"auto"`` finds it: a first fit empties those of
+            32 that links can do without, a second one has as many as are left.
         num_metacommunities: Number of groups of communities, which ``communities`` reports; one
             per community if only their number is given.
-        n_init: Number of starts with different seeds. Each is trained for a third of the epochs,
-            and the one of lowest loss to the end.
+        n_init: Number of starts, each for a third of the epochs; the best is trained to the end.
 
     The other parameters are those of :class:`vepm.NodeClassifier`, without ``class_weight``.
 
@@ -53,10 +47,11 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         >>> found = CommunityDetector(num_communities=2).fit(club)
         >>> found.communities(club).overlapping.shape
         (34, 2)
-        >>> sorted(found.cover(club))
-        [0, 1]
+        >>> set.union(*found.cover(club).values()) <= set(club)
+        True
     """
 
+    _community_per_group = True
     n_init: int
 
     def __init__(
@@ -75,10 +70,6 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
     ) -> None:
         self._assign(locals())
 
-    @staticmethod
-    def _default_groups(config: Config, num_communities: int) -> int:
-        return num_communities
-
     def fit(self, X: Any, y: None = None) -> Self:
         """Learn communities from the edges; labels, if there are any, are not looked at."""
         self.fit_split(unlabelled(self._read(X)[0]), NONE, NONE)
@@ -93,7 +84,13 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             return config, start
         # The prior that tells how many communities there are also weakens those that it leaves.
         fitted = fit(dataset, config, seed=start, progress=self.progress, calibrated=False, **how)
-        config = config.replace(**_sizes(fitted), shrinkage=0.0)
+        z, model = explain(fitted.model, fitted.source).memberships, fitted.model
+        with torch.no_grad():
+            links = interactions(z, model.interactions, fitted.card.config.model.num_communities)
+        # A background, to which all nodes belong alike, has no members.
+        count = max(int(members(links).any(0).sum()), 1) + (config.model.encoder == "background")
+        groups = min(count, config.model.num_metacommunities)
+        config = config.replace(num_communities=count, num_metacommunities=groups, shrinkage=0.0)
         return config, self._best_start(dataset, config, seed, how)
 
     def _best_start(self, dataset: Dataset, config: Config, seed: int, how: dict[str, Any]) -> int:
@@ -119,36 +116,26 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         return np.asarray(self.memberships(X))
 
     def communities(self, X: Any) -> Memberships:
-        """Hard, soft and overlapping memberships in the metacommunities.
+        """Hard, soft and overlapping memberships, by a node's links through each metacommunity.
 
-        All go by a node's expected links through each metacommunity. A node is a member where it
-        has more than 0.3 times those of a typical member, and if that is anywhere, then also in
-        its main one (:func:`vepm.nn.members`).
+        A node is a member where it has more than 0.3 times the expected links of a typical member,
+        and if that is anywhere, then also in its main one (:func:`vepm.nn.members`).
         """
-        dataset, rows = self._items(X)
-        return self.communities_behind(self._explain(dataset), rows)
+        _, rows, found = self._look(X)
+        return self.communities_behind(found, rows)
 
     def cover(self, X: Any) -> dict[int, set[Any]]:
         """The members of each metacommunity that has any, by its number, as sets of node names.
 
-        Nodes of a NetworkX graph are its own node objects, so that ``list(cover.values())`` is a
-        cover for NetworkX and CDlib. Other nodes go by their id as text, or by their index where
-        they have none.
-
-        Example:
-            >>> import networkx as nx
-            >>> from vepm import CommunityDetector
-            >>> club = nx.karate_club_graph()
-            >>> cover = CommunityDetector(num_communities=2).fit(club).cover(club)
-            >>> set.union(*cover.values()) <= set(club)
-            True
+        Names are node objects of a NetworkX graph, for which ``list(cover.values())`` is a cover,
+        ids as text, or else indices.
         """
-        dataset, rows = self._items(X)
-        member = self.communities_behind(self._explain(dataset), rows).overlapping
+        dataset, rows, found = self._look(X)
+        member = self.communities_behind(found, rows).overlapping
         names = node_names(X if self.graph is None else self.graph, dataset)
         nodes = np.arange(len(names))[rows]
-        sets = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
-        return {k: found for k, found in sets.items() if found}
+        found_in = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
+        return {k: members for k, members in found_in.items() if members}
 
     @torch.no_grad()
     def communities_behind(self, found: Explanation, rows: Rows = slice(None)) -> Memberships:
@@ -161,20 +148,6 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             soft=(links / links.sum(1, keepdim=True)).cpu().numpy(),
             overlapping=member.cpu().numpy(),
         )
-
-
-@torch.no_grad()
-def _sizes(fitted: Fitted) -> dict[str, int]:
-    """Numbers of communities that have members, and of groups of them."""
-    config, model = fitted.card.config.model, fitted.model
-    z = explain(model, fitted.source).memberships
-    links = interactions(z, model.interactions, config.num_communities)
-    # A background, to which all nodes belong alike, has none.
-    count = max(int(members(links).any(0).sum()), 1) + (config.encoder == "background")
-    return {
-        "num_communities": count,
-        "num_metacommunities": min(count, config.num_metacommunities),
-    }
 
 
 def node_names(X: Any, dataset: Dataset) -> list[Any]:

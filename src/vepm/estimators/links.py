@@ -1,5 +1,6 @@
 """Links: how likely any two nodes are joined, and through which communities."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,29 +11,26 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
-from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.data.features import structural_features
+from vepm.data.canonical import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
 from vepm.estimators.pairs import (
     EVIDENCE,
-    LEAST_RATE,
     EdgeSplit,
     Links,
     Nodes,
     Pairs,
     candidates,
     each_once,
-    indices_of,
     split_edges,
     surroundings,
 )
 from vepm.files import read_toml, write_text
 from vepm.kernels.shares import couple
-from vepm.runs.metrics import calibration_error
+from vepm.runs import calibration_error
 from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 
@@ -48,16 +46,15 @@ class LinkPredictor(Estimator):
               + d \log (1 + k_i)(1 + k_j) + e\Big), \qquad
               r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
 
-    The first term says how alike two nodes are, the second how strong. A node whose links are
-    missing is weak because they are, so that strength counts for less than in the likelihood of
-    the edges that are there. The third compares their surroundings: features, averaged around
-    each node by personalised PageRank. The fourth is for their degrees k. Communities explain the
-    first two: ``share`` says how a pair's rate is made up.
+    The terms say how alike two nodes are, how strong, how alike their surroundings h are
+    (features, averaged around each node by personalised PageRank), and how high their degrees k.
+    A node whose links are missing is weak because they are, so strength counts for less than in
+    the likelihood of the edges. Communities explain the first two: ``share`` says how a pair's
+    rate is made up.
 
     A tenth of the edges is held out from training. Half of them, beside as many pairs without an
-    edge, fit a to e; e is then corrected for how rare edges are among all pairs. The other
-    half gives ``scores_``: AUC, average precision and calibration error. Predictions see all
-    edges.
+    edge, fit a to e; e is then corrected for how rare edges are among all pairs. The others give
+    ``scores_``: AUC, average precision and calibration error. Predictions see all edges.
 
     Args:
         preset: Named settings: ``"links"``, or those of the other estimators.
@@ -95,10 +92,7 @@ class LinkPredictor(Estimator):
         self._assign(locals())
 
     def fit(self, X: Any, y: None = None, **how: Any) -> Self:
-        """Learn from the edges of a graph; labels, if there are any, are not looked at.
-
-        ``how`` may hold ``checkpoint`` and ``check_memory``, as in :meth:`fit_split`.
-        """
+        """Learn from the edges of a graph alone; ``how`` is passed on to :meth:`fit_split`."""
         dataset, _ = self._read(X)
         parts = split_edges(dataset.graphs[0], HELD_OUT, HELD_OUT, self._seed())
         self.fit_edges(dataset, parts, **how)
@@ -110,12 +104,17 @@ class LinkPredictor(Estimator):
         if dataset.directed:
             found = f"{dataset.name}: links are predicted in undirected graphs only"
             raise InputError(f"{found}; leave out directed=True (--directed)")
-        seen = replace(unlabelled(dataset), graphs=[_own_features(parts.graph, dataset)])
+        graph = copy.copy(parts.graph)
+        if dataset.num_positions:
+            # Features that follow from the edges must not tell of those held out.
+            count = int(graph.num_nodes or 0)
+            graph.x, _ = structural_features(graph.edge_index, count, coordinates=True)
+        seen = replace(unlabelled(dataset), graphs=[graph])
         self.fit_split(seen, NONE, NONE, **how)
-        nodes = self._nodes(self.card_.prepare(seen), None)
-        evidence, joined = _labelled([nodes.evidence(pairs) for pairs in parts.val])
+        nodes = self.nodes(seen)
+        evidence = np.concatenate([nodes.evidence(pairs) for pairs in parts.val])
         scale = StandardScaler().fit(evidence)
-        curve = LogisticRegression().fit(scale.transform(evidence), joined)
+        curve = LogisticRegression().fit(scale.transform(evidence), _joined(parts.val))
         weights = curve.coef_[0] / scale.scale_
         count, edges = len(nodes.z), dataset.graphs[0].num_edges / 2
         odds = edges / max(count * (count - 1) / 2 - edges, 1)
@@ -131,23 +130,11 @@ class LinkPredictor(Estimator):
 
         Args:
             pairs: Pairs of nodes [P, 2].
-            X: Another graph, such as one with new nodes; by default the one that was fitted.
-                Affiliations of its nodes follow from their edges and features; nothing is
-                trained.
+            X: Another graph, perhaps with new nodes, whose affiliations follow from their edges
+                and features; by default the one that was fitted.
         """
-        nodes = self._graph(X)
-        return self._probability(nodes, indices_of(pairs, nodes.names))
-
-    def decision_function(self, pairs: Pairs, X: Any = None) -> Array:
-        """Log-odds of pairs of indices [2, P] among as many edges as non-edges."""
-        return self._logits(self._graph(X), pairs)
-
-    def evidence(self, pairs: Pairs, X: Any = None) -> Array:
-        """What the log-odds of pairs of indices [2, P] are made of [P, 4].
-
-        The columns are likeness, strength, features and degree, as in ``calibration_``.
-        """
-        return self._graph(X).evidence(pairs)
+        nodes = self.nodes(X)
+        return nodes.probability(nodes.indices_of(pairs), self.calibration_)
 
     def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
         """Area under the ROC curve: of pairs of nodes [P, 2] that are joined or not, y [P].
@@ -161,8 +148,8 @@ class LinkPredictor(Estimator):
 
     def explain_pairs(self, pairs: Any, X: Any = None) -> Links:
         """Probability of each pair, and the communities behind it."""
-        nodes = self._graph(X)
-        return self._links(nodes, indices_of(pairs, nodes.names))
+        nodes = self.nodes(X)
+        return nodes.links(nodes.indices_of(pairs), self.calibration_)
 
     def missing_links(self, X: Any = None, top: int = 20) -> Links:
         """The pairs without an edge that are likeliest to be joined, the likeliest first.
@@ -170,30 +157,26 @@ class LinkPredictor(Estimator):
         Candidates are the pairs at distance two and those of the strongest nodes of every
         community, so that time and memory do not grow with the square of the number of nodes.
         """
-        nodes = self._graph(X)
+        nodes = self.nodes(X)
         best, logits = np.empty((2, 0), dtype=np.int64), np.empty(0)
         for pairs in candidates(nodes.edge_index, nodes.z * nodes.meeting):
             every = np.concatenate([best, pairs], axis=1)
-            logits = np.concatenate([logits, self._logits(nodes, pairs)])
+            logits = np.concatenate([logits, nodes.log_odds(pairs, self.calibration_)])
             _, first = np.unique(every[0] * len(nodes.z) + every[1], return_index=True)
             kept = first[np.argsort(-logits[first], kind="stable")[:top]]
             best, logits = every[:, kept], logits[kept]
-        return self._links(nodes, best)
+        return nodes.links(best, self.calibration_)
 
     def surprising_edges(self, X: Any = None, top: int | None = None) -> Links:
-        """The edges of the graph, the most surprising first.
-
-        Affiliations follow from the edges too, so an edge is judged with itself in view: what is
-        surprising even so stands out.
-        """
-        nodes = self._graph(X)
+        """The edges of the graph, the most surprising first, each judged with itself in view."""
+        nodes = self.nodes(X)
         once = each_once(nodes.edge_index)
-        order = np.argsort(self._logits(nodes, once), kind="stable")[:top]
-        return self._links(nodes, once[:, order])
+        order = np.argsort(nodes.log_odds(once, self.calibration_), kind="stable")[:top]
+        return nodes.links(once[:, order], self.calibration_)
 
     def transform(self, X: Any) -> Array:
         """Mean affiliation of every node to every community [N, C]; new nodes among them."""
-        return self._graph(X).z
+        return self.nodes(X).z
 
     def save(self, folder: str | Path) -> None:
         """Write the trained model, its settings and its calibration into a folder."""
@@ -219,43 +202,30 @@ class LinkPredictor(Estimator):
             raise InputError(f"{path}: holds no calibration of links") from None
         return model
 
-    def _graph(self, X: Any) -> Nodes:
-        """The nodes of a graph, by default of the fitted one."""
-        self._model()
-        if X is not None:
-            return self._nodes(self._items(X)[0], X)
-        if not hasattr(self, "fitted_graph_"):
-            raise InputError("a model that was loaded has no graph: give one as X")
-        if self._known is None:
-            self._known = self._graph(self.fitted_graph_)
-        return self._known
-
-    @torch.no_grad()
-    def _nodes(self, dataset: Dataset, X: Any) -> Nodes:
-        """The nodes of a prepared graph, called as in X."""
-        graph = dataset.graphs[0]
-        z = self._explain(dataset).memberships.cpu()
+    def nodes(self, X: Any = None) -> Nodes:
+        """What each node of a graph, by default of the fitted one, brings to its links."""
+        if X is None:
+            self._model()
+            if not hasattr(self, "fitted_graph_"):
+                raise InputError("a model that was loaded has no graph: give one as X")
+            if self._known is None:
+                self._known = self.nodes(self.fitted_graph_)
+            return self._known
+        dataset, _, found = self._look(X)
+        graph, z = dataset.graphs[0], found.memberships.cpu()
         degree = np.bincount(graph.edge_index[0].numpy(), minlength=len(z))
         return Nodes(
             node_names(X, dataset),
             graph.edge_index,
             z.numpy(),
-            couple(z, self._model().interactions.cpu()).numpy(),
+            couple(z, self._model().interactions.detach().cpu()).numpy(),
             surroundings(graph.x, graph.edge_index),
             np.log1p(degree),
         )
 
-    def _logits(self, nodes: Nodes, pairs: Pairs) -> Array:
-        weights = np.array([self.calibration_[name] for name in EVIDENCE])
-        return nodes.evidence(pairs) @ weights + self.calibration_["intercept"]
-
-    def _probability(self, nodes: Nodes, pairs: Pairs) -> Array:
-        """Calibrated among all pairs, of which few are edges."""
-        return expit(self._logits(nodes, pairs) + self.calibration_["log_odds"])
-
     def _scores(self, nodes: Nodes, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
-        logits, joined = _labelled([self._logits(nodes, part) for part in pairs])
-        p = torch.from_numpy(expit(logits))
+        logits = np.concatenate([nodes.log_odds(part, self.calibration_) for part in pairs])
+        joined, p = _joined(pairs), torch.from_numpy(expit(logits))
         known = torch.stack([1 - p, p], dim=1), torch.from_numpy(joined).long()
         return {
             "auc": float(roc_auc_score(joined, logits)),
@@ -263,25 +233,7 @@ class LinkPredictor(Estimator):
             "calibration_error": calibration_error(*known),
         }
 
-    def _links(self, nodes: Nodes, pairs: Pairs) -> Links:
-        (i, j), z, meeting = pairs, nodes.z, nodes.meeting
-        # Both are equal, unless communities interact with each other.
-        parts = meeting[i] * z[j] + z[i] * meeting[j]
-        return Links(
-            [(nodes.names[i], nodes.names[j]) for i, j in pairs.T.tolist()],
-            self._probability(nodes, pairs),
-            parts / np.maximum(parts.sum(1, keepdims=True), LEAST_RATE),
-        )
 
-
-def _own_features(graph: Data, dataset: Dataset) -> Data:
-    """A graph whose features, if they are its degrees and coordinates, follow from its edges."""
-    if dataset.num_positions:
-        graph, count = graph.clone(), int(graph.num_nodes or 0)
-        graph.x, _ = structural_features(graph.edge_index, count, coordinates=True)
-    return graph
-
-
-def _labelled(parts: list[Array]) -> tuple[Array, Array]:
-    """Values of edges and of non-edges, joined, and which are edges."""
-    return np.concatenate(parts), np.repeat([1.0, 0.0], [len(part) for part in parts])
+def _joined(pairs: tuple[Pairs, Pairs]) -> Array:
+    """Ones for edges, zeros for non-edges."""
+    return np.repeat([1.0, 0.0], [part.shape[1] for part in pairs])

@@ -1,7 +1,6 @@
 """How a number is measured: protocols, selection rules, and the executor of the runs."""
 
-from vepm.evaluation.executor import HERE, Compute, run_jobs
-from vepm.evaluation.methods import Cell, Method, VEPMMethod, evaluate, evaluate_cells, result_of
+from vepm.evaluation.executor import HERE, Compute, Method, VEPMMethod, evaluate, run_jobs
 from vepm.evaluation.results import (
     RULES,
     Curve,
@@ -23,14 +22,12 @@ from vepm.evaluation.splits import (
     protocol_for,
     protocol_named,
     public_split,
-    wikics_splits,
 )
 
 __all__ = [
     "HERE",
     "PROTOCOLS",
     "RULES",
-    "Cell",
     "Compute",
     "Curve",
     "Method",
@@ -43,7 +40,6 @@ __all__ = [
     "capsgnn_folds",
     "choose_epoch",
     "evaluate",
-    "evaluate_cells",
     "few_labels",
     "gin_folds",
     "keep_labels",
@@ -51,8 +47,6 @@ __all__ = [
     "protocol_for",
     "protocol_named",
     "public_split",
-    "result_of",
     "run_jobs",
     "summarise",
-    "wikics_splits",
 ]

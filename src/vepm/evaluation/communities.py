@@ -13,6 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
+from sklearn.preprocessing import MultiLabelBinarizer
+from sklearn.utils import gen_batches
 
 from vepm.data import Dataset
 from vepm.data.tables import read_table, read_text
@@ -44,22 +46,19 @@ def overlapping_nmi(found: Cover, truth: Cover) -> float:
     x, y = _tables(found, truth)
     if not x.nnz or not y.nnz:
         return 0.0
-    h_x, h_y = _entropy(x), _entropy(y)
-    most = max(h_x.sum(), h_y.sum())
-    if most == 0:
+    h_x, h_y = _entropy(x).sum(), _entropy(y).sum()
+    if h_x == h_y == 0:
         # Every community is of all nodes.
         return float(x.shape == y.shape)
-    given_y, given_x = _conditional(x, y, h_x), _conditional(y, x, h_y)
-    information = (h_x.sum() - given_y.sum() + h_y.sum() - given_x.sum()) / 2
-    return float(information / most)
+    given_y, given_x = _conditional(x, y).sum(), _conditional(y, x).sum()
+    return float((h_x - given_y + h_y - given_x) / 2 / max(h_x, h_y))
 
 
 def omega_index(found: Cover, truth: Cover, seed: int = 0) -> float:
     """How far two covers agree on the number of communities that two nodes share.
 
-    The agreement is corrected for chance (Collins and Dent, 1988). For partitions it is the
-    adjusted Rand index. Above 5,000 nodes it is estimated from five million random pairs, drawn
-    by the seed.
+    Corrected for chance (Collins and Dent, 1988); for partitions it is the adjusted Rand index.
+    Above 5,000 nodes it is estimated from five million random pairs, drawn by the seed.
 
     Example:
         >>> omega_index([[1, 0], [1, 1], [0, 1]], [[0, 1], [1, 1], [1, 0]])
@@ -90,10 +89,9 @@ def average_f1(found: Cover, truth: Cover) -> float:
         return 0.0
     both = (x.T @ y).tocoo()
     scores = 2 * both.data / (x.sum(0)[both.row] + y.sum(0)[both.col])
-    best = np.zeros(both.shape[0]), np.zeros(both.shape[1])
-    for values, places in zip(best, (both.row, both.col), strict=True):
-        np.maximum.at(values, places, scores)
-    return float((best[0].mean() + best[1].mean()) / 2)
+    table = sp.coo_array((scores, (both.row, both.col)), shape=both.shape)
+    best = [table.max(axis=axis).toarray().mean() for axis in (0, 1)]
+    return float(sum(best) / 2)
 
 
 def modularity(found: Cover, edge_index: ArrayLike) -> float:
@@ -131,10 +129,8 @@ def compare(found: Cover, truth: Cover) -> dict[str, float]:
 
 def as_table(communities: Iterable[Iterable[int]], num_nodes: int) -> sp.csr_array:
     """Sets of node indices as a sparse table [N, K]."""
-    sets = [{*members} for members in communities]
-    pairs = np.array([(node, k) for k, own in enumerate(sets) for node in own], dtype=np.int64)
-    nodes, groups = pairs.reshape(-1, 2).T
-    return _entries(nodes, groups, (num_nodes, len(sets)))
+    rows = MultiLabelBinarizer(classes=range(num_nodes), sparse_output=True)
+    return sp.csr_array(rows.fit_transform(list(communities)).T)
 
 
 def known_communities(dataset: Dataset) -> sp.csr_array | None:
@@ -150,59 +146,45 @@ def known_communities(dataset: Dataset) -> sp.csr_array | None:
         return None
     labels = dataset.labels.numpy()
     rows = np.flatnonzero(labels >= 0)
-    return _entries(rows, labels[rows], (labels.size, dataset.num_classes))
+    shape = labels.size, dataset.num_classes
+    return sp.csr_array((np.ones(rows.size, np.int64), (rows, labels[rows])), shape=shape)
 
 
 def read_cover(path: Path, names: Sequence[str]) -> sp.csr_array:
-    """Known communities as a sparse table [N, K], from a file.
+    """Known communities as a sparse table [N, K], from a file; ``names`` are the nodes' ids.
 
     A CSV with the columns ``id`` and ``community`` has a row for each membership. Any other text
-    has a community on each line: the ids of its members, separated by blanks or commas. ``names``
-    are the ids of the nodes.
-
-    Raises:
-        InputError: if the file cannot be read, or names a node that the graph does not have.
+    has a community on each line: the ids of its members, separated by blanks or commas.
     """
+    lines = [_BETWEEN.split(line.strip()) for line in read_text(path).splitlines()]
+    if lines and {"id", "community"} <= set(lines[0]):
+        table = read_table(path, ("id", "community"))
+        columns = table.columns["community"], table.columns["id"]
+        found = list(zip(table.lines, *columns, strict=True))
+    else:
+        numbered = enumerate(lines, start=1)
+        found = [(n, str(n), name) for n, members in numbered for name in members if name]
+    if not found:
+        raise InputError(f"{path}: names no node; give the members of a community on each line")
     place = {name: i for i, name in enumerate(names)}
     groups: dict[str, list[int]] = {}
-    for line, group, name in _memberships(path):
+    for line, group, name in found:
         if name not in place:
             raise InputError(f"{path}, line {line}: the graph has no node '{name}'")
         groups.setdefault(group, []).append(place[name])
-    if not groups:
-        raise InputError(f"{path}: names no node; give the members of a community on each line")
     return as_table(groups.values(), len(names))
 
 
-def _memberships(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Line, community and node of each membership in a file."""
-    lines = read_text(path).splitlines()
-    if lines and {"id", "community"} <= set(_BETWEEN.split(lines[0].strip())):
-        table = read_table(path, ("id", "community"))
-        columns = table.columns["community"], table.columns["id"]
-        yield from zip(table.lines, *columns, strict=True)
-        return
-    for number, line in enumerate(lines, start=1):
-        yield from ((number, str(number), name) for name in _BETWEEN.split(line.strip()) if name)
-
-
-def _entries(nodes: Ints, communities: Ints, shape: tuple[int, int]) -> sp.csr_array:
-    """A table of zeros, with ones for some pairs of a node and a community."""
-    return sp.csr_array((np.ones(nodes.size, np.int64), (nodes, communities)), shape=shape)
-
-
 def _sparse(cover: Cover) -> sp.csr_array:
-    if isinstance(cover, sp.csr_array):
-        return cover.astype(bool).astype(np.int64)
-    return sp.csr_array(np.asarray(cover, dtype=bool)).astype(np.int64)
+    table = cover if isinstance(cover, sp.csr_array) else sp.csr_array(np.asarray(cover))
+    return table.astype(bool).astype(np.int64)
 
 
 def _tables(found: Cover, truth: Cover) -> tuple[sp.csr_array, sp.csr_array]:
     """Both covers, without empty communities."""
-    shapes = [cover.shape if sp.issparse(cover) else np.shape(cover) for cover in (found, truth)]
-    if [len(shape) for shape in shapes] != [2, 2] or shapes[0][0] != shapes[1][0]:
-        raise ValueError(f"covers must be [N, K] and [N, L], got {shapes[0]} and {shapes[1]}")
     x, y = _sparse(found), _sparse(truth)
+    if (x.ndim, y.ndim) != (2, 2) or x.shape[0] != y.shape[0]:
+        raise ValueError(f"covers must be [N, K] and [N, L], got {x.shape} and {y.shape}")
     return x[:, x.sum(0) > 0], y[:, y.sum(0) > 0]
 
 
@@ -212,11 +194,12 @@ def _entropy(member: sp.csr_array) -> Floats:
     return np.asarray(-xlogy(share, share) - xlogy(1 - share, 1 - share), dtype=np.float64)
 
 
-def _conditional(x: sp.csr_array, y: sp.csr_array, h_x: Floats) -> Floats:
+def _conditional(x: sp.csr_array, y: sp.csr_array) -> Floats:
     """Entropy of each community of x given the one of y that tells most of it [K]."""
-    nodes, (others, of_y, h_y) = x.shape[0], (y.astype(np.float64), y.sum(0), _entropy(y))
+    nodes, others, of_y = x.shape[0], y.astype(np.float64), y.sum(0)
+    h_x, h_y = _entropy(x), _entropy(y)
     found = h_x.copy()
-    for rows in _blocks(x.shape[1], y.shape[1]):
+    for rows in gen_batches(x.shape[1], max(1, BLOCK // y.shape[1])):
         part = x[:, rows]
         both, of_x = (part.T @ others).toarray(), part.sum(0)[:, None]
         # Share of the nodes in both, in one alone, in neither.
@@ -229,17 +212,11 @@ def _conditional(x: sp.csr_array, y: sp.csr_array, h_x: Floats) -> Floats:
     return found
 
 
-def _blocks(count: int, width: int) -> Iterator[slice]:
-    """Rows of a table of so many columns, in blocks."""
-    step = max(1, BLOCK // width)
-    return (slice(start, start + step) for start in range(0, count, step))
-
-
 def _shared_counts(x: sp.csr_array, y: sp.csr_array, seed: int) -> Iterator[tuple[Ints, Ints]]:
     """Number of communities that pairs of nodes share in each cover, in blocks."""
     nodes = x.shape[0]
     if nodes <= MOST_EXACT:
-        for rows in _blocks(nodes, nodes):
+        for rows in gen_batches(nodes, max(1, BLOCK // nodes)):
             later = np.arange(nodes) > np.arange(nodes)[rows, None]
             yield (x[rows] @ x.T).toarray()[later], (y[rows] @ y.T).toarray()[later]
         return

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple, Self
 
@@ -19,23 +19,14 @@ class RunResult:
     """One method on one split with one seed, with the whole curve behind its number.
 
     Args:
-        method: name of the method.
-        dataset: name of the dataset.
-        split: name of the split.
-        seed: seed of the run.
-        curve: per epoch ``val_accuracy``, ``val_loss``, ``test_accuracy`` and ``train_loss``;
-            lists without entries where there is no such thing. Methods that do not train in
-            epochs have one.
-        best_epoch: index into the curve, chosen on validation, or the last where nothing validates.
-        val_accuracy: at that epoch; None where nothing validates.
-        test_accuracy: at that epoch.
-        seconds: wall time of the run.
-        settings: everything the method was told.
-        measures: of the test part at that epoch, as :meth:`vepm.tasks.Task.measures` gives them;
-            of VEPM also ``sampled_accuracy``, by the mean over draws of the affiliations.
+        curve: per epoch ``val_accuracy``, ``val_loss``, ``test_accuracy`` and ``train_loss``, empty
+            where there is no such thing. Methods that do not train in epochs have one.
+        best_epoch: index into the curve, chosen on validation, or the last where nothing validates;
+            accuracies and measures are those at that epoch.
+        measures: of the test part, as :meth:`vepm.tasks.Task.measures` gives them; of VEPM also
+            ``sampled_accuracy``, by the mean over draws of the affiliations.
 
     Example:
-        >>> from vepm.evaluation import RunResult
         >>> curve = {"val_accuracy": [0.5, 0.9], "test_accuracy": [0.6, 0.8]}
         >>> result = RunResult.from_curve("gcn", "Cora", "public", 0, curve)
         >>> result.best_epoch, result.test_accuracy
@@ -69,15 +60,8 @@ class RunResult:
         """A result whose epoch is chosen on the validation part of the curve alone."""
         val, test = curve.get("val_accuracy", []), curve["test_accuracy"]
         best = choose_epoch(val, curve.get("val_loss")) if val else len(test) - 1
-        scores = val[best] if val else None, test[best]
-        told = dict(settings or {}), dict(measures or {})
-        return cls(method, dataset, split, seed, curve, best, *scores, seconds, *told)
-
-    @property
-    def score(self) -> tuple[float, float]:
-        """Validation accuracy and minus validation loss of the chosen epoch; zeros if unknown."""
-        losses = self.curve.get("val_loss")
-        return self.val_accuracy or 0.0, -losses[self.best_epoch] if losses else 0.0
+        found = curve, best, val[best] if val else None, test[best], seconds
+        return cls(method, dataset, split, seed, *found, dict(settings or {}), dict(measures or {}))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -101,13 +85,10 @@ def choose_epoch(accuracy: Sequence[float], loss: Sequence[float] | None = None)
     """The epoch of best accuracy; of several, that of lowest loss if given; then the first.
 
     Example:
-        >>> from vepm.evaluation import choose_epoch
         >>> choose_epoch([0.5, 0.9, 0.9]), choose_epoch([0.5, 0.9, 0.9], [1.0, 0.7, 0.6])
         (1, 2)
     """
-    best = max(accuracy)
-    tied = [epoch for epoch, value in enumerate(accuracy) if value == best]
-    return min(tied, key=lambda epoch: loss[epoch]) if loss else tied[0]
+    return min(range(len(accuracy)), key=lambda e: (-accuracy[e], loss[e] if loss else 0))
 
 
 @dataclass(frozen=True)
@@ -115,15 +96,11 @@ class Summary:
     """A mean with its spread, and the rule by which its epochs were selected.
 
     Args:
-        rule: name of the rule.
         description: the rule in words, saying whether test data chose anything.
         values: test accuracy of each run at its selected epoch, seed by seed.
-        epochs: the selected epoch of each run.
-        mean: of the values.
-        std: sample standard deviation of the values (n - 1); 0 for one value.
+        std: sample standard deviation of the n values (n - 1); 0 for one value.
         standard_error: of the mean. Runs of one split under several seeds are not independent:
             where there are several splits, it is clustered by split.
-        n: number of values.
     """
 
     rule: str
@@ -146,24 +123,21 @@ class Summary:
     ) -> Self:
         """The summary of some values; of runs on several splits, with the split of each."""
         n, mean, std, error = len(values), float(np.mean(values)), 0.0, 0.0
-        # On a single split all there is to say is how far seeds differ.
-        clusters = splits if len(set(splits)) > 1 else range(n)
-        own = np.unique(np.asarray(clusters), return_inverse=True)[1]
-        sums = np.bincount(own, np.asarray(values) - np.mean(values))
         if n > 1:
-            std = float(np.std(values, ddof=1))
-        if (count := len(sums)) > 1:
+            # On a single split all there is to say is how far seeds differ.
+            clusters = splits if len(set(splits)) > 1 else range(n)
+            own = np.unique(np.asarray(clusters), return_inverse=True)[1]
+            sums = np.bincount(own, np.asarray(values) - np.mean(values))
+            std, count = float(np.std(values, ddof=1)), len(sums)
             error = float(np.sqrt(count / (count - 1) * np.square(sums).sum()) / n)
         return cls(rule, description, tuple(values), tuple(epochs), mean, std, error, n)
 
 
 class Rule(NamedTuple):
-    """A way to select the epoch of each run."""
+    """A rule in words, and from the curves of the runs of one seed to the epoch of each."""
 
     description: str
-    """The rule in words, saying whether test data chose anything."""
     epochs: Callable[[Sequence[Curve]], list[int]]
-    """From the curves of the runs of one seed to the selected epoch of each."""
 
 
 def _best_of_mean(curves: Sequence[Curve]) -> list[int]:
@@ -208,49 +182,33 @@ RULES: dict[str, Rule] = {
 def summarise(results: Sequence[RunResult], rule: str) -> Summary:
     """The mean and spread of runs by a rule of :data:`RULES`; every run is one value.
 
-    A rule that selects one epoch for all folds does so for each seed separately, so more seeds
-    make the number more precise without changing what it measures.
-
-    Args:
-        results: runs of one method on one dataset.
-        rule: name of the selection rule.
-
-    Raises:
-        InputError: if there is no such rule, or the runs lack what it needs.
+    A rule that selects one epoch for all folds does so for each seed separately.
     """
     if rule not in RULES:
         raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
     if not results or not all(result.curve["test_accuracy"] for result in results):
         raise InputError("no runs, or runs without epochs, to summarise")
-    places = {seed: place for place, seed in enumerate(dict.fromkeys(r.seed for r in results))}
-    runs = sorted(results, key=lambda result: places[result.seed])
-    epochs = [
-        epoch
-        for _, group in groupby(runs, key=lambda result: result.seed)
-        for epoch in RULES[rule].epochs([run.curve for run in group])
-    ]
+    by_seed: dict[int, list[RunResult]] = {}
+    for result in results:
+        by_seed.setdefault(result.seed, []).append(result)
+    runs, epochs = list(chain(*by_seed.values())), list[int]()
+    for own in by_seed.values():
+        epochs += RULES[rule].epochs([run.curve for run in own])
     values = [r.curve["test_accuracy"][epoch] for r, epoch in zip(runs, epochs, strict=True)]
-    splits = [run.split for run in runs]
-    return Summary.of(rule, RULES[rule].description, values, epochs, splits)
+    return Summary.of(rule, RULES[rule].description, values, epochs, [run.split for run in runs])
 
 
 def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
-    """Measures beside accuracy, averaged over the runs that have them.
-
-    Each run is measured at its own epoch, which validation chose, or the last where nothing
-    validates. Support is the number of test items, of all runs together.
-    """
+    """Measures beside accuracy, averaged over the runs that have them; support is added up."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for result in results for name in result.measures):
         values = [result.measures.get(name) for result in results]
         known = [value for value in values if value is not None]
-        if name == "per_class":
-            found[name] = [_mean_class(rows) for rows in zip(*known, strict=True)]
-        else:
+        if name != "per_class":
             found[name] = fmean(known) if known else None
+            continue
+        found[name] = [
+            {key: (sum if key == "support" else fmean)(row[key] for row in rows) for key in rows[0]}
+            for rows in zip(*known, strict=True)
+        ]
     return found
-
-
-def _mean_class(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    means = {key: fmean(row[key] for row in rows) for key in rows[0]}
-    return means | {"support": sum(row["support"] for row in rows)}

@@ -1,8 +1,6 @@
 """The one hot kernel: sums over neighbours in K communities at once, and its adjoint.
 
-Both directions of the computation are sparse products on a pattern that is built once per
-graph, so memory is O(N H + E K): no message of size [E, H] outlives a kernel, and no gradient
-of size N x N ever exists.
+Both are sparse products on a pattern that is built once per graph, so memory is O(N H + E K).
 """
 
 import functools
@@ -17,22 +15,25 @@ from torch.autograd.function import once_differentiable
 
 from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, apply
 
-GROUPED_NUMBERS = 2**22
-"""Numbers read from either end of the edges at a time, unless K for each edge are more."""
+GROUPED_NUMBERS = 2**22  # read from either end of the edges at a time, or K for each edge
 
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
     """Edges of a graph with what the kernels derive from them, derived once.
 
-    Wherever a module takes ``edge_index``, an ``Adjacency`` may stand for it; training loops
-    build one per graph, so that sorting is not repeated in every layer of every epoch.
+    It may stand wherever a module takes ``edge_index``, and spares every layer another sorting.
 
     Args:
         edge_index: The edges [2, E], both directions, messages flowing from row 0 to row 1.
         num_nodes: The number of nodes.
-        replaceable: Whether other edges take their place when a CUDA graph is replayed: then
-            nothing may depend on their values, and the GPU must not be waited for.
+        replaceable: Whether other edges take their place when a CUDA graph is replayed: nothing
+            may then depend on their values, and the GPU must not be waited for.
+        kinds: Of which known kinds each edge is [E, R], for the partition that splits by them.
+        weight: Positive weight of each edge [E], the same in both directions; None for ones.
+        arcs: Weight of the link from source to target of each edge, and of the one back [E, 2];
+            zero where there is none. None where links have no direction.
+        in_degree: Number of edges that end in each node [N], where not all of them are here.
 
     Example:
         >>> edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
@@ -44,14 +45,9 @@ class Adjacency:
     num_nodes: int
     replaceable: bool = field(default=False, kw_only=True)
     kinds: Tensor | None = field(default=None, kw_only=True)
-    """Of which known kinds each edge is [E, R], for the partition that splits by them."""
     weight: Tensor | None = field(default=None, kw_only=True)
-    """Positive weight of each edge [E], the same in both directions; None for ones."""
     arcs: Tensor | None = field(default=None, kw_only=True)
-    """Weight of the link from the source to the target of each edge, and of the one back [E, 2];
-    zero where there is none. None where links have no direction."""
     in_degree: Tensor | None = field(default=None, kw_only=True)
-    """Number of edges that end in each node [N], where not all of them are here."""
     _sorted: dict[bool, SortedEdges] = field(default_factory=dict, repr=False)
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
@@ -75,11 +71,10 @@ class Adjacency:
 
     @functools.cached_property
     def message_weight(self) -> Tensor | None:
-        r"""Weight of each edge in message passing [E, 1]; None for ones.
+        r"""Weight of each edge in message passing, :math:`w_{ij} / \sqrt{m_i m_j}` [E, 1], or None.
 
-        It is :math:`w_{ij} / \sqrt{m_i m_j}` with :math:`m_i` the mean weight of the edges of
-        node i, so that the unit of the weights does not matter and a node counts itself as much
-        as it counts an average neighbour.
+        With :math:`m_i` the mean weight of the edges of node i, the unit of weights does not matter
+        and a node counts itself as much as an average neighbour.
         """
         if self.weight is None:
             return None
@@ -111,39 +106,36 @@ class Adjacency:
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""
-        if transposed not in self._sorted:
-            ends = self._checked_ends(transposed)
-            self._sorted[transposed] = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
-        return self._sorted[transposed]
+        if transposed in self._sorted:
+            return self._sorted[transposed]
+        # The kernels do not check indices. Replaceable edges come from a store of checked ones.
+        if self.edge_index.numel() and not self.replaceable:
+            low, high = (int(end) for end in torch.aminmax(self.edge_index))
+            if low < 0 or high >= self.num_nodes:
+                known = f"but nodes are numbered 0 to {self.num_nodes - 1}"
+                raise ValueError(f"edge_index holds nodes {low} to {high}, {known}")
+        ends = (self.source, self.target) if transposed else (self.target, self.source)
+        found = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
+        self._sorted[transposed] = found
+        return found
 
     def pattern(self, heads: int, transposed: bool = False) -> Pattern:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
         key, device = (heads, transposed), self.edge_index.device.type
         if key in self._patterns:
             return self._patterns[key]
+        edges = self.sorted(transposed)
         if device == "cpu":
-            found: Pattern = BlockPattern(self.sorted(transposed), heads)
+            found: Pattern = BlockPattern(edges, heads)
         elif device == "cuda" and (triton_pattern := _triton_pattern()) is not None:
             # Where rows are cut depends on the edges, so rows of replaceable ones are not.
             uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
-            found = triton_pattern(self.sorted(transposed), **uncut)
+            found = triton_pattern(edges, **uncut)
         else:
-            found = Pattern(*self._checked_ends(transposed), self.num_nodes)
+            ends = (self.source, self.target) if transposed else (self.target, self.source)
+            found = Pattern(*ends, self.num_nodes)
         self._patterns[key] = found
         return found
-
-    def _checked_ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
-        """The node at which each edge is summed and the one it reads."""
-        # The sparse kernels do not check indices. Replaceable edges come from a store whose edges
-        # were checked.
-        if self.edge_index.numel() and not self.replaceable:
-            low, high = (int(end) for end in torch.aminmax(self.edge_index))
-            if low < 0 or high >= self.num_nodes:
-                raise ValueError(
-                    f"edge_index holds nodes {low} to {high}, but nodes are numbered 0 to "
-                    f"{self.num_nodes - 1}"
-                )
-        return (self.source, self.target) if transposed else (self.target, self.source)
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
@@ -243,14 +235,10 @@ class _EdgeDot(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         target, source = ctx.saved_tensors
-        pattern, heads = ctx.edges.pattern, target.size(1)
-        needs_target, needs_source, _ = ctx.needs_input_grad
-        grad = grad.contiguous()
-        return (
-            pattern(heads).sum_neighbours(grad, source) if needs_target else None,
-            pattern(heads, True).sum_neighbours(grad, target) if needs_source else None,
-            None,
-        )
+        pattern, heads, grad = ctx.edges.pattern, target.size(1), grad.contiguous()
+        near, far, _ = ctx.needs_input_grad
+        grad_target = pattern(heads).sum_neighbours(grad, source) if near else None
+        return grad_target, pattern(heads, True).sum_neighbours(grad, target) if far else None, None
 
 
 class _GroupedDot(torch.autograd.Function):
@@ -320,10 +308,8 @@ def aggregate(x: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None) -> T
     if edge_weight is not None:
         expected = (edges.edge_index.size(1), x.size(1))
         if edge_weight.shape != expected:
-            raise ValueError(
-                f"edge_weight must have a row per edge and a column per community, {expected}, "
-                f"got {tuple(edge_weight.shape)}"
-            )
+            found = f"a column per community, {expected}, got {tuple(edge_weight.shape)}"
+            raise ValueError(f"edge_weight must have a row per edge and {found}")
         kind = torch.promote_types(x.dtype, edge_weight.dtype)
         x, edge_weight = x.to(kind), edge_weight.to(kind)
     return edges.sum_neighbours(x, edge_weight)

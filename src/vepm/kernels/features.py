@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from vepm.kernels.patterns import apply, csr_matrix, index_type, multiply
 
 SPARSE_BELOW = 0.25  # share of non-zeros under which sparse products are faster than dense ones
-MOST_DENSE = 2**28
-"""Numbers up to which a GPU, which multiplies dense matrices much faster, keeps zeros too."""
+MOST_DENSE = 2**28  # numbers up to which a GPU, much faster with dense matrices, keeps zeros
 MANY_DRAWS = 2**21  # numbers beyond which dropout spends much of a step on drawing
 STRIP = 2048  # rows of a dense matrix of usual width that a core's cache holds
 
@@ -26,31 +25,33 @@ class SparseFeatures:
                 [2.]])
     """
 
-    def __init__(
-        self, row_pointer: Tensor, columns: Tensor, values: Tensor, num_columns: int
-    ) -> None:
-        index = index_type(max(values.numel(), row_pointer.numel(), num_columns))
-        self.row_pointer, self.columns = row_pointer.to(index), columns.to(index)
-        self.values = values
-        self.shape = (row_pointer.numel() - 1, num_columns)
-        counts = row_pointer.diff()
-        self.rows = torch.arange(self.shape[0], device=values.device).repeat_interleave(counts)
-        self.transpose = _Transpose(self.rows, columns.long(), self.shape)
-        self._normalised: dict[str, SparseFeatures] = {}
+    def __init__(self, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> None:
+        """Entries by row and column, row after row."""
+        num_rows, num_columns = self.shape = shape[0], shape[1]
+        self.rows, self.values = rows, values
+        self.normalised: dict[str, SparseFeatures] = {}
+        index = index_type(max(values.numel(), num_rows + 1, num_columns + 1))
+        counts = torch.bincount(rows, minlength=num_rows)
+        self.row_pointer = nn.functional.pad(counts.cumsum(0), (1, 0)).to(index)
+        self.columns = columns.to(index)
+        # The transpose is cut into strips of rows that fit a cache, one below the other: a product
+        # with a tall matrix reads that at random within a strip, and the strips are added up. A
+        # strip must hold several values of each column, or its own sums cost more than it saves.
+        worth = rows.numel() // (8 * max(num_columns, 1))
+        strips = max(1, min(num_rows // STRIP, worth)) if rows.device.type == "cpu" else 1
+        index = index_type(max(rows.numel(), num_rows, strips * num_columns))
+        place = rows * strips // max(num_rows, 1) * num_columns + columns
+        order = torch.argsort(place, stable=True)
+        counts = torch.bincount(place, minlength=strips * num_columns)
+        pointer = nn.functional.pad(counts.cumsum(0), (1, 0)).to(index)
+        self.transpose = pointer, rows[order].to(index), (strips * num_columns, num_rows)
+        self.transpose_order = order.to(index)
 
     @classmethod
     def from_dense(cls, x: Tensor) -> "SparseFeatures":
         """Drop the zeros of a dense matrix."""
         rows, columns = x.nonzero(as_tuple=True)
-        return cls.from_entries(rows, columns, x[rows, columns], x.shape)
-
-    @classmethod
-    def from_entries(
-        cls, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]
-    ) -> "SparseFeatures":
-        """Entries by row and column, row after row."""
-        counts = torch.bincount(rows, minlength=shape[0])
-        return cls(nn.functional.pad(counts.cumsum(0), (1, 0)), columns, values, shape[1])
+        return cls(rows, columns, x[rows, columns], x.shape)
 
     def size(self, dim: int) -> int:
         """Number of rows (0) or columns (1)."""
@@ -64,50 +65,11 @@ class SparseFeatures:
     def with_values(self, values: Tensor) -> "SparseFeatures":
         """The same pattern with other values."""
         other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__ | {"values": values, "_normalised": {}}
+        other.__dict__ |= self.__dict__ | {"values": values, "normalised": {}}
         return other
-
-    def normalised(self, norm: str) -> "SparseFeatures":
-        """Rows of length one by the ``"l1"`` or ``"l2"`` norm, computed once."""
-        if norm not in self._normalised:
-            power = 1.0 if norm == "l1" else 2.0
-            length = self.row_sum(self.values.abs().pow(power)).pow(1 / power).clamp_min(1e-12)
-            self._normalised[norm] = self.with_values(self.values / length[self.rows, 0])
-        return self._normalised[norm]
-
-    def row_sum(self, values: Tensor) -> Tensor:
-        """Sum over each row of one number per non-zero [N, 1]."""
-        return values.new_zeros(self.shape[0]).index_add(0, self.rows, values)[:, None]
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         return apply(_SparseProduct, self, weight)
-
-
-class _Transpose:
-    """The transpose of a sparse matrix, cut into strips of rows that fit a cache.
-
-    The product with a tall matrix reads that at random within a strip; the strips' products are
-    added up.
-    """
-
-    def __init__(self, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> None:
-        num_rows, self.num_columns = shape
-        # A strip must hold several values of each column, or its own sums cost more than it saves.
-        worth = rows.numel() // (8 * max(self.num_columns, 1))
-        strips = max(1, min(num_rows // STRIP, worth)) if rows.device.type == "cpu" else 1
-        index = index_type(max(rows.numel(), num_rows, strips * self.num_columns))
-        place = rows * strips // max(num_rows, 1) * self.num_columns + columns
-        order = torch.argsort(place, stable=True)
-        self.order, self.columns = order.to(index), rows[order].to(index)
-        self.shape = (strips * self.num_columns, num_rows)
-        counts = torch.bincount(place, minlength=self.shape[0])
-        self.row_pointer = nn.functional.pad(counts.cumsum(0), (1, 0)).to(index)
-
-    def multiply(self, values: Tensor, dense: Tensor) -> Tensor:
-        """The transpose of the matrix with these values, times a dense one."""
-        values = values.index_select(0, self.order)
-        matrix = csr_matrix(self.row_pointer, self.columns, values, self.shape)
-        return multiply(matrix, dense).view(-1, self.num_columns, dense.size(1)).sum(0)
 
 
 Features = Tensor | SparseFeatures
@@ -126,36 +88,44 @@ class _SparseProduct(torch.autograd.Function):
         x = ctx.x
         if x.values.numel() == 0 or grad.numel() == 0:
             return None, grad.new_zeros(x.shape[1], grad.size(1))
-        return None, x.transpose.multiply(x.values, grad.contiguous())
+        pointer, columns, shape = x.transpose
+        values = x.values.index_select(0, x.transpose_order)
+        matrix = csr_matrix(pointer, columns, values, shape)
+        strips = multiply(matrix, grad.contiguous()).view(-1, x.shape[1], grad.size(1))
+        return None, strips.sum(0)
 
 
 def compact(x: Tensor) -> Features:
     """Keep mostly-zero features sparse where that pays, others as they are."""
-    if x.layout == torch.sparse_coo:
-        rows, columns = x.indices()
-        return SparseFeatures.from_entries(rows, columns, x.values(), x.shape)
-    pays = x.numel() and _sparse_pays(int(x.count_nonzero()), x.numel(), x.device.type)
-    return SparseFeatures.from_dense(x) if pays else x
-
-
-def _sparse_pays(non_zeros: int, numbers: int, device: str) -> bool:
-    return non_zeros < SPARSE_BELOW * numbers and (device == "cpu" or numbers > MOST_DENSE)
+    if x.layout != torch.sparse_coo:
+        many = x.numel() > (0 if x.device.type == "cpu" else MOST_DENSE)
+        if not many or int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
+            return x
+        x = x.to_sparse()
+    rows, columns = x.indices()
+    return SparseFeatures(rows, columns, x.values(), x.shape)
 
 
 def normalize_rows(x: Features, norm: str) -> Features:
     """Divide each row by its ``"l1"`` or ``"l2"`` norm; ``"none"`` leaves it."""
     if norm == "none":
         return x
+    power = 1.0 if norm == "l1" else 2.0
     if isinstance(x, Tensor):
-        return nn.functional.normalize(x, p=1.0 if norm == "l1" else 2.0, dim=1)
-    return x.normalised(norm)
+        return nn.functional.normalize(x, p=power, dim=1)
+    if norm not in x.normalised:
+        powers = x.values.abs().pow(power)
+        sums = powers.new_zeros(x.shape[0]).index_add(0, x.rows, powers)
+        length = sums.pow(1 / power).clamp_min(1e-12)
+        x.normalised[norm] = x.with_values(x.values / length[x.rows])
+    return x.normalised[norm]
 
 
 def dropout(x: Features, probability: float, training: bool) -> Features:
     """Dropout that leaves zeros alone."""
     if isinstance(x, Tensor):
-        return _dropout(x, probability, training)
-    return x.with_values(_dropout(x.values, probability, training))
+        return drop(x, probability, training)
+    return x.with_values(drop(x.values, probability, training))
 
 
 def drop_rows(parts: Sequence[Features], probability: float, training: bool) -> Sequence[Features]:
@@ -164,14 +134,17 @@ def drop_rows(parts: Sequence[Features], probability: float, training: bool) -> 
         return parts
     first = parts[0]
     values = first if isinstance(first, Tensor) else first.values
-    kept = _dropout(values.new_ones(first.size(0), 1), probability, training)
+    kept = drop(values.new_ones(first.size(0), 1), probability, training)
     return [
         p * kept if isinstance(p, Tensor) else p.with_values(p.values * kept[p.rows, 0])
         for p in parts
     ]
 
 
-def _dropout(x: Tensor, probability: float, training: bool) -> Tensor:
+def drop(x: Tensor, probability: float, training: bool) -> Tensor:
+    """Dropout of the entries of a tensor."""
+    if not 0 <= probability <= 1:
+        raise ValueError(f"dropout must be between 0 and 1, got {probability}")
     if not training or probability == 0:
         return x
     if x.device.type != "cpu" or probability == 1:
@@ -197,19 +170,11 @@ def _dropout_by_bits(x: Tensor, probability: float) -> Tensor:
     return (x * kept).mul_(levels / (levels - dropped))
 
 
-class Dropout(nn.Dropout):
-    """Dropout as a module."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Drop entries of a tensor in training."""
-        return _dropout(x, self.p, self.training)
-
-
 def row_mass(x: Features) -> Tensor:
     """Sum of absolute values of each row [N, 1]."""
     if isinstance(x, Tensor):
         return x.abs().sum(1, keepdim=True)
-    return x.row_sum(x.values.abs())
+    return x.values.new_zeros(x.shape[0]).index_add(0, x.rows, x.values.abs())[:, None]
 
 
 def dense(x: Features) -> Tensor:

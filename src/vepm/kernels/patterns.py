@@ -30,11 +30,15 @@ def multiply(matrix: Tensor, dense: Tensor) -> Tensor:
     return torch.addmm(out, matrix, dense, beta=0, out=out)
 
 
-class SortedEdges:
-    """Edges in the order of the node at which they are summed.
+def index_type(largest: int) -> torch.dtype:
+    """The smallest integers that count so far."""
+    return torch.int32 if largest < 2**31 else torch.int64
 
-    Given the node at which each edge is summed [E] and the node that it reads [E]. To ``look``
-    spares sorted edges another sorting, but a GPU is waited for.
+
+class SortedEdges:
+    """Edges in the order of the node at which each is summed [E], given also the one it reads [E].
+
+    To ``look`` spares sorted edges another sorting, but a GPU is waited for.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int, *, look: bool = True) -> None:
@@ -46,8 +50,8 @@ class SortedEdges:
             self.degree = rows.new_zeros(num_nodes).scatter_add_(0, rows, torch.ones_like(rows))
         self.pointer = torch.nn.functional.pad(self.degree.cumsum(0), (1, 0)).to(index)
         rows, columns = rows.to(index), columns.to(index)
+        # Index of each edge in the order given, or None if that was sorted already.
         self.order: Tensor | None = None
-        """Index of each edge in the order given, or None if that was sorted already."""
         if not look or not bool((rows[1:] >= rows[:-1]).all()):
             self.order = torch.argsort(rows, stable=True).to(index)
             columns = columns.index_select(0, self.order)
@@ -80,11 +84,6 @@ class Pattern:
         return (rows.index_select(0, self.rows) * columns.index_select(0, self.columns)).sum(-1)
 
 
-def index_type(largest: int) -> torch.dtype:
-    """The smallest integers that count so far."""
-    return torch.int32 if largest < 2**31 else torch.int64
-
-
 class BlockPattern(Pattern):
     """Sparse products with K disjoint copies of the graph, rows numbered node * K + k.
 
@@ -110,7 +109,6 @@ class BlockPattern(Pattern):
         order = torch.arange(edges.num_edges) if edges.order is None else edges.order
         # One copy after the other: what all of them take in passing is larger than what is kept.
         for copy in range(heads):
-            # Where the matrix keeps each edge of this copy, edges in row order.
             place = starts[:, copy].repeat_interleave(edges.degree) + rank
             self.columns[place] = edges.columns.to(index) * heads + copy
             edge_of[place] = order.to(index) * heads + copy
@@ -120,27 +118,24 @@ class BlockPattern(Pattern):
         """Where the matrix keeps each edge of each copy, as the edges were given."""
         if self._edge_of is None:
             return None
-        place_of, first = torch.empty_like(self._edge_of), 0
-        for some in self._edge_of.split(STRIP):
-            last = first + some.numel()
-            place_of[some.long()] = torch.arange(first, last, dtype=some.dtype)
-            first = last
+        place_of = torch.empty_like(self._edge_of)
+        for first in range(0, place_of.numel(), STRIP):
+            edges = self._edge_of[first : first + STRIP]
+            place_of[edges.long()] = torch.arange(first, first + edges.numel(), dtype=edges.dtype)
         return place_of
 
     def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
         """Weighted sums of neighbours [N, K, D]."""
         if x.numel() == 0 or self.edges.num_edges == 0:
             return torch.zeros_like(x)
-        if x.dtype not in (torch.float32, torch.float64):
-            wide = None if weight is None else weight.float()
-            return self.sum_neighbours(wide, x.float()).to(x.dtype)
+        kind = torch.promote_types(x.dtype, torch.float32)
         if weight is None:
-            values = x.new_ones(self.columns.numel())
+            values = x.new_ones(self.columns.numel(), dtype=kind)
         else:
-            values = weight.flatten()
+            values = weight.flatten().to(kind)
             values = values if self._edge_of is None else values.index_select(0, self._edge_of)
         matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
-        return multiply(matrix, x.contiguous().view(self.size, -1)).view_as(x)
+        return multiply(matrix, x.to(kind).reshape(self.size, -1)).view_as(x).to(x.dtype)
 
     def sum_edges(self, weight: Tensor) -> Tensor:
         """Sums of edge values [N, K]."""
@@ -158,21 +153,15 @@ class BlockPattern(Pattern):
         """Products of the ends of each edge [E, K]."""
         if rows.numel() == 0 or self.edges.num_edges == 0:
             return rows.new_zeros(self.edges.num_edges, self.heads)
-        if rows.dtype not in (torch.float32, torch.float64):
-            return self.dot_ends(rows.float(), columns.float()).to(rows.dtype)
-        zeros = rows.new_zeros(self.columns.numel())
-        pattern = csr_matrix(self.pointer, self.columns, zeros, (self.size, self.size))
-        near, far = (end.contiguous().view(self.size, -1) for end in (rows, columns))
-        found = _sampled_product(pattern, near, far)
+        kind = torch.promote_types(rows.dtype, torch.float32)
+        near, far = (end.to(kind).reshape(self.size, -1) for end in (rows, columns))
+        if self.columns.numel() > self.size**2:
+            # Repeated edges outnumber the places of the matrix, which sampled_addmm refuses.
+            repeated = near.repeat_interleave(self.pointer.diff(), 0)
+            found = (repeated * far.index_select(0, self.columns)).sum(1)
+        else:
+            zeros = near.new_zeros(self.columns.numel())
+            pattern = csr_matrix(self.pointer, self.columns, zeros, (self.size, self.size))
+            found = torch.sparse.sampled_addmm(pattern, near, far.t(), beta=0.0).values()
         found = found if self._place_of is None else found.index_select(0, self._place_of)
-        return found.view(-1, self.heads)
-
-
-def _sampled_product(pattern: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Entries of ``a @ b.t()`` at the places of a pattern."""
-    columns = pattern.col_indices()
-    if columns.numel() > pattern.size(0) ** 2:
-        # Repeated edges outnumber the places of the matrix, which sampled_addmm refuses.
-        repeats = pattern.crow_indices().diff()
-        return (a.repeat_interleave(repeats, 0) * b.index_select(0, columns)).sum(1)
-    return torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
+        return found.view(-1, self.heads).to(rows.dtype)

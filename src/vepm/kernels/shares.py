@@ -9,13 +9,10 @@ import math
 import torch
 from torch import Tensor
 
-from vepm.kernels.aggregation import Adjacency, EdgeIndex, edge_dot
+from vepm.kernels.aggregation import Adjacency
 
-SMALLEST_RATE = 1e-20
-"""Added to rates before their logarithm: an edge that no community explains is split evenly."""
-SMALLEST_SHARE = 0.003
-"""A community through which a smaller share of the expected links runs is empty."""
-
+SMALLEST_RATE = 1e-20  # added to rates: an edge that no community explains is split evenly
+SMALLEST_SHARE = 0.003  # with a smaller share of the expected links a community is empty
 _BITS = 52  # half steps of this fineness lie strictly between 0 and 1 in double precision
 
 
@@ -67,20 +64,6 @@ def softmax_shares(rates: Tensor, inverse_temperature: float) -> Tensor:
     """Softmax of the rates [E, K] of each edge."""
     # Over the first axis neighbouring edges go through the softmax together, faster.
     return torch.softmax(inverse_temperature * rates.t(), dim=0).t().contiguous()
-
-
-def edge_shares(
-    target: Tensor, source: Tensor, edge_index: EdgeIndex, temperature: float = 1.0
-) -> Tensor:
-    r"""Share every edge out among the communities by the agreement of its two ends.
-
-    .. math:: w_{ek} = \mathrm{softmax}_k ( \langle t_{jk}, s_{ik} \rangle / \tau )
-              \quad \text{for edge } e = (i, j)
-
-    Features [N, K, D] are read at ``edge_index[1]`` and ``edge_index[0]``. A low temperature gives
-    an edge to one community, a high one shares it evenly. Shares of an edge [E, K] sum to one.
-    """
-    return softmax_shares(edge_dot(target, source, edge_index), 1 / temperature)
 
 
 def uniform_on_edges(edges: Adjacency, batch: Tensor | None, count: int) -> Tensor:

@@ -18,14 +18,10 @@ from torch import Tensor
 
 from vepm.kernels.patterns import Pattern, SortedEdges
 
-LONGEST = 1024
-"""Edges of a row that one program sums; longer rows are cut into pieces of this length."""
-TILE = 1024
-"""Numbers that one program holds at a time, in single precision."""
-WARPS = 1
-"""Warps of each program."""
-WIDEST = 128
-"""Channels of an edge that one program holds at a time."""
+LONGEST = 1024  # edges of a row that one program sums; longer rows are cut into such pieces
+TILE = 1024  # numbers that one program holds at a time, in single precision
+WARPS = 1  # of each program
+WIDEST = 128  # channels of an edge that one program holds at a time
 
 
 # Triton reads the parameters' names; their types are the tensors' at the call.
@@ -126,10 +122,8 @@ class _Pieces(NamedTuple):
     begins: Tensor
     ends: Tensor
     rows: Tensor
-    long_rows: Tensor
-    """The rows that were cut."""
-    pointer: Tensor
-    """Where the pieces of each of them begin among all pieces, and where the last end."""
+    long_rows: Tensor  # the rows that were cut
+    pointer: Tensor  # where the pieces of each begin among all pieces, and where the last end
 
 
 def _cut(pointer: Tensor, longest: int, num_edges: int) -> _Pieces | None:

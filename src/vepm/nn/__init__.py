@@ -2,7 +2,6 @@
 
 from vepm.kernels.aggregation import Adjacency, aggregate, edge_dot
 from vepm.kernels.features import SparseFeatures, compact
-from vepm.kernels.shares import edge_shares
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
@@ -27,7 +26,6 @@ __all__ = [
     "compact",
     "draw",
     "edge_dot",
-    "edge_shares",
     "interactions",
     "members",
     "segment_sizes",

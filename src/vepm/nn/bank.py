@@ -48,10 +48,8 @@ class CommunityBank(nn.Module):
     ) -> None:
         super().__init__()
         if hidden_channels < num_metacommunities:
-            raise ValueError(
-                f"hidden_channels ({hidden_channels}) must be at least num_metacommunities "
-                f"({num_metacommunities}): every community needs a channel"
-            )
+            least = f"num_metacommunities ({num_metacommunities}): every community needs a channel"
+            raise ValueError(f"hidden_channels ({hidden_channels}) must be at least {least}")
         require_one_of("normalize", normalize, NORMALIZATIONS)
         width = hidden_channels // num_metacommunities
         self.in_channels, self.out_channels = in_channels, width * num_metacommunities
@@ -67,12 +65,9 @@ class CommunityBank(nn.Module):
         )
 
     def forward(self, inputs: Inputs, edge_index: EdgeIndex, edge_weight: Tensor) -> list[Tensor]:
-        """Embeddings [N, K, H/K] after each layer.
+        """Embeddings [N, K, H/K] after each layer, given shares of the edges [E, K].
 
-        Args:
-            inputs: :math:`X^*` [N, F], or the parts it is the concatenation of.
-            edge_index: Edges [2, E] or an ``Adjacency``.
-            edge_weight: Share of each edge in each community [E, K].
+        The input :math:`X^*` [N, F] may be given as the parts it is the concatenation of.
         """
         parts = inputs if isinstance(inputs, Sequence) else [inputs]
         edges = as_adjacency(edge_index, parts[0].size(0))

@@ -1,7 +1,7 @@
 """The boxes of the model, built from its options; every option is checked first."""
 
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,62 +12,43 @@ from vepm.nn.convolution import CONVOLUTIONS, require_one_of
 from vepm.nn.encoder import CommunityEncoder
 from vepm.nn.partitioner import PARTITIONS, EdgePartitioner, segment_sizes
 
-
-class Head(NamedTuple):
-    """What distinguishes the boxes of a task."""
-
-    composer: type[NodeComposer] | type[GraphComposer]
-    options: tuple[str, ...]  # options of the composer that those of other tasks do not have
-    bank_dropout: bool  # whether inputs of the bank are dropped, as GCN does and GIN does not
-
-
-HEADS = {
-    "node": Head(NodeComposer, ("hops", "teleport"), bank_dropout=True),
-    "graph": Head(GraphComposer, ("pooling", "readout", "skip_channels"), bank_dropout=False),
-}
-TASKS = tuple(HEADS)
-INPUTS = ("x", "z", "both", "random")
 FUSIONS = ("concat", "mass", "softmax")
-GROUPINGS = ("segments", "learned")
 INTERACTIONS = ("diagonal", "matrix")
 FEATURE_NORMS = ("none", "l1", "l2")
-ENCODER_CONVOLUTIONS = ("same", *CONVOLUTIONS)
 CHOICES = {
-    "task": TASKS,
+    "task": ("node", "graph"),
     "partition": PARTITIONS,
-    "grouping": GROUPINGS,
+    "grouping": ("segments", "learned"),
     "interactions": INTERACTIONS,
-    "inputs": INPUTS,
+    "inputs": ("x", "z", "both", "random"),
     "fusion": FUSIONS,
     "feature_norm": FEATURE_NORMS,
     "composer": COMPOSERS,
     "pooling": POOLINGS,
     "readout": READOUTS,
-    "encoder_conv": ENCODER_CONVOLUTIONS,
+    "encoder_conv": ("same", *CONVOLUTIONS),
 }
-DEPTHS = ("encoder_layers", "bank_layers", "composer_layers")
-REST = 0.1
-"""Initial sum of the rates between a community and all others but its partner, whose rate is 1."""
-MOST_PAIRS = 4
-"""Pairs of communities, at most, that begin with links to each other."""
+REST = 0.1  # initial sum of a community's rates with all but its partner, whose rate is 1
+MOST_PAIRS = 4  # pairs of communities that begin with links to each other
 
 
 def check_options(given: SimpleNamespace) -> None:
     """Refuse options of :class:`vepm.nn.VEPM` that it does not have, with a ValueError."""
     for name, allowed in CHOICES.items():
         require_one_of(name, getattr(given, name), allowed)
-    for name in DEPTHS:
+    for name in ("encoder_layers", "bank_layers", "composer_layers"):
         if (depth := getattr(given, name)) < 1:
             raise ValueError(f"{name} must be at least 1, got {depth}")
+    for name in ("encoder_dropout", "dropout", "node_dropout"):
+        if not 0 <= (probability := getattr(given, name)) <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, got {probability}")
     communities, groups = given.num_communities, given.num_metacommunities
     segment_sizes(communities, groups)
     if given.background and communities < 2:
         raise ValueError("num_communities must be at least 2 where one of them is the background")
     if given.directed and given.grouping == "segments" and communities % groups:
-        raise ValueError(
-            f"num_communities ({communities}) must be a multiple of num_metacommunities "
-            f"({groups}) where links have directions"
-        )
+        wanted = f"a multiple of num_metacommunities ({groups}) where links have directions"
+        raise ValueError(f"num_communities ({communities}) must be {wanted}")
 
 
 def build_boxes(
@@ -98,7 +79,7 @@ def build_boxes(
         directed=given.directed,
         num_background=background,
     )
-    head, read = HEADS[given.task], {"x": given.in_channels, "z": width}
+    read = {"x": given.in_channels, "z": width}
     bank = CommunityBank(
         read.get(given.inputs, sum(read.values())),
         given.hidden_channels,
@@ -106,22 +87,25 @@ def build_boxes(
         num_layers=given.bank_layers,
         conv=given.conv,
         normalize=given.normalize,
-        dropout=given.dropout if head.bank_dropout else 0.0,
+        # Inputs are dropped as GCN does; GIN, for graphs, does not.
+        dropout=given.dropout if given.task == "node" else 0.0,
         node_dropout=given.node_dropout,
     )
+    shared: dict[str, Any] = {
+        "in_channels": bank.out_channels,
+        "out_channels": given.out_channels,
+        "kind": given.composer,
+        "num_metacommunities": given.num_metacommunities,
+        "num_layers": given.composer_layers,
+        "conv": given.conv,
+        "dropout": given.dropout,
+    }
+    if given.task == "node":
+        composer = NodeComposer(**shared, hops=given.hops, teleport=given.teleport)
+        return encoder, partitioner, bank, composer
     skips = [bank.in_channels, *[bank.out_channels] * given.bank_layers]
-    known = vars(given) | {"skip_channels": skips}
-    composer = head.composer(
-        in_channels=bank.out_channels,
-        out_channels=given.out_channels,
-        kind=given.composer,
-        num_metacommunities=given.num_metacommunities,
-        num_layers=given.composer_layers,
-        conv=given.conv,
-        dropout=given.dropout,
-        **{name: known[name] for name in head.options},
-    )
-    return encoder, partitioner, bank, composer
+    how = {"pooling": given.pooling, "readout": given.readout}
+    return encoder, partitioner, bank, GraphComposer(**shared, skip_channels=skips, **how)
 
 
 def first_interactions(num_communities: int) -> Tensor:
@@ -129,13 +113,6 @@ def first_interactions(num_communities: int) -> Tensor:
 
     From communities that all link to themselves, training would never find out that a graph joins
     unlike nodes: it would only make the affiliations of linked nodes more alike.
-
-    Example:
-        >>> first_interactions(4).round(decimals=1)
-        tensor([[0., 1., 0., 0.],
-                [1., 0., 0., 0.],
-                [0., 0., 1., 0.],
-                [0., 0., 0., 1.]])
     """
     each = torch.arange(num_communities)
     paired = 2 * min((num_communities + 1) // 4, MOST_PAIRS)

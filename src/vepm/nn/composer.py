@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
-from vepm.kernels.features import Dropout
+from vepm.kernels.features import drop
 from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation, weighted
 
 COMPOSERS = ("gnn", "weighted", "fc")
@@ -22,11 +22,10 @@ class Relevance(nn.Module):
 
     .. math:: P = \frac{1}{3} I + \frac{2}{3 K} \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2}
 
-    with :math:`D_k` the degrees of :math:`A^{(k)}` plus :math:`1 / K`. Each part is normalised by
-    itself, so that one of few edges counts beside one of many. Weights are positive, start at
-    one and are one on average: a part that says nothing about the labels fades in favour of the
-    others. The share of the node itself is fixed: were it learned, few labels would raise it,
-    because a node's own features are the easiest way to memorise its label.
+    with :math:`D_k` the degrees of :math:`A^{(k)}` plus :math:`1 / K`, so that a part of few edges
+    counts beside one of many. Weights are positive, start at one and are one on average: a part
+    that says nothing about the labels fades. The share of the node itself is fixed: few labels
+    would raise it, for its own features are the easiest way to memorise a label.
 
     Args:
         num_metacommunities: Number of parts K.
@@ -34,12 +33,7 @@ class Relevance(nn.Module):
 
     def __init__(self, num_metacommunities: int) -> None:
         super().__init__()
-        self.logit = nn.Parameter(torch.empty(num_metacommunities))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Every part starts with weight one."""
-        nn.init.zeros_(self.logit)
+        self.logit = nn.Parameter(torch.zeros(num_metacommunities))
 
     @property
     def weight(self) -> Tensor:
@@ -53,22 +47,22 @@ class Relevance(nn.Module):
         degree: Tensor | None = None,
         conv: str = "gcn",
     ) -> Propagation:
-        """Weights of message passing, from the share of each edge in each part [E, K].
+        """Weights of message passing as above (``"gcn"``) or summed over neighbours (``"gin"``).
 
-        The degree of each node in each part [N, K] is given if edges are missing here. A ``conv``
-        of ``"gcn"`` is as above, ``"gin"`` sums over neighbours.
+        Given the share of each edge in each part [E, K], and, if edges are missing here, the degree
+        of each node in each part [N, K].
         """
         if edge_weight is None:
             raise ValueError('a composer of kind "weighted" needs the shares of the edges')
         shares = weighted(edges, edge_weight)
+        weight = self.weight.to(shares.dtype)[:, None]
         if conv == "gin":
-            return Propagation(shares @ self.weight.to(shares.dtype)[:, None])
+            return Propagation(shares @ weight)
         degree = edges.sum_at_target(shares) if degree is None else degree
-        weight = self.weight.to(shares.dtype)
         scale = (degree + 1 / weight.numel()).rsqrt()
         each = (1 - OWN_SHARE) / weight.numel()
         ends = (scale.index_select(0, end) for end in edges.edge_index)
-        return Propagation(math.prod(ends, start=shares) @ (each * weight)[:, None], OWN_SHARE)
+        return Propagation(math.prod(ends, start=shares) @ (each * weight), OWN_SHARE)
 
 
 class NodeComposer(nn.Module):
@@ -107,8 +101,7 @@ class NodeComposer(nn.Module):
     ) -> None:
         super().__init__()
         self.conv = conv
-        self.hops, self.teleport = hops, teleport
-        self.dropout = Dropout(dropout)
+        self.hops, self.teleport, self.dropout = hops, teleport, dropout
         self.relevance = Relevance(num_metacommunities) if kind == "weighted" else None
         self.dense = nn.Linear(in_channels, out_channels) if kind == "fc" else None
         widths = [*[in_channels] * (0 if kind == "fc" else num_layers), out_channels]
@@ -122,10 +115,11 @@ class NodeComposer(nn.Module):
         """Scores [N, classes] from concatenated embeddings [N, H] and shares of edges [E, K]."""
         edges = as_adjacency(edge_index, h.size(0))
         if self.dense is not None:
-            h = self.dense(self.dropout(h))
+            h = self.dense(drop(h, self.dropout, self.training))
         weights, walk = self.propagations(edges, h, edge_weight)
         for i, layer in enumerate(self.layers):
-            h = layer(self.dropout(torch.relu(h) if i else h), edges, weights).squeeze(1)
+            h = drop(torch.relu(h) if i else h, self.dropout, self.training)
+            h = layer(h, edges, weights).squeeze(1)
         start = h
         for _ in range(self.hops):
             h = self.walk(h, start, edges, walk)
@@ -154,18 +148,13 @@ class GraphComposer(nn.Module):
 
     Args:
         in_channels: Width of the concatenated community embeddings.
-        skip_channels: Widths of earlier node states that the jumping-knowledge readout reads
-            too.
+        skip_channels: Widths of earlier node states that the jumping-knowledge readout reads.
         out_channels: Number of classes.
-        kind: ``"gnn"``; ``"weighted"`` for layers over the parts of the edges, each weighed by
-            its relevance; ``"fc"`` for one linear layer that ignores the graph.
-        num_metacommunities: Parts of the edges that ``"weighted"`` weighs.
-        num_layers: Convolutions.
-        conv: ``"gcn"`` or ``"gin"``.
         pooling: ``"sum"`` or ``"mean"`` over the nodes of a graph.
         readout: ``"jumping"`` adds up a linear reading of every layer's pooled state, as GIN
             does; ``"last"`` reads the last only.
-        dropout: Dropout of each reading.
+
+    The other arguments are those of :class:`NodeComposer`; dropout is that of each reading.
     """
 
     def __init__(
@@ -183,7 +172,7 @@ class GraphComposer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.conv = conv
+        self.conv, self.dropout = conv, dropout
         self.pool = global_add_pool if pooling == "sum" else global_mean_pool
         self.relevance = Relevance(num_metacommunities) if kind == "weighted" else None
         self.dense = nn.Linear(in_channels, in_channels) if kind == "fc" else None
@@ -195,7 +184,6 @@ class GraphComposer(nn.Module):
         composed = [in_channels] * (depth + (kind == "fc"))
         read = [*skip_channels, *composed] if readout == "jumping" else composed[-1:]
         self.readings = nn.ModuleList(nn.Linear(width, out_channels) for width in read)
-        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -207,26 +195,21 @@ class GraphComposer(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Scores [G, classes] and the pooled state they are read from [G, sum of widths]."""
-        states = [*skips, *self._compose(h, edge_index, edge_weight)]
-        pooled = [self.pool(s, batch, num_graphs) for s in states[-len(self.readings) :]]
-        scores = sum(
-            self.dropout(read(state)) for read, state in zip(self.readings, pooled, strict=True)
-        )
-        assert isinstance(scores, Tensor)
-        return scores, torch.cat(pooled, dim=1)
-
-    def _compose(
-        self, h: Tensor, edge_index: EdgeIndex, edge_weight: Tensor | None
-    ) -> list[Tensor]:
+        states = list(skips)
         if self.dense is not None:
-            return [torch.relu(self.dense(h))]
+            states.append(torch.relu(self.dense(h)))
         edges = as_adjacency(edge_index, h.size(0))
         if self.relevance is None:
             weights = plain_propagation(edges, h, self.conv)
         else:
             weights = self.relevance(edges, edge_weight, conv=self.conv)
-        states = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
             h = torch.relu(norm(layer(h, edges, weights).squeeze(1)))
             states.append(h)
-        return states
+        pooled = [self.pool(s, batch, num_graphs) for s in states[-len(self.readings) :]]
+        scores = sum(
+            drop(read(state), self.dropout, self.training)
+            for read, state in zip(self.readings, pooled, strict=True)
+        )
+        assert isinstance(scores, Tensor)
+        return scores, torch.cat(pooled, dim=1)

@@ -23,17 +23,14 @@ class Propagation(NamedTuple):
     """Weights with which one step of message passing sums neighbours and the node itself."""
 
     edge: Tensor | None  # weight of each edge in each community [E, K]; None for ones
-    loop: Tensor | float = 1.0
-    """Weight of each node's own features beside its neighbours', one for all or [N, K]."""
-    sent: Tensor | None = None
-    """Factor of what each node sends, to itself too [N, K]; None for ones."""
-    received: Tensor | None = None  # factor of what each node receives [N, K]; None for ones
+    loop: Tensor | float = 1.0  # weight of each node's own features, one for all or [N, K]
+    sent: Tensor | None = None  # factor of what each node sends, to itself too [N, K]
+    received: Tensor | None = None  # factor of what each node receives [N, K]
 
-    def spread(self, x: Tensor, edges: Adjacency, own: Tensor | None = None) -> Tensor:
+    def spread(self, x: Tensor, edges: EdgeIndex, own: Tensor | None = None) -> Tensor:
         """Weighted sums of the neighbours' features and the node's own [N, K, D].
 
-        Factors that belong to a node are applied to nodes, not to each of their edges. ``own`` is
-        a further factor of a node's own features in each community [K].
+        ``own`` is a further factor of a node's own features in each community [K].
         """
         if self.sent is not None:
             x = x * self.sent[..., None]
@@ -49,35 +46,34 @@ class Propagation(NamedTuple):
 EdgeWeights = Tensor | Propagation | None  # what a convolution takes as weights of the edges
 
 
-def propagation(edges: Adjacency, edge_weight: Tensor, normalize: str) -> Propagation:
-    r"""Turn shares of edges into weights of message passing.
-
-    Where edges have weights, these are shared out.
+def propagation(
+    edges: Adjacency, shares: Tensor, normalize: str, degree: Tensor | None = None
+) -> Propagation:
+    r"""Turn shares of edges, or of their weights, into weights of message passing.
 
     Args:
         edges: The graph.
-        edge_weight: Share of each edge in each community [E, K].
+        shares: Share of each edge in each community [E, K].
         normalize: ``"none"`` sums the shares as they are (GIN). ``"community"`` is GCN's
             :math:`D^{-1/2} (A + I) D^{-1/2}` of each :math:`A^{(k)}` on its own, so every
             community speaks equally loudly at every node. ``"graph"`` takes the degrees of the
             whole graph, so a node hears most from the communities that hold most of its edges.
-            ``"neighbours"`` is a softmax over the shares of a node's edges and its own
-            loop.
+            ``"neighbours"`` is a softmax over the shares of a node's edges and its own loop.
+        degree: Degree of each node in each community [N, K], if edges are missing here.
     """
     if normalize == "neighbours":
-        return _over_neighbours(edges, edge_weight)
-    edge_weight = weighted(edges, edge_weight)
+        edge = weighted(edges, torch.exp(shares / NEIGHBOUR_TEMPERATURE))
+        loop = math.exp(1 / NEIGHBOUR_TEMPERATURE)
+        return Propagation(edge, loop, received=1 / (loop + edges.sum_at_target(edge)))
+    shares = weighted(edges, shares)
+    if normalize == "none":
+        return Propagation(shares)
     if normalize == "graph":
-        return over_degrees(edges.degree.to(edge_weight.dtype)[:, None], edge_weight)
-    if normalize == "community":
-        return over_degrees(edges.sum_at_target(edge_weight), edge_weight)
-    return Propagation(edge_weight)
-
-
-def _over_neighbours(edges: Adjacency, shares: Tensor) -> Propagation:
-    edge = weighted(edges, torch.exp(shares / NEIGHBOUR_TEMPERATURE))
-    loop = math.exp(1 / NEIGHBOUR_TEMPERATURE)
-    return Propagation(edge, loop, received=1 / (loop + edges.sum_at_target(edge)))
+        degree = edges.degree.to(shares.dtype)[:, None]
+    elif degree is None:
+        degree = edges.sum_at_target(shares)
+    scale = (degree + 1).rsqrt()
+    return Propagation(shares, sent=scale, received=scale)
 
 
 def weighted(edges: Adjacency, shares: Tensor) -> Tensor:
@@ -93,12 +89,6 @@ def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
         return Propagation(*edges.gcn_weights(like.dtype))
     weight = edges.message_weight
     return Propagation(None if weight is None else weight.to(like.dtype))
-
-
-def over_degrees(degree: Tensor, edge_weight: Tensor) -> Propagation:
-    """GCN's weights of message passing, given the degree of each node [N, 1] or [N, K]."""
-    scale = (degree + 1).rsqrt()
-    return Propagation(edge_weight, sent=scale, received=scale)
 
 
 class CommunityLinear(nn.Module):
@@ -189,19 +179,17 @@ class GCNConv(nn.Module):
     def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
         """Map [N, in] or [N, K, in] to [N, K, out].
 
-        Args:
-            x: Node features.
-            edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
-            weights: Weights of the edges [E, K], which are normalised by degree as GCN does;
-                None counts every edge as one.
+        Edges are in both directions. Their weights [E, K], by default one, are normalised by
+        degree as GCN does.
         """
-        edges, weights = _prepared(x, edge_index, weights, self.bias, "gcn")
+        if not isinstance(weights, Propagation):
+            edge_index, weights = _prepared(x, edge_index, weights, self.bias, "gcn")
         _, narrow, wide = self.linear.weight.shape
         if narrow < wide and isinstance(x, Tensor) and x.dim() == 3:
             # Both are linear, so the sum over edges comes where there is less to sum.
-            y: Tensor = self.linear(weights.spread(x, edges))
+            y: Tensor = self.linear(weights.spread(x, edge_index))
         else:
-            y = weights.spread(self.linear(x), edges)
+            y = weights.spread(self.linear(x), edge_index)
         return y.add_(self.bias)
 
 
@@ -234,30 +222,23 @@ class GINConv(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
-        """Map [N, in] or [N, K, in] to [N, K, out].
-
-        Args:
-            x: Node features.
-            edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
-            weights: Weights of the edges [E, K]; None counts every edge as one.
-        """
-        edges, weights = _prepared(x, edge_index, weights, self.bias, "gin")
-        summed = weights.spread(self.first(x), edges, 1 + self.eps) + self.bias
+        """Map [N, in] or [N, K, in] to [N, K, out], given weights of the edges [E, K] or None."""
+        if not isinstance(weights, Propagation):
+            edge_index, weights = _prepared(x, edge_index, weights, self.bias, "gin")
+        summed = weights.spread(self.first(x), edge_index, 1 + self.eps) + self.bias
         hidden: Tensor = self.second(torch.relu(self.norm(summed)))
         return hidden
 
 
 def _prepared(
-    x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights, like: Tensor, conv: str
+    x: Inputs, edge_index: EdgeIndex, weights: Tensor | None, like: Tensor, conv: str
 ) -> tuple[Adjacency, Propagation]:
-    """The graph, and the weights of message passing over it, by default those of the layer."""
+    """The graph, and the weights of message passing over it that the layer has by default."""
     first = x[0] if isinstance(x, Sequence) else x
     edges = as_adjacency(edge_index, first.size(0))
     if weights is None:
         return edges, plain_propagation(edges, like, conv)
-    if isinstance(weights, Tensor):
-        return edges, propagation(edges, weights, "community" if conv == "gcn" else "none")
-    return edges, weights
+    return edges, propagation(edges, weights, "community" if conv == "gcn" else "none")
 
 
 def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) -> nn.Module:

@@ -9,28 +9,24 @@ from torch.distributions import Gamma, Weibull
 from torch.distributions.kl import register_kl
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
-from vepm.kernels.features import Dropout, Features
+from vepm.kernels.features import Features, drop
 from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation, require_one_of
 
 SHAPES = ("entry", "node")
 EULER_GAMMA = 0.57721566490153286061
 
-# Affiliations of exactly zero would give an observed edge probability zero and a loss of
-# infinity; far below anything a posterior learns, far above what single precision loses.
+# An affiliation of zero would give an observed edge probability zero and a loss of infinity.
 SMALLEST_AFFILIATION = 1e-6
-
-# Samples go as (-log u)^(1/shape): below this bound they span too many orders of magnitude
-# for single precision.
+# Samples go as (-log u)^(1/shape), which a smaller shape spreads beyond single precision.
 SMALLEST_SHAPE = 0.3
 SMALLEST_SCALE = 1e-6
 # A shape near 2 starts with little noise; a small scale starts with few expected edges.
 SHAPE_OFFSET = 1.5
 SCALE_OFFSET = -2.0
-FLOOR = 0.02
-"""Smallest scale of sparse affiliations: nodes that share no community are linked at a low rate."""
+FLOOR = 0.02  # smallest scale of sparse affiliations: any two nodes are linked at a low rate
+# Affiliations to the background are nearly the same for every node and in every draw.
 BACKGROUND_SCALE = 0.1
 BACKGROUND_SHAPE = 50.0
-"""Scale and shape of every node's affiliation to the background: nearly the same in every draw."""
 
 
 @register_kl(Weibull, Gamma)
@@ -59,12 +55,8 @@ class Posterior(Weibull):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """A draw with gradients to shape and scale."""
         # Several times faster on a CPU than a draw from the exponential distribution.
-        uniform = torch.rand(
-            self._extended_shape(torch.Size(sample_shape)),
-            dtype=self.scale.dtype,
-            device=self.scale.device,
-        )
-        # The exponential's draws are written over those they are made of.
+        shape = self._extended_shape(torch.Size(sample_shape))
+        uniform = torch.rand(shape, dtype=self.scale.dtype, device=self.scale.device)
         exponential = uniform.neg_().log1p_().neg_()
         return self.scale * exponential.pow(1 / self.concentration)
 
@@ -89,13 +81,11 @@ class CommunityEncoder(nn.Module):
         hidden_channels: Width of the hidden layers.
         num_layers: Number of graph convolutions.
         conv: ``"gcn"`` or ``"gin"``.
-        shape: ``"entry"`` learns a Weibull shape per node and community, ``"node"`` one per
-            node.
+        shape: Weibull shapes per node and community (``"entry"``) or per ``"node"``.
         batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
         dropout: Dropout of hidden layers; noise here also invites collapse.
         num_background: Number of communities, the last ones, to which all nodes belong alike.
-        sparse: Let nodes belong to a community not at all, with scales that are cut off at zero
-            instead of smoothed.
+        sparse: Let nodes belong to a community not at all: scales are cut off, not smoothed.
     """
 
     def __init__(
@@ -114,7 +104,7 @@ class CommunityEncoder(nn.Module):
     ) -> None:
         super().__init__()
         require_one_of("shape", shape, SHAPES)
-        self.conv, self.sparse = conv, sparse
+        self.conv, self.sparse, self.dropout = conv, sparse, dropout
         self.num_background = num_background
         self.num_learned = num_communities - num_background
         out_channels = self.num_learned + (self.num_learned if shape == "entry" else 1)
@@ -126,16 +116,14 @@ class CommunityEncoder(nn.Module):
             CommunityNorm(hidden_channels, 1) if batch_norm else nn.Identity()
             for _ in range(num_layers - 1)
         )
-        self.dropout = Dropout(dropout)
 
     def forward(self, x: Features, edge_index: EdgeIndex) -> Weibull:
         """Posterior over affiliations [N, C] given features [N, F] and edges."""
         edges = as_adjacency(edge_index, x.size(0))
-        values = x if isinstance(x, Tensor) else x.values
-        weights = plain_propagation(edges, values, self.conv)
-        h = x
+        weights = plain_propagation(edges, x if isinstance(x, Tensor) else x.values, self.conv)
+        h: Features = x
         for layer, norm in zip(self.layers[:-1], self.norms, strict=True):
-            h = self.dropout(torch.relu_(norm(layer(h, edges, weights))))
+            h = drop(torch.relu_(norm(layer(h, edges, weights))), self.dropout, self.training)
         return self.posterior(self.layers[-1](h, edges, weights))
 
     def posterior(self, h: Tensor) -> Weibull:

@@ -19,29 +19,20 @@ from vepm.nn.encoder import draw
 class Prediction(NamedTuple):
     """What the generative network says, given affiliations and the split of the edges."""
 
-    logits: Tensor
-    """Class scores, [N, classes] for nodes or [G, classes] for graphs."""
-    community_embeddings: Tensor
-    """What each metacommunity knows of each node [N, K, H/K]."""
-    embeddings: Tensor
-    """The composed representation of each node or graph."""
+    logits: Tensor  # class scores, [N, classes] for nodes or [G, classes] for graphs
+    community_embeddings: Tensor  # what each metacommunity knows of each node [N, K, H/K]
+    embeddings: Tensor  # the composed representation of each node or graph
 
 
 class VEPMOutput(NamedTuple):
-    """Everything a forward pass computes."""
+    """Everything a forward pass computes; a :class:`Prediction` and what it rests on."""
 
     logits: Tensor
-    """Class scores, [N, classes] for nodes or [G, classes] for graphs."""
-    posterior: Weibull
-    """Posterior of the affiliations [N, C]."""
-    z: Tensor
-    """The affiliations this pass used [N, C]."""
-    edge_weight: Tensor
-    """Share of each edge in each metacommunity [E, K]."""
+    posterior: Weibull  # of the affiliations [N, C]
+    z: Tensor  # the affiliations this pass used [N, C]
+    edge_weight: Tensor  # share of each edge in each metacommunity [E, K]
     community_embeddings: Tensor
-    """What each metacommunity knows of each node [N, K, H/K]."""
     embeddings: Tensor
-    """The composed representation of each node or graph."""
 
 
 class VEPM(nn.Module):
@@ -64,15 +55,13 @@ class VEPM(nn.Module):
         encoder_dropout: Dropout inside the encoder.
         shape: Weibull shapes per ``"entry"`` or per ``"node"``.
         partition: ``"learned"``, ``"even"`` or ``"random"`` split of the edges.
-        temperature: How evenly the learned and random splits share an edge out; low gives it to
-            one part.
+        temperature: How evenly learned and random splits share an edge out; low is one part.
         shares: ``"softmax"`` of the rates or ``"posterior"``, proportional to them.
         grouping: Communities of a metacommunity: consecutive ``"segments"``, or a ``"learned"``
             assignment that the labels teach.
         interactions: ``"diagonal"`` joins nodes through communities that they share; ``"matrix"``
-            learns how readily each community links to every other, so that nodes may be joined
-            because they are in different ones. The first half of the communities, at most eight,
-            begin as pairs that link to each other, the others link to themselves.
+            learns how readily each links to every other. The first half of the communities, at
+            most eight, begin as pairs that link to each other, the others link to themselves.
         directed: Give every node two affiliations to each community, one for the links it sends
             and one for those it receives. Columns of Z then alternate between the two [N, 2C].
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
@@ -94,9 +83,8 @@ class VEPM(nn.Module):
         pooling: ``"sum"`` or ``"mean"``, for graphs.
         readout: ``"jumping"`` or ``"last"``, for graphs.
         encoder_conv: Convolution of the community encoder: the ``"same"``, ``"gcn"`` or ``"gin"``.
-        background: Make the last community one to which all nodes belong alike. It stands for
-            links that no other community explains; a learned grouping starts with it as a
-            metacommunity of its own.
+        background: Make the last community one to which all nodes belong alike, for links that no
+            other explains; a learned grouping starts with it as a metacommunity of its own.
         sparse: Let nodes belong to a community not at all.
 
     Example:
@@ -172,28 +160,23 @@ class VEPM(nn.Module):
 
     @property
     def interactions(self) -> Tensor:
-        """What rates are made of: activations [C], or interactions [C, C] or [2C, 2C].
+        """What rates are made of: activations [C], or symmetric interactions [C, C].
 
-        They are symmetric unless links have directions; then they run from the affiliations for
-        sending to those for receiving.
+        With directed links they are [2C, 2C], from affiliations for sending to those for receiving.
         """
         found = own = nn.functional.softplus(self.activation_logit)
         if self.interaction_logit is not None:
             between = nn.functional.softplus(self.interaction_logit)
             if not self.directed:
                 between = (between + between.mT) / 2
-            diagonal = torch.eye(own.numel(), dtype=torch.bool, device=own.device)
-            found = torch.where(diagonal, own, between)
+            found = torch.where(torch.eye(own.numel(), device=own.device).bool(), own, between)
         if not self.directed:
             return found
         between = found if found.dim() == 2 else torch.diag_embed(found)
-        return torch.kron(between, torch.ones(2, 2, device=own.device, dtype=own.dtype).triu(1))
+        return torch.kron(between, own.new_ones(2, 2).triu(1))
 
     def used_communities(self, z: Tensor) -> Tensor:
-        """Indices of the communities that are not empty, given affiliations [N, C].
-
-        At least three in a thousand of the expected links run through each of them.
-        """
+        """Communities through which three in a thousand links run or more, given Z [N, C]."""
         shares = link_shares(z, self.interactions)
         if self.directed:
             shares = shares.view(-1, 2).sum(1)
@@ -268,8 +251,7 @@ class VEPM(nn.Module):
         if num_graphs is None:
             num_graphs = int(batch.max()) + 1 if batch.numel() else 0
         skips = [torch.cat([dense(part) for part in inputs], dim=1), *flat]
-        logits, pooled = self.composer(flat[-1], edges, skips, batch, num_graphs, edge_weight)
-        return logits, pooled
+        return self.composer(flat[-1], edges, skips, batch, num_graphs, edge_weight)
 
     def forward(
         self,
@@ -287,10 +269,9 @@ class VEPM(nn.Module):
             edge_index: Edges [2, E] in both directions, or an :class:`Adjacency`.
             batch: Graph of each node [N], for graph tasks with several graphs.
             num_graphs: Number of graphs in the batch, counted if not given.
-            sample: Draw Z from its posterior, or use its mean; by default a draw in training
-                mode and the mean in evaluation mode.
+            sample: Draw Z from its posterior or use its mean; by default, draw while training.
         """
-        edges: Adjacency = as_adjacency(edge_index, x.size(0))
+        edges = as_adjacency(edge_index, x.size(0))
         posterior = self.encode(x, edges)
         z = draw(posterior, self.training if sample is None else sample)
         edge_weight = self.split_edges(z, edges, batch)

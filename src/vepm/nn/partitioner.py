@@ -2,16 +2,16 @@
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import global_add_pool
 
-from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
+from vepm.kernels.aggregation import EdgeIndex, as_adjacency
 from vepm.kernels.shares import couple, posterior_shares, softmax_shares, uniform_on_edges
 from vepm.nn.convolution import require_one_of
 
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
 MEMBER_SHARE = 0.3  # a node with more than this share of the links of a typical member is a member
-UNUSED_SHARE = 0.01
-"""Metacommunities whose members have less than this share of the links elsewhere have none."""
+UNUSED_SHARE = 0.01  # metacommunities of a smaller share of the largest have no members
 ASSIGNMENT_SCALE = 3.0
 """Logits of a learned assignment per unit of its parameters, so that it learns as fast as weights
 do. A community starts with a logit of this size for its own segment and zero for the others."""
@@ -25,10 +25,9 @@ def segment_sizes(num_communities: int, num_metacommunities: int) -> list[int]:
         [3, 3, 2, 2]
     """
     if not 1 <= num_metacommunities <= num_communities:
-        raise ValueError(
-            f"num_metacommunities must be between 1 and num_communities ({num_communities}), "
-            f"got {num_metacommunities}: a metacommunity is a group of at least one community"
-        )
+        allowed = f"between 1 and num_communities ({num_communities}), got {num_metacommunities}"
+        reason = "a metacommunity is a group of at least one community"
+        raise ValueError(f"num_metacommunities must be {allowed}: {reason}")
     size, larger = divmod(num_communities, num_metacommunities)
     return [size + (k < larger) for k in range(num_metacommunities)]
 
@@ -38,17 +37,14 @@ def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
     sizes = segment_sizes(z.size(1), num_metacommunities)
     if sizes[0] == sizes[-1]:
         return z.view(z.size(0), num_metacommunities, sizes[0])
-    return torch.stack(
-        [nn.functional.pad(part, (0, sizes[0] - part.size(1))) for part in z.split(sizes, dim=1)],
-        dim=1,
-    )
+    parts = z.split(sizes, dim=1)
+    return torch.stack([nn.functional.pad(p, (0, sizes[0] - p.size(1))) for p in parts], dim=1)
 
 
 def segment_matrix(num_communities: int, num_metacommunities: int) -> Tensor:
     """Assignment [C, K] of communities to consecutive segments, as zeros and ones."""
     sizes = enumerate(segment_sizes(num_communities, num_metacommunities))
-    segment = [k for k, size in sizes for _ in range(size)]
-    return torch.eye(num_metacommunities)[segment]
+    return torch.eye(num_metacommunities)[[k for k, size in sizes for _ in range(size)]]
 
 
 def interactions(
@@ -59,11 +55,9 @@ def interactions(
     .. math:: \mu_{uk} = \sum_v \sum_{c \in k} \gamma_c z_{uc} z_{vc}
 
     A community to which all nodes belong alike, as to a background, tells none apart and counts
-    for nothing. With interactions [C, C] instead of activations [C], community c of node u meets
-    all those of node v: :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`.
-
-    The metacommunity a node belongs to most is where this is largest. O(N C). The grouping is an
-    assignment [C, K], or the number K of consecutive segments.
+    for nothing. With interactions [C, C] instead of activations [C] it is
+    :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`. The grouping is an assignment [C, K], or
+    the number K of consecutive segments. O(N C).
 
     Example:
         >>> interactions(torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.ones(2), 2)
@@ -73,11 +67,8 @@ def interactions(
     alike = (z == z[:1]).all(0)
     if not alike.all():
         z = z.masked_fill(alike, 0)
-    if batch is None:
-        total = z.sum(0, keepdim=True)
-    else:
-        sums = z.new_zeros(int(batch.max()) + 1 if batch.numel() else 0, z.size(1))
-        total = sums.index_add(0, batch, z)[batch]
+    total = global_add_pool(z, batch)
+    total = total if batch is None else total[batch]
     if activation.dim() == 2:
         links = z * couple(total, activation + activation.mT) / 2
     else:
@@ -91,11 +82,10 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     r"""Which nodes are members of which metacommunities [N, K]; of none, one or several.
 
     A node is a member where it has more than 0.3 times the links of a typical member; if that is
-    anywhere, then also where most of its links run. Links are expected ones, :math:`\mu_{uk}`;
-    those of a typical member are
-    :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}` over the nodes of the graph. This mean
-    hardly counts nodes of few links, who are no members. A metacommunity where it is below a
-    hundredth of the largest is unused, and has no members. Given what :func:`interactions` gives.
+    anywhere, then also where most of its links run. Links are expected ones, :math:`\mu_{uk}` of
+    :func:`interactions`; a typical member has
+    :math:`\sqrt{\sum_u \mu_{uk}^4 / \sum_u \mu_{uk}^2}`, which hardly counts nodes of few links. A
+    metacommunity where that is below a hundredth of the largest has no members.
 
     Example:
         >>> members(torch.tensor([[6.0, 3.0, 1.0], [5.0, 1.0, 9.0]]))
@@ -105,8 +95,7 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     # Fourth powers of large rates would overflow single precision.
     square = interaction.double().square()
     of_graph = square.new_zeros(square.size(0), dtype=torch.long) if batch is None else batch
-    sums = square.new_zeros(int(of_graph.max()) + 1 if of_graph.numel() else 0, square.size(1))
-    total, fourth = (sums.index_add(0, of_graph, values) for values in (square, square.square()))
+    total, fourth = (global_add_pool(part, of_graph) for part in (square, square.square()))
     typical = fourth / total.clamp_min(torch.finfo(torch.double).tiny)
     used = typical > UNUSED_SHARE**2 * typical.amax(1, keepdim=True)
     found = (square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph]
@@ -172,7 +161,7 @@ class EdgePartitioner(nn.Module):
         self.assignment_logit = None
         if num_communities is not None:
             self.assignment_logit = nn.Parameter(torch.empty(num_communities, num_metacommunities))
-        self.reset_parameters()
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Start a learned assignment close to consecutive segments."""
@@ -194,42 +183,38 @@ class EdgePartitioner(nn.Module):
     def rates(self, z: Tensor, activation: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Rate of interaction of the two ends of each edge in each metacommunity [E, K]."""
         edges = as_adjacency(edge_index, z.size(0))
+        ways = []
+        for between in (activation, activation.mT) if self.directed else (activation,):
+            grouping = self.grouping()
+            # What meets at the two ends of an edge, community by community, in one or two parts.
+            if between.dim() == 1:
+                near, far = [couple(z, between)], [z]
+            else:
+                sent, received = couple(z, between / 2), couple(z, between.mT / 2)
+                near, far = [received, z], [z, sent]
+            if isinstance(grouping, int):
+                near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
+            # Joining a single part would copy it.
+            target, source = (e[0] if len(e) == 1 else torch.cat(e, dim=-1) for e in (near, far))
+            if isinstance(grouping, int):
+                ways.append(edges.dot_ends(target, source))
+            else:
+                ways.append(edges.group_ends(target, source, torch.cat([grouping] * len(near))))
         if not self.directed:
-            return self._rates(z, activation, edges)
-        ways = torch.stack([self._rates(z, a, edges) for a in (activation, activation.mT)], dim=1)
-        if edges.arcs is not None:
-            ways = ways * (edges.arcs > 0)[..., None]
-        return ways.sum(1)
-
-    def _rates(self, z: Tensor, activation: Tensor, edges: Adjacency) -> Tensor:
-        """Rates of links from the source of each edge to its target [E, K]."""
-        grouping = self.grouping()
-        # What meets at the two ends of an edge, community by community, in one or two parts.
-        if activation.dim() == 1:
-            near, far = [couple(z, activation)], [z]
-        else:
-            sent, received = couple(z, activation / 2), couple(z, activation.mT / 2)
-            near, far = [received, z], [z, sent]
-        if isinstance(grouping, int):
-            near, far = ([stack_segments(t, grouping) for t in end] for end in (near, far))
-            return edges.dot_ends(_joined(near), _joined(far))
-        if len(near) > 1:
-            grouping = torch.cat([grouping] * len(near))
-        return edges.group_ends(_joined(near), _joined(far), grouping)
+            return ways[0]
+        both = torch.stack(ways, dim=1)
+        return (both if edges.arcs is None else both * (edges.arcs > 0)[..., None]).sum(1)
 
     def forward(
         self, z: Tensor, activation: Tensor, edge_index: EdgeIndex, batch: Tensor | None = None
     ) -> Tensor:
-        """Split every edge.
+        """Shares [E, K] in the order of ``edge_index``.
 
         Args:
             z: Affiliations [N, C].
             activation: Positive community activations [C], or interactions [C, C].
             edge_index: Edges [2, E] or an ``Adjacency``.
             batch: Graph of each node [N]; only the random scheme looks at it.
-
-        Returns:
-            Shares [E, K] in the order of ``edge_index``.
         """
         edges = as_adjacency(edge_index, z.size(0))
         if self.scheme == "even":
@@ -244,19 +229,12 @@ class EdgePartitioner(nn.Module):
         return shares(self.rates(z, activation, edges), 1 / self.temperature)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    # Joining a single part would copy it.
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-
-
 def _by_kind(kinds: Tensor | None, num_metacommunities: int) -> Tensor:
     """Equal shares among the kinds of each edge [E, R]; an edge of no kind is split evenly."""
     if kinds is None:
         raise ValueError('partition "kinds" needs a graph that says of which kind its edges are')
     if kinds.size(1) != num_metacommunities:
-        raise ValueError(
-            f'the edges are of {kinds.size(1)} kinds: partition "kinds" needs as many '
-            f"metacommunities, got {num_metacommunities}"
-        )
+        wanted = f'partition "kinds" needs as many metacommunities, got {num_metacommunities}'
+        raise ValueError(f"the edges are of {kinds.size(1)} kinds: {wanted}")
     held = torch.where(kinds.any(1, keepdim=True), kinds, True).double()
     return held / held.sum(1, keepdim=True)

@@ -14,12 +14,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.evaluation import RunResult, Split, result_of
+from vepm.evaluation import RunResult, Split
+from vepm.evaluation.executor import result_of
 from vepm.files import parse_json, write_bytes, write_text
 from vepm.paper.experiments import slug
-from vepm.runs.metrics import commit, describe_machine
+from vepm.runs import commit, describe_machine
 from vepm.schema import is_of_type
 from vepm.training import Config, Fitted, fit
+
+ARRAYS = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,7 @@ class Task:
     @cached_property
     def fingerprint(self) -> str:
         """A short name that no other task has."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        return _checksum(asdict(self))
 
     @property
     def config(self) -> Config:
@@ -97,8 +99,7 @@ class Finding:
 
 def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
     """Train VEPM on the split; gives the model and the result."""
-    started = time.perf_counter()
-    dataset, split = setting.dataset, setting.split
+    started, dataset, split = time.perf_counter(), setting.dataset, setting.split
     fitted = fit(
         dataset,
         setting.config,
@@ -120,20 +121,14 @@ class Record:
     result: RunResult | None
 
     @property
-    def commit(self) -> str | None:
-        """Commit of the code that ran; None where that is not known."""
-        return self.body.get("commit")
-
-    @property
     def numbers(self) -> dict[str, float]:
         """Numbers by metric."""
         measures = {} if self.result is None else self.result.measures
-        single = {name: v for name, v in measures.items() if isinstance(v, float)}
-        return {**single, **self.body["numbers"]}
+        return {n: v for n, v in measures.items() if isinstance(v, float)} | self.body["numbers"]
 
     def arrays(self) -> dict[str, Tensor]:
         """What figures are drawn from."""
-        return load(_arrays_path(self.path).read_bytes())
+        return load(self.path.with_suffix(ARRAYS).read_bytes())
 
 
 def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None:
@@ -152,34 +147,24 @@ def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None
 
 def copy_cell(source: Record, folder: Path, cell: Cell) -> None:
     """Copy a finished cell of the same task to where another belongs."""
-    arrays = _arrays_path(source.path)
+    arrays = source.path.with_suffix(ARRAYS)
     content = arrays.read_bytes() if source.body["arrays"] and arrays.exists() else b""
     _write(folder / cell.path, cell, source.body, content)
 
 
 def _write(path: Path, cell: Cell, body: dict[str, Any], arrays: bytes) -> None:
     """Write arrays and JSON, in this order: whoever finds the JSON finds the arrays too."""
-    identity = {
-        "experiment": cell.experiment,
-        "row": cell.row,
-        "column": cell.column,
-        "preset": cell.preset,
-        "quick": cell.task.quick,
-        "fingerprint": cell.task.fingerprint,
-        "task": asdict(cell.task),
-    }
+    identity = asdict(cell)
+    identity |= {"quick": cell.task.quick, "fingerprint": cell.task.fingerprint}
     if arrays:
-        write_bytes(_arrays_path(path), arrays)
+        write_bytes(path.with_suffix(ARRAYS), arrays)
     # First in the file, and never those of a cell that was copied.
     body = identity | body | identity
     write_text(path, json.dumps(body | {"checksum": _checksum(body)}) + "\n")
 
 
 def read_cell(path: Path, fingerprint: str) -> Record | None:
-    """A finished cell, or None where there is none, a damaged one, or one of another task.
-
-    Its arrays may be missing: they are too large to be kept with every result.
-    """
+    """A finished cell, with or without its large arrays; None if damaged or of another task."""
     if not path.is_file():
         return None
     try:
@@ -190,18 +175,12 @@ def read_cell(path: Path, fingerprint: str) -> Record | None:
         # What tables are made of must be of the right type.
         numbers = is_of_type(body["numbers"], dict[str, float])
         named = all(is_of_type(body.get(name), str | None) for name in ("commit", "arrays"))
-        if not (whole and known and numbers and named):
-            return None
-        arrays = _arrays_path(path)
-        if body["arrays"] and arrays.exists() and _digest(arrays.read_bytes()) != body["arrays"]:
-            return None
+        arrays = path.with_suffix(ARRAYS)
+        if body["arrays"] and arrays.exists():
+            whole &= _digest(arrays.read_bytes()) == body["arrays"]
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
-    return Record(body, path, result)
-
-
-def _arrays_path(path: Path) -> Path:
-    return path.with_suffix(".safetensors")
+    return Record(body, path, result) if whole and known and numbers and named else None
 
 
 def _checksum(body: dict[str, Any]) -> str:

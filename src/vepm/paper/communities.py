@@ -3,37 +3,40 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
+from sklearn.cluster import SpectralClustering
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import Tensor
+from torch.distributions import Dirichlet, kl_divergence
+from torch.nn.functional import one_hot
 from torch_geometric.data import Data
+from torch_geometric.utils import to_scipy_sparse_matrix
 
+from vepm.baselines.communities import DETECTORS
+from vepm.errors import InputError
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Cover, compare, known_communities
 from vepm.nn import draw, interactions, members
 from vepm.paper.cells import Finding, Setting, finetune
-from vepm.runs.metrics import agreement
+from vepm.runs import agreement
 from vepm.scale.batches import GraphBatch
 from vepm.training import Fitted, explain, fit
 from vepm.training.prediction import seeded
 
+STEPS, LEARNING_RATE, TINY = 500, 0.05, 1e-6  # of inference in blockmodels
 QUICK_NODES = 400
-SHOWN_GRAPHS, RARE = 10, 5
-"""As in the paper, graphs whose nodes are drawn, and the least nodes of a label."""
+SHOWN_GRAPHS, RARE = 10, 5  # as in the paper: graphs that are drawn, and least nodes of a label
 
 
 def communities(setting: Setting) -> Finding:
-    """Communities after pretraining and after finetuning, and how far they agree.
-
-    The arrays hold everything the paper's figures are drawn from: of a single graph all nodes, of
-    sets the nodes of some graphs.
-    """
+    """Communities after pretraining and after finetuning, how far they agree, and their arrays."""
     # With one seed, pretraining finds the same communities in both.
     pretrained = fit(setting.dataset, setting.config, seed=setting.seed, device=setting.device)
     fitted, result = finetune(setting)
@@ -62,17 +65,13 @@ def communities(setting: Setting) -> Finding:
 
 @torch.no_grad()
 def _drawn(fitted: Fitted, seed: int) -> Tensor:
-    """Affiliations [N, C] drawn from the posterior."""
     assert isinstance(fitted.source, GraphBatch)
     with seeded(fitted.model, seed):
         return draw(fitted.model.encode(fitted.source.x, fitted.source.edges), sample=True)
 
 
 def shown_nodes(graphs: Sequence[Data], seed: int) -> tuple[Tensor, Tensor]:
-    """Nodes of some graphs, counted over all, and their own labels, which are their features.
-
-    As in the paper, the graphs are drawn from those without a label that few nodes have.
-    """
+    """Nodes of some graphs without rare labels, counted over all, and their own labels."""
     labels = [graph.x.to_dense().argmax(1) for graph in graphs]
     rare = torch.cat(labels).bincount() < RARE
     common = [i for i, own in enumerate(labels) if not rare[own].any()]
@@ -85,15 +84,14 @@ def shown_nodes(graphs: Sequence[Data], seed: int) -> tuple[Tensor, Tensor]:
 def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
     y = arrays["y"]
     known = y >= 0
-    numbers, main = {}, {}
+    numbers, main = {}, []
     for when, start in (("pretrained", "pretrained_"), ("finetuned", "")):
         z, activation = arrays[f"{start}z"], arrays[f"{start}activation"]
         links = interactions(z, activation, setting.parts)
-        main[when] = links.argmax(1)
+        main.append(links.argmax(1))
         numbers[f"affiliation_nmi_{when}"] = agreement(z.argmax(1)[known], y[known])
-        numbers[f"nmi_{when}"] = agreement(main[when][known], y[known])
-    numbers["task_dependence"] = 1 - agreement(main["pretrained"], main["finetuned"])
-    return characteristics(setting, links) | numbers
+        numbers[f"nmi_{when}"] = agreement(main[-1][known], y[known])
+    return characteristics(setting, links) | numbers | {"task_dependence": 1 - agreement(*main)}
 
 
 def confusion(setting: Setting) -> Finding:
@@ -127,16 +125,12 @@ def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
     """Size balance, density and overlap of communities, given each node's links in each [N, K]."""
     blocks = links.argmax(1)
     return {
-        "size_imbalance": size_imbalance(blocks, setting.parts),
+        # Of the largest over the mean size.
+        "size_imbalance": float(blocks.bincount().max()) * setting.parts / blocks.numel(),
         "density_ratio": density_ratio(blocks, setting.graph.edge_index),
         "overlap": float((members(links).sum(1) > 1).double().mean()),
         "task_dependence": 0.0,
     }
-
-
-def size_imbalance(blocks: Tensor, parts: int) -> float:
-    """Size of the largest community over the mean size; 1 where all are of one size."""
-    return float(blocks.bincount(minlength=parts).max()) * parts / blocks.numel()
 
 
 def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
@@ -150,10 +144,7 @@ def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
 
 
 def found_communities(setting: Setting) -> Finding:
-    """VEPM's, as many as are known unless the settings ask to find the number.
-
-    For graphs with labels, also the NMI of each node's main community with its label.
-    """
+    """VEPM's, as many as are known unless the settings ask to find the number."""
     (truth, number), dataset = _known(setting), setting.dataset
     model = CommunityDetector(
         config=setting.config,
@@ -182,3 +173,97 @@ def _known(setting: Setting) -> tuple[Cover, int]:
     truth = known_communities(setting.dataset)
     assert truth is not None
     return truth, int((truth.sum(0) > 0).sum())
+
+
+def metis(graph: Data, parts: int, seed: int) -> Tensor:
+    """Parts [N, K] of equal size with few edges between, by METIS (Karypis and Kumar, 1998)."""
+    try:
+        import pymetis
+    except ImportError:
+        raise InputError("METIS needs pymetis: pip install 'vepm[metis]'") from None
+    edges = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes).tocsr()
+    neighbours = np.split(edges.indices, edges.indptr[1:-1])
+    found = pymetis.part_graph(parts, neighbours, options=pymetis.Options(seed=seed))
+    return one_hot(torch.tensor(found[1]), parts).double()
+
+
+def spectral(graph: Data, parts: int, seed: int) -> Tensor:
+    """Parts [N, K] by spectral clustering of the normalised Laplacian."""
+    edges = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes).tocsr()
+    model = SpectralClustering(
+        parts, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+        return one_hot(torch.from_numpy(model.fit_predict(edges)).long(), parts).double()
+
+
+def sbm(graph: Data, parts: int, seed: int, steps: int = STEPS) -> Tensor:
+    """Blocks [N, K] of the stochastic blockmodel (Holland et al., 1983), by mean-field updates."""
+    tau = 0.9 * spectral(graph, parts, seed) + 0.1 / parts
+    for _ in range(steps):
+        before, tau = tau, (tau + block_scores(tau, graph.edge_index).softmax(1)) / 2
+        if (tau - before).abs().max() < TINY:
+            break
+    return one_hot(tau.argmax(1), parts).double()
+
+
+def block_scores(tau: Tensor, edge_index: Tensor) -> Tensor:
+    """Expected log-likelihood of a node's pairs in each block [N, K], all else as it is in tau."""
+    source, target = edge_index
+    size = tau.sum(0)
+    near = torch.zeros_like(tau).index_add_(0, target, tau[source])
+    pairs = size[:, None] * size - tau.T @ tau
+    rate = (tau.T @ near / pairs.clamp_min(TINY)).clamp(TINY, 1 - TINY)
+    return near @ rate.logit() + (size - tau) @ (-rate).log1p() + size.clamp_min(TINY).log()
+
+
+def mmsb(graph: Data, parts: int, seed: int, steps: int = STEPS) -> Tensor:
+    r"""Memberships [N, K] of the mixed-membership stochastic blockmodel (Airoldi et al., 2008).
+
+    Variational inference with a Dirichlet distribution for each node, the blocks of a pair summed
+    out; of pairs without an edge :math:`\log(1 - x)` counts as :math:`-x`.
+    """
+    nodes = int(graph.num_nodes or 0)
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(nodes, parts, generator=generator, dtype=torch.double)
+    log_gamma = (noise / 2 + math.log(nodes / parts)).requires_grad_()
+    density = graph.num_edges / nodes**2
+    # Communities start as denser within than between.
+    log_rate = (4 * torch.eye(parts, dtype=torch.double) + math.log(density / 4)).requires_grad_()
+    prior = Dirichlet(torch.full((nodes, parts), 1 / parts, dtype=torch.double))
+    optimizer = torch.optim.Adam([log_gamma, log_rate], lr=LEARNING_RATE)
+    for _ in range(steps):
+        gamma, rate = log_gamma.exp(), ((log_rate + log_rate.T) / 2).exp()
+        weight = (gamma.digamma() - gamma.sum(1, keepdim=True).digamma()).exp()
+        bound = link_bound(weight, rate, graph.edge_index)
+        loss = kl_divergence(Dirichlet(gamma), prior).sum() - bound
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return (log_gamma.exp() / log_gamma.exp().sum(1, keepdim=True)).detach()
+
+
+def link_bound(weight: Tensor, rate: Tensor, edge_index: Tensor) -> Tensor:
+    """Bound of the log-likelihood of all pairs, given the weights of nodes in blocks [N, K]."""
+    (source, target), total = edge_index, weight.sum(1)
+    others = len(total) - 1.0 - target.bincount(minlength=len(total)).double()
+    share = weight / total[:, None]
+    every = (share.sum(0) @ rate) @ share.sum(0)
+    sent = share @ rate
+    own, linked = (sent * share).sum(), (sent[source] * share[target]).sum(1)
+    edges = linked.log() + total[source].log() + total[target].log()
+    return edges.sum() / 2 + others @ total.log() - (every - own - linked.sum()) / 2
+
+
+DIVISIONS: dict[str, Callable[[Data, int, int], Tensor]] = {
+    function.__name__: function for function in (metis, spectral, sbm, mmsb)
+}
+"""By name, from a graph, the number of communities and a seed to memberships [N, K]."""
+COMMUNITY_STUDIES: dict[str, Callable[[Setting], Finding]] = {
+    "communities": communities,
+    "confusion": confusion,
+    **{name: partial(divided, divide) for name, divide in DIVISIONS.items()},
+    "found_communities": found_communities,
+    **{name: partial(detected, DETECTORS[name]) for name in ("bigclam", "nocd", "louvain")},
+}

@@ -56,29 +56,22 @@ METRICS: dict[str, Metric] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What the whole experiment, a row or a column decides; None leaves it to the others.
-
-    The method is ``"vepm"``, a baseline, a study, or ``"quoted"``; ``settings`` are changes to its
-    own, or to those of VEPM's preset. The metric is read from the runs, the protocol by default
-    that of the dataset's task, of which all splits are run. ``keep`` is the share of the training
-    labels that is kept.
-    """
+    """What the whole experiment, a row or a column decides; None leaves it to the others."""
 
     dataset: str | None = None
-    method: str | None = None
+    method: str | None = None  # "vepm", a baseline, a study, or "quoted"
     preset: str | None = checked(None, choices=PRESETS)
     metric: str | None = checked(None, choices=METRICS)
-    protocol: str | None = None
-    keep: float | None = checked(None, above=0, high=1)
+    protocol: str | None = None  # by default that of the dataset's task
+    keep: float | None = checked(None, above=0, high=1)  # share of the training labels
     seeds: int | None = checked(None, low=1, high=MOST_RUNS)
-    splits: int | None = checked(None, low=1, high=MOST_RUNS)
-    settings: dict[str, Any] = field(default_factory=dict)
+    splits: int | None = checked(None, low=1, high=MOST_RUNS)  # all by default
+    settings: dict[str, Any] = field(default_factory=dict)  # changes to the method's or preset's
 
     def decided(self) -> dict[str, Any]:
         """What it has an opinion on, other than settings."""
-        names = (item.name for item in fields(Choice) if item.name != "settings")
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
+        names = [item.name for item in fields(Choice) if item.name != "settings"]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 @dataclass(frozen=True)
@@ -91,32 +84,24 @@ class Printed:
 
 @dataclass(frozen=True, kw_only=True)
 class Line(Choice):
-    """A row or a column, and what it decides.
-
-    Rows may have what the paper prints in each column, and the least and the most that bear out
-    a YES of it.
-    """
+    """A row or a column, and what it decides."""
 
     name: str
-    paper: dict[str, Any] = field(default_factory=dict)
-    yes: list[float] | None = None
+    paper: dict[str, Any] = field(default_factory=dict)  # what it prints in each column of a row
+    yes: list[float] | None = None  # the least and the most that bear out a YES of it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Choice):
-    """A table or figure of the paper, and what all its squares share unless a line differs.
-
-    Rows go from top to bottom, columns from left to right. Notes are what a reader of the numbers
-    should know. Without a kind of figure it is a table alone.
-    """
+    """A table or figure of the paper, and what all its squares share unless a line differs."""
 
     name: str
     title: str
     description: str
     rows: tuple[Line, ...]
     columns: tuple[Line, ...]
-    figure: str | None = checked(None, choices=FIGURES)
-    notes: list[str] = field(default_factory=list)
+    figure: str | None = checked(None, choices=FIGURES)  # a table alone without
+    notes: list[str] = field(default_factory=list)  # what a reader should know
 
     def choose(self, row: Line, column: Line) -> Choice:
         """Everything that is decided about one square."""
@@ -126,12 +111,7 @@ class Experiment(Choice):
 
 
 def slug(name: str) -> str:
-    """A name that can be a folder's.
-
-    Example:
-        >>> slug("VEPM (even partition)")
-        'vepm-even-partition'
-    """
+    """A name that can be a folder's: ``vepm-even-partition`` for VEPM (even partition)."""
     # No dots at the ends: two of them would mean the folder above.
     return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.").lower()
 

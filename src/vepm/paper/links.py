@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,10 +20,9 @@ from vepm.estimators import LinkPredictor
 from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges
 from vepm.paper.cells import Finding, Setting
 
-VALIDATED, TESTED = 0.05, 0.10
+VALIDATED, TESTED, QUICK_EPOCHS = 0.05, 0.10, 2
+# As in the paper of the graph autoencoders (Kipf and Welling, 2016).
 HIDDEN, LATENT, EPOCHS, LEARNING_RATE = 32, 16, 200, 0.01
-"""As in the paper of the graph autoencoders (Kipf and Welling, 2016)."""
-QUICK_EPOCHS = 2
 
 Floats = NDArray[np.float64]
 Score = Callable[[Pairs], Floats]
@@ -30,25 +30,25 @@ Score = Callable[[Pairs], Floats]
 
 def link_prediction(setting: Setting) -> Finding:
     """Held-out edges ranked by VEPM: against random pairs, and against pairs at distance two."""
-    parts = _parts(setting)
+    parts = split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
     model = LinkPredictor(config=setting.config, random_state=setting.seed, device=setting.device)
     model.fit_edges(setting.dataset, parts)
     seen = replace(setting.dataset, graphs=[parts.graph])
-    found = _measure(setting, parts, lambda pairs: model.decision_function(pairs, seen))
+    nodes = model.nodes(seen)
+    found = _measure(setting, parts, lambda pairs: nodes.log_odds(pairs, model.calibration_))
     found.numbers["calibration_error"] = model.scores_["calibration_error"]
-    (y, x), (y_test, x_test) = (
-        _joined([model.evidence(pairs, seen) for pairs in part]) for part in (parts.val, parts.test)
-    )
+    (y, x), (y_test, x_test) = (_ranked(nodes.evidence, part) for part in (parts.val, parts.test))
     for name, columns in (("rate_auc", [0, 1]), ("surroundings_auc", [2, 3])):
         # Of some of the evidence, weighed anew on the validation edges.
         curve = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[:, columns], y)
-        found.numbers[name] = _auc(y_test, curve.decision_function(x_test[:, columns]))
+        ranks = curve.decision_function(x_test[:, columns])
+        found.numbers[name] = float(roc_auc_score(y_test, ranks))
     return found
 
 
 def common_neighbours(setting: Setting) -> Finding:
     """Held-out edges ranked by the number of common neighbours."""
-    parts = _parts(setting)
+    parts = split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
     matrix = _adjacency(parts.graph)
     return _measure(setting, parts, lambda pairs: (matrix[pairs[0]] * matrix[pairs[1]]).sum(1))
 
@@ -67,7 +67,7 @@ class _Encoder(torch.nn.Module):
 
 def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
     """Held-out edges ranked by PyG's GAE or VGAE, at the epoch of highest AUC on validation."""
-    parts = _parts(setting)
+    parts = split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
     # As in their code, rows are not normalised: then 200 epochs would not be enough.
     x, edges = setting.graph.x.to_dense(), parts.graph.edge_index
     with torch.random.fork_rng():
@@ -90,37 +90,39 @@ def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
             model.eval()
             with torch.no_grad():
                 found = model.encode(x, edges)
-            reached = _auc(*_ranked(_products(found), parts.val))
+            reached = roc_auc_score(*_ranked(_products(found), parts.val))
             if reached >= best:
                 best, z = reached, found
     return _measure(setting, parts, _products(z))
+
+
+LINK_STUDIES: dict[str, Callable[[Setting], Finding]] = {
+    "link_prediction": link_prediction,
+    "common_neighbours": common_neighbours,
+    "gae": partial(autoencoder, GAE),
+    "vgae": partial(autoencoder, VGAE),
+}
 
 
 def _products(z: Tensor) -> Score:
     return lambda pairs: (z[pairs[0]] * z[pairs[1]]).sum(1).double().numpy()
 
 
-def _parts(setting: Setting) -> EdgeSplit:
-    return split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
-
-
 def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
-    (y, scores), edges = _ranked(score, parts.test), parts.test[0]
+    edges = parts.test[0]
+    ranked = _ranked(score, parts.test)
     hard = _ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))
-    average = float(average_precision_score(y, scores))
-    return Finding({"auc": _auc(y, scores), "average_precision": average, "hard_auc": _auc(*hard)})
-
-
-def _auc(y: Floats, scores: Floats) -> float:
-    return float(roc_auc_score(y, scores))
+    numbers = {
+        "auc": roc_auc_score(*ranked),
+        "average_precision": average_precision_score(*ranked),
+        "hard_auc": roc_auc_score(*hard),
+    }
+    return Finding({name: float(number) for name, number in numbers.items()})
 
 
 def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
-    return _joined([score(part) for part in pairs])
-
-
-def _joined(parts: list[Floats]) -> tuple[Floats, Floats]:
-    """Ones for edges and zeros for the others, and what is known of both."""
+    """Ones for edges and zeros for the others, and the scores of both."""
+    parts = [score(part) for part in pairs]
     return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)
 
 

@@ -1,7 +1,7 @@
 """From an experiment to its cells: what is to be run, and where each result lies."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -10,13 +10,13 @@ from vepm.baselines import BASELINES, baseline
 from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.evaluation import Protocol, protocol_named
-from vepm.paper.blocks import DIVISIONS
 from vepm.paper.cells import Cell, Task
+from vepm.paper.communities import DIVISIONS
 from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, Printed
 from vepm.paper.studies import STUDIES, TRAINED
 from vepm.tasks import TASKS, TaskName
 from vepm.training import preset
-from vepm.training.legacy import recorded
+from vepm.training.config import recorded
 
 PRESET = "tuned"  # ours, where an experiment does not name another
 PRESET_ROWS = {
@@ -40,27 +40,10 @@ class Square:
     cells: tuple[Cell, ...]
     printed: Printed
 
-
-@dataclass(frozen=True)
-class Selection:
-    """Which part of the experiments is wanted; everything by default.
-
-    Datasets may have the paper's name or ours, rows be given by words of their name. Rows of VEPM
-    that name no preset have a row for each of those wanted, and so have columns.
-    """
-
-    datasets: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    seeds: int | None = None
-    presets: tuple[str, ...] = (PRESET,)
-
-    def takes(self, square: Square) -> bool:
-        """Whether a square is wanted."""
-        wanted = {name.lower() for name in self.datasets}
-        called = {(square.choice.dataset or "").lower(), square.column.name.lower()}
-        return (not wanted or bool(wanted & called)) and (
-            not self.rows or any(_words(part) <= _words(square.row.name) for part in self.rows)
-        )
+    @property
+    def dataset(self) -> str:
+        """The name of its dataset."""
+        return self.choice.dataset or ""
 
 
 def _words(name: str) -> set[str]:
@@ -68,24 +51,31 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[\w=-]+", name.lower()))
 
 
-def select(found: Iterable[Square], selection: Selection) -> list[Square]:
-    """The squares a selection takes."""
-    return [square for square in found if selection.takes(square)]
+def select(
+    found: Iterable[Square], datasets: Sequence[str] = (), rows: Sequence[str] = ()
+) -> list[Square]:
+    """Squares of the datasets, by the paper's name or ours, and of rows that have these words."""
+    wanted, words = {name.lower() for name in datasets}, [_words(row) for row in rows]
+    return [
+        square
+        for square in found
+        if (not words or any(own <= _words(square.row.name) for own in words))
+        and (not wanted or wanted & {square.dataset.lower(), square.column.name.lower()})
+    ]
 
 
-def check_selection(experiments: Iterable[Experiment], selection: Selection) -> None:
-    """Refuse a selection with a name that no experiment has; the error lists those there are."""
-    unknown = [name for name in selection.presets if name not in EVERY_PRESET]
-    if unknown:
-        raise InputError(f"no preset '{unknown[0]}'; there are {', '.join(EVERY_PRESET)}")
-    everything = [s for e in experiments for s in squares(e, True, presets=selection.presets)]
-    parts = [("dataset", name, Selection(datasets=(name,))) for name in selection.datasets]
-    parts += [("row", name, Selection(rows=(name,))) for name in selection.rows]
-    for kind, name, part in parts:
-        if not select(everything, part):
-            names = (s.row.name if kind == "row" else s.choice.dataset or "" for s in everything)
-            known = ", ".join(dict.fromkeys(names))
-            raise InputError(f"no {kind} '{name}' here; there are {known}")
+def check_names(
+    found: Sequence[Square], datasets: Sequence[str] = (), rows: Sequence[str] = ()
+) -> None:
+    """Refuse a dataset or row that selects no square; the error lists those there are."""
+    for name in datasets:
+        if not select(found, datasets=[name]):
+            known = ", ".join(dict.fromkeys(square.dataset for square in found))
+            raise InputError(f"no dataset '{name}' here; there are {known}")
+    for name in rows:
+        if not select(found, rows=[name]):
+            known = ", ".join(dict.fromkeys(square.row.name for square in found))
+            raise InputError(f"no row '{name}' here; there are {known}")
 
 
 def squares(
@@ -94,7 +84,13 @@ def squares(
     seeds: int | None = None,
     presets: tuple[str, ...] = (PRESET,),
 ) -> list[Square]:
-    """Every square of an experiment, row by row."""
+    """Every square of an experiment, row by row.
+
+    Rows and columns of VEPM that name no preset are there once for each of the presets.
+    """
+    for name in presets:
+        if name not in EVERY_PRESET:
+            raise InputError(f"no preset '{name}'; there are {', '.join(EVERY_PRESET)}")
     found = []
     rows = [line for row in experiment.rows for line in _by_preset(experiment, row, presets)]
     columns = [
@@ -116,13 +112,11 @@ def squares(
 
 
 def _by_preset(experiment: Experiment, line: Line, presets: tuple[str, ...]) -> list[Line]:
-    """A row or column of VEPM with each of the presets; any other as it is.
-
-    Seeds that a row has beyond those of the experiment are for our settings alone.
-    """
+    """A row or column of VEPM with each of the presets; any other as it is."""
     decided = experiment.decided() | line.decided()
     if decided.get("method") not in TRAINED or "preset" in decided:
         return [line]
+    # Seeds that a row has beyond those of the experiment are for our settings alone.
     seeds = min(line.seeds, experiment.seeds or 1) if line.seeds else None
     lines = [
         replace(line, name=f"{line.name}, {words}", preset=name, seeds=seeds)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,32 +23,24 @@ DRAWS = (
 
 @dataclass(frozen=True)
 class Value:
-    """What stands in one square, by the names of its row and column.
-
-    Args:
-        printed: the paper's; where that is YES, ``yes`` are the values that bear it out.
-        summaries: ours, by every rule of the protocol, the main one first; none without runs.
-        planned: number of runs there should be; the reason says why some are missing.
-        pretraining: whether VEPM's pretraining saw all graphs or the training ones; empty where
-            there was none, or only one graph.
-    """
+    """What stands in one square, by the names of its row and column."""
 
     row: str
     column: str
     metric: Metric
     printed: Printed
     quoted: bool
-    summaries: tuple[Summary, ...] = ()
+    summaries: tuple[Summary, ...] = ()  # by every rule of the protocol, the main one first
     planned: int = 0
-    reason: str = ""
+    reason: str = ""  # why some of the planned runs are missing
     method: str = ""
     preset: str | None = None
     dataset: str = ""
     seeds: int = 0
     splits: int = 0
     yes: list[float] | None = None
-    pretraining: str = ""
-    commits: Mapping[str | None, int] = field(default_factory=dict)
+    pretraining: str = ""  # of VEPM on many graphs, if any: whether it saw all or the training ones
+    commits: Counter[str | None] = field(default_factory=Counter)
 
     @property
     def main(self) -> Summary | None:
@@ -57,10 +49,7 @@ class Value:
 
     @property
     def mark(self) -> str:
-        """▲ or ▼ where ours lies above or below the paper's by more than our standard error.
-
-        Where the paper says YES or NO, ≠ if our number says otherwise.
-        """
+        """▲ or ▼ where ours differs by more than our standard error, ≠ from another YES or NO."""
         ours, theirs, metric = self.main, self.printed.value, self.metric
         if self.verdict:
             return "" if self.verdict == theirs else "≠"
@@ -81,7 +70,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment with what is known of it."""
+    """An experiment with what is known of it, by the names of rows and columns."""
 
     experiment: Experiment
     values: tuple[Value, ...]
@@ -145,7 +134,7 @@ def _value(square: Square, folder: Path, ended: Ended) -> Value:
         splits=len({task["split"] for task in tasks}),
         yes=square.row.yes,
         pretraining=_pretraining(tasks[0]) if tasks else "",
-        commits=Counter(record.commit for record in found),
+        commits=Counter(record.body.get("commit") for record in found),
     )
 
 
@@ -175,8 +164,6 @@ def _reason(square: Square, done: int, ended: Ended) -> str:
         return ""
     if square.choice.dataset in ended.missing:
         return NO_DATA
-    if square.choice.method in ended.absent:
-        return ended.absent[square.choice.method]
     failures = [ended.failed.get(cell.task.fingerprint) for cell in square.cells]
     reason = next((f"failed: {failure}" for failure in failures if failure), "not run")
     return f"{reason} ({done} of {len(square.cells)} runs done)" if done else reason

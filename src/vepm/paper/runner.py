@@ -2,48 +2,37 @@
 
 import contextlib
 import functools
+import itertools
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
-from vepm.evaluation import HERE, Compute, Split, VEPMMethod, keep_labels, protocol_named, run_jobs
-from vepm.paper.cells import Cell, Finding, Record, Setting, Task, copy_cell, read_cell, write_cell
+from vepm.evaluation import HERE, Compute, Split, VEPMMethod, keep_labels, protocol_named
+from vepm.evaluation.executor import run_batches
+from vepm.paper.cells import Cell, Finding, Setting, Task, copy_cell, read_cell, write_cell
 from vepm.paper.plan import Square
-from vepm.paper.studies import NEEDS, STUDIES, WHOLE
+from vepm.paper.studies import STUDIES, WHOLE
 from vepm.training import pick_device
-from vepm.training.config import TRIED
 
 QUICK_GRAPHS = 40
+FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)  # which stop no other run
 
-Progress = Callable[[int, int, str], None]
-"""Told how many runs are done, how many there are, and which was last."""
-Ending = tuple[Finding, float] | str
-"""What a run found and how many seconds it took, or why it failed."""
-FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)
-"""What may go wrong in a run without stopping the others."""
+Progress = Callable[[int, int, str], None]  # told runs done, runs in all, and which was last
+Ending = tuple[Finding, float] | str  # what a run found and its seconds, or why it failed
 
 
 @dataclass
 class Ended:
-    """What came of running squares.
+    """What came of running squares."""
 
-    Cells ran, or were found here or elsewhere; ``commits`` counts the latter by the commit that
-    they ran on. Datasets are missing, methods lack a package, and tasks, by their fingerprint,
-    failed for a reason.
-    """
-
-    ran: int = 0
-    found: int = 0
-    commits: Counter[str | None] = field(default_factory=Counter)
-    missing: dict[str, str] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+    ran: int = 0  # cells that were run
+    found: int = 0  # cells that were here or elsewhere
+    missing: dict[str, str] = field(default_factory=dict)  # datasets, and why
+    failed: dict[str, str] = field(default_factory=dict)  # tasks by their fingerprint, and why
 
 
 def run(
@@ -54,46 +43,34 @@ def run(
     elsewhere: Iterable[Square] = (),
     progress: Progress | None = None,
 ) -> Ended:
-    """Compute every cell of the squares that is not there yet."""
+    """Compute every cell of the squares that is not there yet, nor elsewhere under another name."""
     ended = Ended(missing=missing_datasets(wanted, root))
-    groups = _by_task(wanted)
-    shelf = _by_task([*wanted, *elsewhere])
+    groups, shelf = _by_task(wanted), _by_task([*wanted, *elsewhere])
     todo: list[list[Cell]] = []
     # By dataset, so that few are loaded at a time.
     for group in sorted(groups.values(), key=lambda group: group[0].task.dataset):
         if group[0].task.dataset in ended.missing:
             continue
-        known = _reuse(group, shelf, folder) or _chosen(group, shelf, folder)
-        ended.found += len(known)
-        ended.commits.update(record.commit for record in known)
-        package = NEEDS.get(method := group[0].task.method)
-        if not known and package and find_spec(package) is None:
-            ended.absent[method] = f"{package} is not installed"
-            continue
-        todo += [] if known else [group]
-    tasks = [group[0].task for group in todo]
-    batches = _batches(tasks, root, compute)
-    done = 0
+        if _reuse(group, shelf[group[0].task.fingerprint], folder):
+            ended.found += len(group)
+        else:
+            todo.append(group)
+    tasks, done = [group[0].task for group in todo], itertools.count(1)
 
-    def keep(index: int, endings: list[Ending]) -> list[str]:
-        nonlocal done
-        for i, ending in zip(batches[index], endings, strict=True):
-            for cell in todo[i] if not isinstance(ending, str) else ():
-                write_cell(folder, cell, *ending)
-            done += 1
-            if progress is not None:
-                cell = todo[i][0]
-                progress(done, len(todo), f"{cell.experiment} {cell.row} {cell.column}")
-        return [ending if isinstance(ending, str) else "" for ending in endings]
+    def keep(i: int, ending: Ending) -> str:
+        """Write the cells of a task; gives why it failed, if it did."""
+        for cell in todo[i] if not isinstance(ending, str) else ():
+            write_cell(folder, cell, *ending)
+        if progress is not None:
+            cell = todo[i][0]
+            progress(next(done), len(todo), f"{cell.experiment} {cell.row} {cell.column}")
+        return ending if isinstance(ending, str) else ""
 
     work = functools.partial(perform_batch, root=root, device=compute.own_device)
-    jobs = [[tasks[i] for i in batch] for batch in batches]
-    for batch, reasons in zip(batches, run_jobs(work, jobs, compute, keep), strict=True):
-        for i, reason in zip(batch, reasons, strict=True):
-            if reason:
-                ended.failed[tasks[i].fingerprint] = reason
-            else:
-                ended.ran += len(todo[i])
+    reasons = run_batches(work, tasks, _batches(tasks, root, compute), compute, keep)
+    ended.ran = sum(len(group) for group, reason in zip(todo, reasons, strict=True) if not reason)
+    failures = zip(tasks, reasons, strict=True)
+    ended.failed = {task.fingerprint: reason for task, reason in failures if reason}
     return ended
 
 
@@ -102,58 +79,32 @@ def missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, s
     here = {info.name for info in datasets(root) if info.available}
     needed = dict.fromkeys(cell.task.dataset for square in wanted for cell in square.cells)
     missing = {}
-    for name in needed:
-        if name not in here:
-            try:
-                open_dataset(name, root)
-            except InputError as error:
-                missing[name] = str(error)
+    for name in (name for name in needed if name not in here):
+        try:
+            open_dataset(name, root)
+        except InputError as error:
+            missing[name] = str(error)
     return missing
 
 
 def _by_task(squares: Iterable[Square]) -> dict[str, list[Cell]]:
-    """Cells of equal task together."""
-    groups: dict[str, list[Cell]] = {}
+    """Cells of equal task together, each once."""
+    groups: dict[str, dict[Path, Cell]] = {}
     for cell in (cell for square in squares for cell in square.cells):
-        groups.setdefault(cell.task.fingerprint, []).append(cell)
-    return groups
+        groups.setdefault(cell.task.fingerprint, {})[cell.path] = cell
+    return {task: list(cells.values()) for task, cells in groups.items()}
 
 
-def _reuse(group: list[Cell], shelf: Mapping[str, list[Cell]], folder: Path) -> list[Record]:
-    """The records of cells of one task, one of which is done or on the shelf; none otherwise."""
-    found = {cell.path: read_cell(folder / cell.path, cell.task.fingerprint) for cell in group}
-    first = next(filter(None, found.values()), None) or _first(group[0].task, shelf, folder)
+def _reuse(group: list[Cell], equals: list[Cell], folder: Path) -> bool:
+    """Copy a finished one of the equal cells, if there is one, to where others belong."""
+    found = {c.path: read_cell(folder / c.path, c.task.fingerprint) for c in equals}
+    first = next(filter(None, found.values()), None)
     if first is None:
-        return []
+        return False
     for cell in group:
         if found[cell.path] is None:
             copy_cell(first, folder, cell)
-    return [record or first for record in found.values()]
-
-
-def _first(task: Task, shelf: Mapping[str, list[Cell]], folder: Path) -> Record | None:
-    """A finished cell of a task."""
-    cells = shelf.get(task.fingerprint, [])
-    records = (read_cell(folder / cell.path, task.fingerprint) for cell in cells)
-    return next(filter(None, records), None)
-
-
-def _chosen(group: list[Cell], shelf: Mapping[str, list[Cell]], folder: Path) -> list[Record]:
-    """The records of runs that choose what validates best, where a run with each is done."""
-    task, found = group[0].task, list[Record]()
-    model = task.settings.get("model", {})
-    if model.get("partition") != "auto":
-        return []
-    for changes in TRIED.values():
-        own = replace(task, settings={**task.settings, "model": model | changes})
-        record = _first(own, shelf, folder)
-        if record is None or record.result is None:
-            return []
-        found.append(record)
-    best = max(found, key=lambda record: record.result.score if record.result else (0.0, 0.0))
-    for cell in group:
-        copy_cell(best, folder, cell)
-    return [best] * len(group)
+    return True
 
 
 def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list[list[int]]:

@@ -3,32 +3,27 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import GAE, VGAE
 
-from vepm.baselines import GCN
-from vepm.baselines.communities import bigclam, louvain, nocd
+from vepm.baselines.nodes import GCN
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
 from vepm.nn import VEPM
-from vepm.paper.blocks import DIVISIONS
 from vepm.paper.cells import Finding, Setting, finetune
-from vepm.paper.communities import communities, confusion, detected, divided, found_communities
-from vepm.paper.links import autoencoder, common_neighbours, link_prediction
-from vepm.runs.metrics import accuracy, calibration_error
+from vepm.paper.communities import COMMUNITY_STUDIES
+from vepm.paper.links import LINK_STUDIES
+from vepm.runs import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.large import LargeGraph
 from vepm.training import explain, pick_device, probabilities
 from vepm.training.losses import bound_loss
 from vepm.training.prediction import best_inverse_temperature, calibrate, seeded
 
-SAMPLES = 16
-QUICK_EPOCHS = 2
+SAMPLES, QUICK_EPOCHS = 16, 2
 
 Batches = GraphBatch | GraphStore
 
@@ -57,10 +52,7 @@ def timing(setting: Setting) -> Finding:
 
 
 def calibration(setting: Setting) -> Finding:
-    """VEPM's on the test nodes, by the posterior mean and by draws from the posterior.
-
-    Each is fitted to the validation labels, as training would do.
-    """
+    """VEPM's on the test nodes, by the posterior mean and by draws, each fitted on validation."""
     fitted, result = finetune(setting)
     test, y = setting.split.test, setting.graph.y[setting.split.test]
     numbers = {}
@@ -93,31 +85,27 @@ def gcn_calibration(setting: Setting) -> Finding:
 def partition_use(setting: Setting) -> Finding:
     """How sharp the split is, what it is worth once trained, and what gradient comes through it.
 
-    - ``partition_entropy``: mean entropy of the shares of an edge; 1 is an even split, 0 a hard
-      one.
-    - ``evened_accuracy``: of the trained model on test data, its edges split evenly after all.
-    - ``shuffled_accuracy``: the same with the shares of every edge given to another.
-    - ``split_gradient``: of the gradient of the labels that reaches the affiliations, the part
-      that comes through the split; the rest comes through the bank's input.
-    - ``label_gradient``: of the gradient that reaches the encoder, the part that comes from the
-      labels; the rest comes from edges and divergence.
+    Accuracies are of the trained model with its edges split evenly, or with the shares of every
+    edge given to another. ``split_gradient`` is the part through the split of the gradient of the
+    labels in the affiliations, ``label_gradient`` the part of the labels in that of the encoder.
     """
     fitted, result = finetune(setting)
     model, source = fitted.model, fitted.source
     if isinstance(source, LargeGraph):
         raise InputError("this is measured on graphs that are trained at once; set batch_size = 0")
-
-    def even(shares: Tensor) -> Tensor:
-        return torch.full_like(shares, 1 / shares.size(1))
-
-    def shuffle(shares: Tensor) -> Tensor:
-        return shares[torch.randperm(len(shares), device=shares.device)]
-
     numbers = _gradients(model, source, setting)
     numbers["partition_entropy"] = entropy(explain(model, source).edge_weight)
-    numbers["evened_accuracy"] = _accuracy_with(even, model, source, setting)
-    numbers["shuffled_accuracy"] = _accuracy_with(shuffle, model, source, setting)
+    for name, change in {"evened": _even, "shuffled": _shuffle}.items():
+        numbers[f"{name}_accuracy"] = _accuracy_with(change, model, source, setting)
     return Finding(numbers, result=result)
+
+
+def _even(shares: Tensor) -> Tensor:
+    return torch.full_like(shares, 1 / shares.size(1))
+
+
+def _shuffle(shares: Tensor) -> Tensor:
+    return shares[torch.randperm(len(shares), device=shares.device)]
 
 
 def entropy(shares: Tensor) -> float:
@@ -182,31 +170,14 @@ def _part(one: float, other: float) -> float:
     return one / (one + other) if one + other else 0.0
 
 
-Study = Callable[[Setting], Finding]
-
-STUDIES: dict[str, Study] = {
+STUDIES: dict[str, Callable[[Setting], Finding]] = {
     "statistics": statistics,
     "timing": timing,
-    "communities": communities,
-    "confusion": confusion,
     "calibration": calibration,
     "gcn_calibration": gcn_calibration,
     "partition_use": partition_use,
-    **{name: partial(divided, divide) for name, divide in DIVISIONS.items()},
-    "link_prediction": link_prediction,
-    "common_neighbours": common_neighbours,
-    "gae": partial(autoencoder, GAE),
-    "vgae": partial(autoencoder, VGAE),
-    "found_communities": found_communities,
-    "bigclam": partial(detected, bigclam),
-    "nocd": partial(detected, nocd),
-    "louvain": partial(detected, louvain),
+    **COMMUNITY_STUDIES,
+    **LINK_STUDIES,
 }
-"""Studies by name."""
-
-TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})
-"""Methods of the paper that train VEPM."""
-
-NEEDS = {"metis": "pymetis"}  # packages that a study needs and that may not be installed
-
+TRAINED = frozenset({"vepm", "timing", "communities", "confusion"})  # the paper's, of VEPM
 WHOLE = frozenset({"statistics"})  # studies so cheap that quick runs do not shrink their data

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from vepm import nn
 from vepm.report.run import Array, Bools, Floats, Ints, Run, listed
 from vepm.report.style import class_colours, community_colours
 
-MOSTLY = 0.6
-"""At most three labels that together have this share of a community's nodes give it a name."""
+MOSTLY = 0.6  # up to three labels with this share of a community's nodes give it a name
+TYPICAL_NODES, TYPICAL_FEATURES = 6, 8
 BACKGROUND = "links that no other community explains"
 UNNAMED = re.compile(r"(feature |label_|pixel_)[\d_]+")
 
@@ -22,28 +21,32 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     main, member = run.interaction.argmax(axis=1), run.member
     members = member.sum(axis=0)
     elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
-    given = _telling_features(run)
+    nothing = np.zeros((run.num_nodes, 0))
+    given = nothing if run.features is None else run.features
+    if given.shape[0] == given.shape[1] and np.array_equal(given, np.eye(len(given))):
+        given = nothing  # each feature only says which node it is
     features = typical_features(given, run.interaction, run.feature_names)
     pictured = pixel_grid(run.feature_names) is not None
     pictures = images(_means(given, run.interaction)) if pictured else [""] * len(members)
     unexplained = background_parts(run)
+    names = run.node_names
+    if run.batch is not None:
+        pairs = zip(run.batch, names, strict=False)
+        names = tuple(f"{run.graph_names[graph]}: {name}" for graph, name in pairs)
+    order, _ = bucket_order(run.interaction)
     rows = []
-    for k, nodes in enumerate(typical_nodes(run.interaction)):
-        labels = _label_mix(run, main == k)
-        names = [run.node_names[node] for node in nodes]
-        if run.batch is not None:
-            graphs = [run.graph_names[graph] for graph in run.batch[nodes]]
-            names = [f"{graph}: {name}" for graph, name in zip(graphs, names, strict=True)]
+    for k, colour in enumerate(community_colours(len(members))):
+        labels, nodes = _label_mix(run, main == k), order[main[order] == k]
         rows.append(
             {
                 "name": run.community_names[k],
                 "nickname": BACKGROUND if unexplained[k] else _nickname(labels, features[k]),
-                "colour": community_colours(k + 1)[k],
-                "nodes": int((main == k).sum()),
+                "colour": colour,
+                "nodes": len(nodes),
                 "members": int(members[k]),
                 "edge_mass": float(run.edge_weight[:, k].sum() / 2),
                 "overlapping": elsewhere[k] / members[k] if members[k] else None,
-                "typical_nodes": list(zip(nodes.tolist(), names, strict=True)),
+                "typical_nodes": [(int(node), names[node]) for node in nodes[:TYPICAL_NODES]],
                 "typical_features": features[k],
                 "labels": labels,
                 "image": pictures[k] if len(nodes) else "",
@@ -55,9 +58,8 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
 def background_parts(run: Run) -> Bools:
     """Metacommunities of nothing but communities to which all nodes belong alike [K]."""
     alike = np.all(run.memberships == run.memberships[:1], axis=0)
-    part = part_of_each(len(alike), run.grouping)
-    count = run.interaction.shape[1]
-    same, other = (np.bincount(part[which], minlength=count) for which in (alike, ~alike))
+    parts = (run.part_of_each[which] for which in (alike, ~alike))
+    same, other = (np.bincount(part, minlength=run.num_metacommunities) for part in parts)
     return (same > other) & other.any()
 
 
@@ -72,14 +74,7 @@ def _ratio(part: Array, whole: Array, otherwise: float) -> Floats:
         return np.where(whole > 0, part / whole, otherwise)
 
 
-def part_of_each(num_communities: int, grouping: Floats | int) -> Ints:
-    """The metacommunity to which each community mostly belongs [C]."""
-    if not isinstance(grouping, int):
-        return grouping.argmax(axis=1)
-    return np.repeat(np.arange(grouping), nn.segment_sizes(num_communities, grouping))
-
-
-def adjacency_matrix(edge_index: Ints, num_nodes: int) -> Any:
+def neighbours(edge_index: Ints, num_nodes: int) -> Any:
     """Edges as a SciPy sparse matrix [N, N], whose type SciPy's graph functions do not agree on."""
     return csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
 
@@ -98,19 +93,13 @@ def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
     return np.lexsort((-interaction.max(axis=1), bucket)), bucket
 
 
-def typical_nodes(interaction: Floats, count: int = 6) -> list[Ints]:
-    """The nodes of each metacommunity's bucket that interact most through it."""
-    order, bucket = bucket_order(interaction)
-    return [order[bucket[order] == k][:count] for k in range(interaction.shape[1])]
-
-
 def typical_features(
-    features: Floats, interaction: Floats, names: Sequence[str], count: int = 8
+    features: Floats, interaction: Floats, names: Sequence[str]
 ) -> list[list[tuple[str, float]]]:
     """Features with the highest mean in each metacommunity, in standard deviations above all."""
-    lift = _means(features, interaction) - features.mean(axis=0)
-    lift = _ratio(lift, features.std(axis=0), 0.0)
-    best = np.argsort(-lift, axis=1, kind="stable")[:, :count]
+    above = _means(features, interaction) - features.mean(axis=0)
+    lift = _ratio(above, features.std(axis=0), 0.0)
+    best = np.argsort(-lift, axis=1, kind="stable")[:, :TYPICAL_FEATURES]
     return [
         [(names[f], float(row[f])) for f in order if row[f] > 0]
         for row, order in zip(lift, best, strict=True)
@@ -124,23 +113,12 @@ def _means(features: Floats, interaction: Floats) -> Floats:
     return np.where(count > 0, _ratio(inside.T @ features, count, 0.0), features.mean(axis=0))
 
 
-def _telling_features(run: Run) -> Floats:
-    """The features [N, F]; none where each of them only says which node it is."""
-    given = run.features
-    if given is None or (
-        given.shape[0] == given.shape[1] and np.array_equal(given, np.eye(len(given)))
-    ):
-        return np.zeros((run.num_nodes, 0))
-    return given
-
-
 def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:
     """Labels of the nodes whose main community this is, the commonest first."""
     if run.labels is None or run.batch is not None:
         return []
-    labels = run.labels[inside]
-    counts = np.bincount(labels[labels >= 0], minlength=len(run.class_names))
     colours = class_colours(len(run.class_names))
+    counts = np.bincount(run.labels[inside & (run.labels >= 0)], minlength=len(colours))
     return [
         {"name": run.class_names[c], "colour": colours[c], "share": counts[c] / counts.sum()}
         for c in np.argsort(-counts, kind="stable")

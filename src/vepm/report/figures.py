@@ -1,7 +1,4 @@
-"""Figures of a run, each from plain arrays, so that any command can draw them.
-
-Every function returns a :class:`matplotlib.figure.Figure` that no global state knows of.
-"""
+"""Figures of a run, each drawn from plain arrays and unknown to matplotlib's global state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba, to_rgba_array
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from sklearn.metrics import ConfusionMatrixDisplay
@@ -20,43 +18,40 @@ from vepm.report.run import Floats, Ints
 
 History = Mapping[str, NDArray[Any]]
 
-TERMS = {
-    "loss": "Loss (minimised)",
-    "task": "Task: log-likelihood of labels",
-    "edges": "Edges: log-likelihood of edges",
-    "kl": "KL: posterior from prior",
-    "disagreement": "Disagreement of passes",
+CURVES = {
+    "Loss (minimised)": {"loss": ""},
+    "Task: log-likelihood of labels": {"task": ""},
+    "Edges: log-likelihood of edges": {"edges": ""},
+    "KL: posterior from prior": {"kl": ""},
+    "Disagreement of passes": {"disagreement": ""},
+    "Accuracy": {"train_accuracy": "train", "val_accuracy": "validation"},
 }
-ACCURACIES = {
-    "train_accuracy": ("train", style.COMMUNITY_COLOURS[0]),
-    "val_accuracy": ("validation", style.COMMUNITY_COLOURS[3]),
-}
+"""Panels of the learning curves: their columns of the history, and what a legend calls them."""
+LINES = (style.ACCENT, style.COMMUNITY_COLOURS[3])
 DASHED = (0, (3, 3))
 FEW = 10  # predictions of a bin that is drawn pale: its accuracy says little
 MOST_DOTS = 200_000
 MOST_NUMBERED = 12  # classes of a confusion matrix whose counts are written into it
 WHOLE = "#5B6B7F"
 MOST_NAMED = 20  # entries of a legend
-MOST_POINTS, FEWEST_POINTS = 1500, 4
+MOST_POINTS = 1500
 DIGITS = 6  # decimals, relative to the largest entry, to which rows must differ to be distinct
 
 
 @style.styled
 def learning_curves(history: History, best_epoch: int | None = None) -> Figure:
-    """Every term of the ELBO and the accuracies over training; NaN where they do not apply.
-
-    ``best_epoch`` is the epoch of the last phase whose parameters were kept.
-    """
-    drawn = {TERMS[name]: {name: ("", style.ACCENT)} for name in TERMS if _recorded(history, name)}
-    accuracies = {name: line for name, line in ACCURACIES.items() if _recorded(history, name)}
-    if accuracies:
-        drawn["Accuracy (%)"] = accuracies
-        history = {**history, **{name: 100 * history[name] for name in accuracies}}
+    """Every term of the ELBO and the accuracies over training, the kept epoch marked."""
+    known = [
+        (title, {name: label for name, label in lines.items() if _recorded(history, name)})
+        for title, lines in CURVES.items()
+    ]
+    drawn = [(title, lines) for title, lines in known if lines]
     figure, every = style.panels(max(len(drawn), 1), 3, 2.4, 0.2)
-    for axes, (title, lines) in zip(every, drawn.items(), strict=False):
+    for axes, (title, lines) in zip(every, drawn, strict=False):
         _panel(axes, history, lines, best_epoch)
         axes.set_title(title)
-        if lines is accuracies:
+        if title == "Accuracy":
+            axes.yaxis.set_major_formatter(PercentFormatter(1))
             axes.legend(loc="best")
     return figure
 
@@ -65,29 +60,25 @@ def _recorded(history: History, name: str) -> bool:
     return name in history and bool(np.isfinite(history[name]).any())
 
 
-def _panel(
-    axes: Axes, history: History, lines: dict[str, tuple[str, str]], best_epoch: int | None
-) -> None:
+def _panel(axes: Axes, history: History, lines: dict[str, str], best_epoch: int | None) -> None:
     """Columns over the phases in which they were recorded, one phase after the other."""
     recorded = np.isfinite(np.stack([history[name] for name in lines])).any(axis=0)
     phases = list(dict.fromkeys(history["phase"][recorded].tolist()))
-    start = 0
-    for phase in phases:
-        rows = np.flatnonzero(history["phase"] == phase)
-        steps = start + np.arange(len(rows))
-        for name, (label, colour) in lines.items():
+    rows = np.flatnonzero(np.isin(history["phase"], phases))
+    steps, phase = np.arange(len(rows)), history["phase"][rows]
+    for (name, label), colour in zip(lines.items(), LINES, strict=False):
+        for each in phases:
             # Some terms are computed in some epochs only; the line joins those.
-            known = np.isfinite(history[name][rows])
+            known = (phase == each) & np.isfinite(history[name][rows])
             (line,) = axes.plot(steps[known], history[name][rows][known], color=colour)
-            line.set_label(label if phase == phases[-1] else "")
+            line.set_label(label if each == phases[-1] else "")
             line.set_marker("o" if known.sum() == 1 else "")
-        if start:
-            axes.axvline(start - 0.5, color=style.MUTED, linewidth=0.8, linestyle=DASHED)
-        if phase == history["phase"][-1]:
-            for step in steps[history["epoch"][rows] == best_epoch][-1:]:
-                axes.axvline(step, color=style.WARNING, linewidth=1.0)
-        start += len(rows)
-    axes.set_xlim(-0.5, max(start - 0.5, 0.5))
+    for start in np.flatnonzero(phase[1:] != phase[:-1]):
+        axes.axvline(start + 0.5, color=style.MUTED, linewidth=0.8, linestyle=DASHED)
+    kept = (phase == history["phase"][-1]) & (history["epoch"][rows] == best_epoch)
+    for step in steps[kept][-1:]:
+        axes.axvline(step, color=style.WARNING, linewidth=1.0)
+    axes.set_xlim(-0.5, max(len(rows) - 0.5, 0.5))
     axes.locator_params(axis="x", nbins=5, integer=True, min_n_ticks=1)
     axes.locator_params(axis="y", nbins=5)
     axes.set_xlabel(", then ".join(phases) + " (epochs)")
@@ -99,9 +90,9 @@ def compared_curves(
     histories: Sequence[History], names: Sequence[str], colours: Sequence[str]
 ) -> Figure:
     """Loss and validation accuracy of several runs over the epochs of their last phase."""
-    figure = style.new_figure(9.6, 3.0)
-    titles = {"loss": TERMS["loss"], "val_accuracy": "Validation accuracy"}
-    for axes, (column, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+    figure, every = style.panels(2, 2, 3.0)
+    titles = {"loss": "Loss (minimised)", "val_accuracy": "Validation accuracy"}
+    for axes, (column, title) in zip(every, titles.items(), strict=True):
         for history, name, colour in zip(histories, names, colours, strict=True):
             if _recorded(history, column):
                 known = (history["phase"] == history["phase"][-1]) & np.isfinite(history[column])
@@ -142,14 +133,9 @@ def adjacency(
     bucket: Ints,
     names: Sequence[str] | None = None,
 ) -> Figure:
-    r"""A and :math:`A^{(1)}, \dots, A^{(K)}` as panels; a dot is an edge, as dark as its share.
+    """A and each part of it as panels, nodes in the given order, their buckets [N] ruled off.
 
-    Args:
-        edge_index: Edges [2, E] in both directions; a sample is drawn beyond 200,000.
-        edge_weight: Share of each edge in each metacommunity [E, K].
-        order: Nodes in the order in which to draw them [N].
-        bucket: Metacommunity of each node [N], to rule off and label the blocks.
-        names: Titles of the K panels.
+    A dot is an edge, as dark as its share. Of more than 200,000 edges a sample is drawn.
     """
     count, total = edge_weight.shape[1], edge_index.shape[1]
     names = names or [f"Community {k}" for k in range(count)]
@@ -163,6 +149,9 @@ def adjacency(
     titles = [f"A: {drawn} {total // 2:,} edges", *names]
     shares = [np.ones(len(row)), *edge_weight[kept].T]
     colours = [WHOLE, *style.community_colours(count)]
+    blocks, first, length = np.unique(bucket[order], return_index=True, return_counts=True)
+    wide = length > len(order) / 30
+    ticks, labels = (first + (length - 1) / 2)[wide], [str(k) for k in blocks[wide]]
     for axes, title, share, colour in zip(every, titles, shares, colours, strict=True):
         seen = share > 0.02
         shades = to_rgba_array([colour] * seen.sum(), np.clip(share[seen], 0, 1))
@@ -171,21 +160,14 @@ def adjacency(
         axes.set_title(title)
         axes.set(xlim=(-0.5, len(order) - 0.5), ylim=(len(order) - 0.5, -0.5), aspect="equal")
         axes.spines[:].set_visible(True)
-        _rule_off(axes, bucket[order])
+        # A line between blocks, and the number of each block beside its middle.
+        for boundary in first[1:] - 0.5:
+            axes.axhline(boundary, color=style.MUTED, linewidth=0.4, alpha=0.7)
+            axes.axvline(boundary, color=style.MUTED, linewidth=0.4, alpha=0.7)
+        axes.set_xticks(ticks, labels)
+        axes.set_yticks(ticks, labels)
+        axes.tick_params(length=0, labelsize=7.0, pad=2)
     return figure
-
-
-def _rule_off(axes: Axes, buckets: Ints) -> None:
-    """A line between blocks, and the number of each block beside its middle."""
-    blocks, first, size = np.unique(buckets, return_index=True, return_counts=True)
-    for boundary in first[1:] - 0.5:
-        axes.axhline(boundary, color=style.MUTED, linewidth=0.4, alpha=0.7)
-        axes.axvline(boundary, color=style.MUTED, linewidth=0.4, alpha=0.7)
-    wide = size > len(buckets) / 30
-    ticks, labels = (first + (size - 1) / 2)[wide], [str(k) for k in blocks[wide]]
-    axes.set_xticks(ticks, labels)
-    axes.set_yticks(ticks, labels)
-    axes.tick_params(length=0, labelsize=7.0, pad=2)
 
 
 @style.styled
@@ -226,19 +208,16 @@ def _shade(
     axes.tick_params(length=0, labelsize=min(8.0, 320 / len(names)))
 
 
-def tsne(values: Floats, limit: int = MOST_POINTS) -> tuple[Floats, Ints]:
-    """Positions [n, 2] of points [N, D] by t-SNE, and the rows they belong to [n].
-
-    Equal rows share a position; ValueError if fewer than four are distinct.
-    """
-    rows = style.sample(len(values), limit, seed=0)
+def tsne(values: Floats) -> tuple[Floats, Ints]:
+    """Positions [n, 2] of points [N, D] by t-SNE, equal ones shared, and the rows of each [n]."""
+    rows = style.sample(len(values), MOST_POINTS, seed=0)
     kept = np.asarray(values[rows], dtype=np.float64)
     # TSNE divides by the spread of its input and squares distances in single precision. Equal rows
     # and very large or very small entries make that NaN, on which its tree crashes the process.
     scale = float(np.abs(kept).max(initial=0.0)) or 1.0
     distinct, place = np.unique(np.round(kept / scale, DIGITS), axis=0, return_inverse=True)
-    if len(distinct) < FEWEST_POINTS:
-        raise ValueError(f"t-SNE needs {FEWEST_POINTS} distinct points, not {len(distinct)}")
+    if len(distinct) < 4:
+        raise ValueError(f"t-SNE needs 4 distinct points, not {len(distinct)}")
     distinct = distinct - distinct.mean(axis=0)
     reducer = TSNE(
         perplexity=min(30.0, (len(distinct) - 1) / 3),
@@ -254,15 +233,10 @@ def tsne(values: Floats, limit: int = MOST_POINTS) -> tuple[Floats, Ints]:
 
 @style.styled
 def embedding_map(
-    values: Floats,
-    category: Ints,
-    names: Sequence[str],
-    colours: Sequence[str],
-    title: str,
-    limit: int = MOST_POINTS,
+    values: Floats, category: Ints, names: Sequence[str], colours: Sequence[str], title: str
 ) -> Figure:
     """The t-SNE of values [N, D], coloured by category; -1 is drawn in grey."""
-    points, rows = tsne(values, limit)
+    points, rows = tsne(values)
     category = category[rows]
     figure = style.new_figure(5.6, 3.9)
     axes = figure.subplots()
@@ -276,20 +250,17 @@ def embedding_map(
     axes.set_title(title)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
-    handles, labels = axes.get_legend_handles_labels()
+    named = axes.get_legend_handles_labels()[0][:MOST_NAMED]
     more = f"and {len(present) - MOST_NAMED} more" if len(present) > MOST_NAMED else None
-    named = (handles[:MOST_NAMED], labels[:MOST_NAMED])
-    axes.legend(*named, title=more, markerscale=2, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(handles=named, title=more, markerscale=2, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
-def community_map(
-    community_embeddings: Floats, names: Sequence[str], title: str, limit: int = MOST_POINTS
-) -> Figure:
+def community_map(community_embeddings: Floats, names: Sequence[str], title: str) -> Figure:
     """The t-SNE of what each metacommunity knows of each node [N, K, D], one dot for each."""
     count, communities, width = community_embeddings.shape
     # All communities of some nodes.
-    rows = style.sample(count, max(limit // communities, 1), seed=0)
+    rows = style.sample(count, max(MOST_POINTS // communities, 1), seed=0)
     values, community = community_embeddings[rows].reshape(-1, width), np.arange(communities)
     colours = style.community_colours(len(names))
-    return embedding_map(values, np.tile(community, len(rows)), names, colours, title, limit)
+    return embedding_map(values, np.tile(community, len(rows)), names, colours, title)

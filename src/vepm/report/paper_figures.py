@@ -11,21 +11,14 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from vepm.paper.experiments import slug
 from vepm.paper.plan import Square
 from vepm.paper.results import Results, Value, records
-from vepm.report.communities import adjacency_matrix, bucket_order, induced
-from vepm.report.figures import (
-    MOST_POINTS,
-    adjacency,
-    community_map,
-    confusion_grid,
-    embedding_map,
-)
+from vepm.report.communities import bucket_order, induced, neighbours
+from vepm.report.figures import adjacency, community_map, confusion_grid, embedding_map
 from vepm.report.run import Array, Ints, interactions
-from vepm.report.style import WARNING, class_colours, draw_svg, new_figure, styled, write_svg
+from vepm.report.style import WARNING, class_colours, draw_svg, panels, styled, write_svg
 
 logger = logging.getLogger("vepm")
 
 SUBGRAPH_NODES = 200
-QUICK_POINTS = 200
 DPI = 90
 
 Arrays = dict[str, Array]
@@ -33,10 +26,7 @@ Drawn = dict[str, Figure]
 
 
 def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> list[Path]:
-    """Draw an experiment's figures beside its tables, as SVG; gives the paths.
-
-    There are none where the experiment is a table, or nothing was run.
-    """
+    """Draw an experiment's figures, if it has any, beside its tables; gives the paths."""
     name, kind = results.experiment.name, results.experiment.figure
     if kind is None:
         return []
@@ -53,7 +43,7 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         start = f"{name}-{slug(square.column.name)}{own_row}"
         try:
             arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
-            own = DRAWINGS[kind](arrays, results.quick)
+            own = DRAWINGS[kind](arrays)
         except FileNotFoundError:
             logger.warning("%s: not drawn: delete its cells and run again for its arrays", start)
         except Exception as error:  # One failed figure must not cost the tables.
@@ -69,20 +59,17 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
     return paths
 
 
-def _subgraph(arrays: Arrays, quick: bool) -> Drawn:
+def _subgraph(arrays: Arrays) -> Drawn:
     z = arrays["drawn_z"]
     nodes = breadth_first(arrays["edge_index"], len(z), SUBGRAPH_NODES)
     inside, edges = induced(arrays["edge_index"], nodes, len(z))
     part = {"drawn_z": z[nodes], "edge_index": edges}
-    return _partition(arrays | part | {"edge_weight": arrays["edge_weight"][inside]}, quick)
+    return _partition(arrays | part | {"edge_weight": arrays["edge_weight"][inside]})
 
 
 def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
-    """The first nodes of a breadth-first search from the first node that reaches so many.
-
-    Where no node reaches that many, it is the search that comes furthest.
-    """
-    graph = adjacency_matrix(edge_index, num_nodes)
+    """The first nodes of a breadth-first search from the first node that reaches the most."""
+    graph = neighbours(edge_index, num_nodes)
     component = connected_components(graph)[1]
     size = np.bincount(component)[component]
     start = int(np.argmax(size >= min(count, size.max())))
@@ -90,7 +77,7 @@ def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
     return order[:count].astype(np.int64)
 
 
-def _partition(arrays: Arrays, quick: bool) -> Drawn:
+def _partition(arrays: Arrays) -> Drawn:
     """A and its parts, from the largest metacommunity to the smallest."""
     shares = arrays["edge_weight"]
     links = interactions(arrays["drawn_z"], arrays["activation"], shares.shape[1])
@@ -101,24 +88,19 @@ def _partition(arrays: Arrays, quick: bool) -> Drawn:
     return {"": adjacency(arrays["edge_index"], shares[:, largest_first], order, bucket, names)}
 
 
-def _embeddings(arrays: Arrays, quick: bool) -> Drawn:
-    limit = QUICK_POINTS if quick else MOST_POINTS
+def _embeddings(arrays: Arrays) -> Drawn:
     labels = arrays["y"].astype(np.int64)
     classes = [f"label {c + 1}" for c in range(int(labels.max()) + 1)]
     parts = arrays["community_embeddings"].shape[1]
+    colours, names = class_colours(len(classes)), [f"metacommunity {k + 1}" for k in range(parts)]
+    titles = "Z after pretraining, by label", "Community embeddings after finetuning"
     return {
-        "-affiliations": embedding_map(
-            arrays["pretrained_z"], labels, classes, class_colours(len(classes)),
-            "Z after pretraining, by label", limit,
-        ),
-        "-embeddings": community_map(
-            arrays["community_embeddings"], [f"metacommunity {k + 1}" for k in range(parts)],
-            "Community embeddings after finetuning", limit,
-        ),
-    }  # fmt: skip
+        "-affiliations": embedding_map(arrays["pretrained_z"], labels, classes, colours, titles[0]),
+        "-embeddings": community_map(arrays["community_embeddings"], names, titles[1]),
+    }
 
 
-def _confusion(arrays: Arrays, quick: bool) -> Drawn:
+def _confusion(arrays: Arrays) -> Drawn:
     matrices = list(arrays["confusion"].astype(np.int64))
     hits = [100 * np.trace(matrix) / matrix.sum() for matrix in matrices]
     titles = [f"Community {k + 1}: {hit:.0f} %" for k, hit in enumerate(hits)]
@@ -126,7 +108,7 @@ def _confusion(arrays: Arrays, quick: bool) -> Drawn:
     return {"": confusion_grid(matrices, names, titles)}
 
 
-DRAWINGS: dict[str, Callable[[Arrays, bool], Drawn]] = {
+DRAWINGS: dict[str, Callable[[Arrays], Drawn]] = {
     "adjacency": _partition,
     "subgraph": _subgraph,
     "tsne": _embeddings,
@@ -141,18 +123,17 @@ def _reduced_labels(results: Results) -> Figure:
     datasets = list(dict.fromkeys(value.dataset for value in drawn))
     methods = list(dict.fromkeys(map(_method, drawn)))
     kept = {column.name: 100 * (column.keep or 0.0) for column in results.experiment.columns}
-    figure = new_figure(4.8 * len(datasets), 3.6)
-    panels = figure.subplots(1, len(datasets), squeeze=False).ravel()
-    for axes, dataset in zip(panels, datasets, strict=True):
+    figure, every = panels(len(datasets), len(datasets), 3.6)
+    for axes, dataset in zip(every, datasets, strict=True):
         for method, colour in zip(methods, class_colours(len(methods)), strict=True):
-            own = [v for v in drawn if (v.dataset, _method(v)) == (dataset, method)]
-            means = [v.metric.scale * v.main.mean for v in own if v.main]
-            errors = [v.metric.scale * v.main.standard_error for v in own if v.main]
-            places = [kept[v.column] for v in own]
-            if own:
-                axes.errorbar(
-                    places, means, errors, color=colour, marker="o", markersize=3.5, label=method
-                )
+            points = [
+                (kept[v.column], 100 * v.main.mean, 100 * v.main.standard_error)
+                for v in drawn
+                if v.main and (v.dataset, _method(v)) == (dataset, method)
+            ]
+            if points:
+                places, means, errors = zip(*points, strict=True)
+                axes.errorbar(places, means, errors, color=colour, marker="o", label=method)
         axes.set_title(dataset)
         axes.set(xlabel="training labels kept (%)", ylabel="accuracy (%)")
         axes.grid(axis="y")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from vepm.escaping import for_markdown, for_terminal
@@ -34,33 +34,32 @@ CSV_HEADER = (
 )  # fmt: skip
 
 
-def terminal_tables(results: Results, width: int) -> list[Table]:
-    """Rows and columns as in the paper; each square has ours, its spread and the paper's.
-
-    Columns that do not fit into the width, in characters, go to a further table.
-    """
-    first = max((len(label(row, results.rows)) for row in results.rows), default=0) + FRAME
-    parts: list[list[str]] = []
-    left = 0
-    for column in results.columns:
-        lines = [line for row in results.rows for line in _lines(results.at(row, column))]
-        needed = max(map(len, (column, *lines))) + FRAME
-        if not parts or needed > left:
-            parts.append([])
-            left = width - first
-        parts[-1].append(column)
-        left -= needed
-    return [_terminal_table(results, columns) for columns in parts or [[]]]
-
-
-def _terminal_table(results: Results, columns: list[str]) -> Table:
-    table = Table(show_lines=True)
-    for name in ("", *columns):
-        table.add_column(Text(for_terminal(label(name, columns))))
+def _grid(results: Results) -> list[list[str]]:
+    """Rows and columns as in the paper, the header first; a square may have several lines."""
+    grid = [["", *(label(name, results.columns) for name in results.columns)]]
     for row in results.rows:
-        cells = ["\n".join(_lines(results.at(row, column))) for column in columns]
-        table.add_row(*(Text(for_terminal(text)) for text in (label(row, results.rows), *cells)))
-    return table
+        squares = (results.at(row, column) for column in results.columns)
+        grid.append([label(row, results.rows), *("\n".join(_lines(one)) for one in squares)])
+    return grid
+
+
+def terminal_tables(results: Results, width: int) -> list[Table]:
+    """The table for a terminal; columns that do not fit into its width go to a further table."""
+    grid = [[for_terminal(cell) for cell in row] for row in _grid(results)]
+    columns = ("\n".join(column).split("\n") for column in zip(*grid, strict=True))
+    widths = [max(map(len, lines)) + FRAME for lines in columns]
+    parts = [[0]]
+    for place in range(1, len(widths)):
+        if len(parts[-1]) > 1 and sum(widths[p] for p in (*parts[-1], place)) > width:
+            parts.append([0])
+        parts[-1].append(place)
+    tables = []
+    for part in parts:
+        header, *rows = ([Text(row[place]) for place in part] for row in grid)
+        tables.append(Table(*map(Column, header), show_lines=True))
+        for row in rows:
+            tables[-1].add_row(*row)
+    return tables
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:
@@ -73,26 +72,30 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
 
 def markdown(results: Results) -> str:
     """The table, what to know about it, and every number by every rule."""
-    rows = []
-    for row in results.rows:
-        cells = [map(for_markdown, _lines(results.at(row, name))) for name in results.columns]
-        rows.append([for_markdown(label(row, results.rows)), *map("<br>".join, cells)])
-    parts = [f"# {for_markdown(heading(results))}"]
-    parts.append(for_markdown(f"{results.experiment.description}."))
-    columns = (label(name, results.columns) for name in results.columns)
-    parts.append(_markdown_table(["", *map(for_markdown, columns)], rows))
-    parts.append("\n".join(f"- {for_markdown(line)}" for line in footnotes(results)))
+    grid = [
+        ["<br>".join(map(for_markdown, cell.split("\n"))) for cell in row] for row in _grid(results)
+    ]
+    parts = [
+        f"# {for_markdown(heading(results))}",
+        for_markdown(f"{results.experiment.description}."),
+        _markdown_table(grid),
+        "\n".join(f"- {for_markdown(line)}" for line in footnotes(results)),
+    ]
     rules = list(dict.fromkeys(s.rule for v in results.values for s in v.summaries if s.epochs))
-    every = []
+    every = [["", "", *rules]]
     for value in results.values:
         if len(value.summaries) > 1:
             found = {summary.rule: number(summary, value.metric) for summary in value.summaries}
-            shown = label(value.row, results.rows), label(value.column, results.columns)
-            names = map(for_markdown, shown)
-            every.append([*names, *(found.get(rule, "") for rule in rules)])
-    if every:
-        parts += ["## By every rule", _markdown_table(["", "", *rules], every)]
+            names = label(value.row, results.rows), label(value.column, results.columns)
+            every.append([*map(for_markdown, names), *(found.get(rule, "") for rule in rules)])
+    if len(every) > 1:
+        parts += ["## By every rule", _markdown_table(every)]
     return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(rows: list[list[str]]) -> str:
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _lines(value: Value | None) -> list[str]:
@@ -104,11 +107,6 @@ def _lines(value: Value | None) -> list[str]:
         return [said] if said == "-" else [said, "quoted"]
     paper = "" if value.printed.value is None else f"paper {said}"
     return [line for line in (ours(value), spread(value), paper) if line]
-
-
-def _markdown_table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _records(results: Results) -> Iterator[list[Any]]:
@@ -181,13 +179,12 @@ def footnotes(results: Results) -> list[str]:
     lines = [QUICK] if results.quick else []
     measured = [value for value in results.values if value.main is not None]
     varying = [value for value in measured if not value.metric.exact]
-    mains = [value.main for value in measured if value.main is not None]
-    rules = {main.rule: main.description for main in mains if main.epochs}
+    rules = {v.main.rule: v.main.description for v in measured if v.main and v.main.epochs}
     lines += [f"Rule {rule}: {description}." for rule, description in rules.items()]
     if varying:
         kinds = {(v.splits, v.seeds) for v in varying}
-        counts = sorted(f"{_count(n, 'split')} x {_count(m, 'seed')}" for n, m in kinds)
-        lines += [f"Runs per number: {', '.join(counts)}.", SPREAD]
+        sizes = sorted(f"{_count(n, 'split')} x {_count(m, 'seed')}" for n, m in kinds)
+        lines += [f"Runs per number: {', '.join(sizes)}.", SPREAD]
     if any(isinstance(value.printed.value, float) for value in measured):
         lines.append(MARKS)
     if any(value.verdict for value in measured):
@@ -200,12 +197,10 @@ def footnotes(results: Results) -> list[str]:
     ours_on = (v.dataset for v in measured if v.preset == PRESET and v.dataset in RECORD_FOLDS)
     if known := ", ".join(dict.fromkeys(ours_on)):
         lines.append(f"Ours on {known}: {CHOSEN}.")
-    commits: Counter[str | None] = Counter()
-    for value in measured:
-        commits.update(value.commits)
-    found = [(name or "unknown", _count(n, "run")) for name, n in commits.most_common()]
-    if found:
-        lines.append(f"Commits: {', '.join(f'{name[:12]} ({runs})' for name, runs in found)}.")
+    commits = sum((value.commits for value in measured), Counter[str | None]())
+    if commits:
+        counts = [(name or "unknown", _count(n, "run")) for name, n in commits.most_common()]
+        lines.append(f"Commits: {', '.join(f'{name[:12]} ({runs})' for name, runs in counts)}.")
     return [*lines, *results.experiment.notes]
 
 

@@ -1,7 +1,6 @@
 """What the page's script draws from, as plain JSON: which nodes of a large graph, and where."""
 
 import base64
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,29 +11,16 @@ from scipy.sparse.csgraph import breadth_first_order, shortest_path
 from scipy.spatial import cKDTree
 from scipy.special import expit
 
-from vepm.report.communities import (
-    adjacency_matrix,
-    bucket_order,
-    images,
-    induced,
-    part_of_each,
-    pixel_grid,
-    shares,
-)
+from vepm.report.communities import bucket_order, images, induced, neighbours, pixel_grid, shares
 from vepm.report.reading import SPLITS
 from vepm.report.run import Array, Floats, Ints, Run
 from vepm.report.style import class_colours, community_colours
 from vepm.report.summary import UNSURE
 
-MOST_NODES = 5000
-FEWEST_NODES = 200
-MOST_MEMBERSHIPS = 260_000
-MOST_EDGES = 20_000
-MOST_CLASSES = 6
-MOST_PIXELS = 150_000
+MOST_NODES, FEWEST_NODES = 5000, 200
+MOST_MEMBERSHIPS, MOST_PIXELS, MOST_EDGES, MOST_CLASSES = 260_000, 150_000, 20_000, 6
 SMALL = 60  # up to so many nodes, distances on paper follow the lengths of shortest paths
-STEPS = 300
-NEAR, FAR = 8, 6
+STEPS, NEAR, FAR = 300, 8, 6  # of the layout of larger graphs: rounds, and nodes that repel
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ def _neighbourhoods(run: Run, budget: int) -> Ints:
     """Balls of equal size around the most typical nodes of every metacommunity."""
     if run.num_nodes <= budget:
         return np.arange(run.num_nodes)
-    graph = adjacency_matrix(run.edge_index, run.num_nodes)
+    graph = neighbours(run.edge_index, run.num_nodes)
     order, bucket = bucket_order(run.interaction)
     seeds = order[np.unique(bucket[order], return_index=True)[1]].tolist()
     kept: dict[int, None] = {}
@@ -106,27 +92,16 @@ def build_payload(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "classColours": class_colours(len(run.class_names)),
         "communities": run.community_names,
         "colours": community_colours(run.num_metacommunities),
-        "partOf": part_of_each(run.memberships.shape[1], run.grouping).tolist(),
-        "activation": _short(run.activation),
+        "partOf": run.part_of_each.tolist(),
+        "activation": [float(f"{value:.3g}") for value in run.activation],
         "density": run.edge_index.shape[1] / 2 / pairs if pairs else 0.0,
         "unsure": 100 * UNSURE,
         "start": _start(run, excerpt),
         "nodes": _nodes(run, excerpt),
-        "edges": {
-            "source": excerpt.edges[0].tolist(),
-            "target": excerpt.edges[1].tolist(),
-            "share": _percent(excerpt.edge_weight),
-        },
+        "edges": dict(zip(("source", "target"), excerpt.edges.tolist(), strict=True))
+        | {"share": _percent(excerpt.edge_weight)},
         "items": _items(run, excerpt.items),
     }
-
-
-def embed_json(payload: dict[str, Any]) -> str:
-    """JSON that no HTML parser can mistake for markup."""
-    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def _start(run: Run, excerpt: Excerpt) -> int:
@@ -141,7 +116,15 @@ def _start(run: Run, excerpt: Excerpt) -> int:
 
 def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
     nodes, interaction = excerpt.nodes, run.interaction[excerpt.nodes]
-    positions = _positions(excerpt)
+    positions = np.zeros((len(nodes), 2))
+    for graph in np.unique(excerpt.graph):
+        own = np.flatnonzero(excerpt.graph == graph)
+        inside = excerpt.edges[:, excerpt.graph[excerpt.edges[0]] == graph]
+        positions[own] = layout(np.searchsorted(own, inside), len(own))
+    # Memberships take two bytes each, as bfloat16, which is good to two significant digits.
+    largest = torch.finfo(torch.bfloat16).max
+    short = torch.from_numpy(run.memberships[nodes]).clamp(max=largest).bfloat16()
+    packed = short.view(torch.uint16).numpy().astype("<u2")
     content: dict[str, Any] = {
         "name": [run.node_names[n] for n in nodes],
         "x": positions[:, 0].round(2).tolist(),
@@ -149,22 +132,12 @@ def _nodes(run: Run, excerpt: Excerpt) -> dict[str, Any]:
         "graph": excerpt.graph.tolist() if run.batch is not None else None,
         "main": interaction.argmax(axis=1).tolist(),
         "part": _percent(shares(interaction)),
-        "z": _packed(run.memberships[nodes]),
+        "z": base64.b64encode(packed.tobytes()).decode("ascii"),
     }
     grid = pixel_grid(run.feature_names)
     if grid and run.features is not None and len(nodes) * grid[0] * grid[1] <= MOST_PIXELS:
         content |= {"grid": grid, "image": images(run.features[nodes])}
     return content
-
-
-def _positions(excerpt: Excerpt) -> Floats:
-    """The whole graph at once, or each graph of a set by itself."""
-    positions = np.zeros((len(excerpt.nodes), 2))
-    for graph in np.unique(excerpt.graph):
-        nodes = np.flatnonzero(excerpt.graph == graph)
-        inside = excerpt.edges[:, excerpt.graph[excerpt.edges[0]] == graph]
-        positions[nodes] = layout(np.searchsorted(nodes, inside), len(nodes))
-    return positions
 
 
 def _items(run: Run, items: Ints) -> dict[str, Any]:
@@ -174,17 +147,14 @@ def _items(run: Run, items: Ints) -> dict[str, Any]:
     content: dict[str, Any] = {"split": split[items].tolist()}
     if run.batch is not None:
         content["name"] = [run.graph_names[g] for g in items]
-    if run.labels is not None:
-        content["label"] = run.labels[items].tolist()
-    if run.prediction is not None:
-        content["prediction"] = run.prediction[items].tolist()
+    for name, given in (("label", run.labels), ("prediction", run.prediction)):
+        if given is not None:
+            content[name] = given[items].tolist()
     if run.probabilities is not None:
-        given = run.probabilities[items]
-        likeliest = np.argsort(-given, axis=1, kind="stable")[:, :MOST_CLASSES]
-        content["probabilities"] = [
-            [[int(c), round(100 * float(row[c]), 1)] for c in order]
-            for row, order in zip(given, likeliest, strict=True)
-        ]
+        probabilities = (100 * run.probabilities[items]).round(1).tolist()
+        likeliest = np.argsort(-run.probabilities[items], axis=1, kind="stable")[:, :MOST_CLASSES]
+        pairs = zip(probabilities, likeliest.tolist(), strict=True)
+        content["probabilities"] = [[[c, row[c]] for c in order] for row, order in pairs]
     if run.support is not None:
         # Per metacommunity its support in log-odds, and probability and class without it.
         percent = (100 * expit(np.asarray(run.log_odds_without))).round(1)
@@ -197,26 +167,11 @@ def _percent(share: Floats) -> list[list[int]]:
     return (100 * share).round().astype(int).tolist()
 
 
-def _packed(values: Floats) -> str:
-    """Numbers in two bytes each, as Base64: bfloat16, good to two significant digits."""
-    largest = torch.finfo(torch.bfloat16).max
-    short = torch.from_numpy(values).clamp(max=largest).bfloat16()
-    return base64.b64encode(short.view(torch.uint16).numpy().astype("<u2").tobytes()).decode(
-        "ascii"
-    )
-
-
-def _short(values: Floats) -> list[float]:
-    """Three significant digits."""
-    return [float(f"{value:.3g}") for value in values.tolist()]
-
-
 def layout(edge_index: Ints, num_nodes: int) -> Floats:
-    """Positions [N, 2], about one unit between neighbours.
+    """Positions [N, 2], about one unit between neighbours; of small graphs by path lengths.
 
-    Small graphs are laid out by Kamada and Kawai's method. In large ones there are springs along
-    edges, repulsion from the nearest and from random nodes, and a pull to the middle. NetworkX's
-    spring layout compares all pairs of nodes: ten times slower for 4,000 of them.
+    Else by springs along edges, repulsion from the nearest and from random nodes, and a pull to the
+    middle: ten times faster for 4,000 nodes than NetworkX's, which compares all pairs.
     """
     if num_nodes <= SMALL:
         return _by_path_lengths(edge_index, num_nodes)
@@ -242,8 +197,8 @@ def layout(edge_index: Ints, num_nodes: int) -> Floats:
 
 
 def _by_path_lengths(edge_index: Ints, num_nodes: int) -> Floats:
-    graph = adjacency_matrix(edge_index, num_nodes)
-    length = shortest_path(graph, directed=False, unweighted=True)
+    """Kamada and Kawai's layout; components are two steps apart."""
+    length = shortest_path(neighbours(edge_index, num_nodes), directed=False, unweighted=True)
     known = np.isfinite(length)
     length[~known] = length[known].max() + 2
     distances = {node: dict(enumerate(row)) for node, row in enumerate(length.tolist())}

@@ -1,7 +1,6 @@
 """Run folders, read and checked."""
 
 import csv
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from vepm.schema import is_of_type
 from vepm.tasks import TASKS
 
 BENCHMARKS = Path(__file__).parent / "assets" / "benchmarks.toml"
-SOURCES = ("Planetoid", "TU collection")
+SOURCES = ("Planetoid", "TU collection")  # of benchmarks whose files have numbers for classes
 MOST_CLASSES = 2**20
 METRICS: dict[str, Any] = {
     **dict.fromkeys(("dataset", "task"), str),
@@ -24,8 +23,10 @@ METRICS: dict[str, Any] = {
     "num_classes": int | None,
     **dict.fromkeys(("val_accuracy", "test_accuracy"), float | None),
     **dict.fromkeys(("class_names", "warnings"), list[str]),
-    **dict.fromkeys(("versions", "baselines"), dict[str, Any]),
-    "parts": list[Any],
+    "versions": dict[str, Any],
+    "baselines": dict[str, dict[str, Any]],
+    "parts": list[dict[str, float | dict[str, float] | None]],
+    "partitions": dict[str, float],
     "excerpt_of": dict[str, int],
 }
 """Types of the entries of ``metrics.json`` that a page is made from."""
@@ -37,7 +38,8 @@ LARGEST = float(np.finfo(np.float32).max)
 SHARE = (0, 1.001)
 NUMBER = (-LARGEST, LARGEST)
 CLASS = (-1, MOST_CLASSES)
-ARRAYS: dict[str, tuple[str, str, tuple[float, float]]] = {
+Bounds = tuple[float, float]
+ARRAYS: dict[str, tuple[str, str, Bounds]] = {
     "memberships": ("f", "nodes communities", (0, LARGEST)),
     "activation": ("f", "communities", (0, LARGEST)),
     "edge_index": ("iu", "ends edges", (0, LARGEST)),
@@ -74,22 +76,21 @@ def read_run(folder: str | Path) -> Run:
     largest = [int(found.max(initial=-1)) + 1 for found in given]
     classes = max(metrics.get("num_classes") or 0, sizes.get("classes", 0), *largest)
     if "probabilities" in arrays and classes != sizes["classes"]:
-        raise InputError(
-            f"{folder}: metrics.json or the labels speak of {classes} classes, the probabilities "
-            f"of {sizes['classes']}; train again to rewrite them"
-        )
+        many = f"{classes} classes, the probabilities of {sizes['classes']}"
+        raise InputError(f"{folder}: metrics.json or the labels speak of {many}; train again")
     masks = {split: arrays.pop(f"{split}_mask", None) for split in SPLITS}
+    features = names.get("feature_names") if "features" in arrays else None
     return Run(
         folder=folder,
         settings=read_toml(folder / "config.toml"),
         metrics=metrics,
-        history=_read_history(folder / "history.csv"),
+        history=_read(folder / "history.csv", _load_history, "a table of numbers"),
         masks={split: mask == 1 for split, mask in masks.items() if mask is not None},
         labels=arrays.pop("y", None),
         class_names=_class_names(metrics, classes),
         node_names=_names(names.get("node_names"), sizes["nodes"], "node"),
         graph_names=_names(names.get("graph_names"), sizes["items"], "graph")[: sizes["items"]],
-        feature_names=_feature_names(metrics, names.get("feature_names"), arrays.get("features")),
+        feature_names=_names(features, sizes.get("features", 0), "feature"),
         **arrays,
     )
 
@@ -137,15 +138,13 @@ def _read_arrays(path: Path, task: str) -> tuple[dict[str, Any], dict[str, int]]
     given = _read(path, load_file, "a whole safetensors file")
     single, sizes, arrays = TASKS[task].single_graph, {"ends": 2}, {}
     for name, (kinds, shape, bounds) in ARRAYS.items():
-        if name not in given:
-            if name in REQUIRED or (name == "batch" and not single):
-                raise InputError(f"{path}: no array {name!r}; train again to rewrite it")
-            continue
-        dimensions = (shape.replace("items", "nodes") if single else shape).split()
-        problem = _problem(name, given[name], kinds, dimensions, bounds, sizes)
-        if problem:
-            raise InputError(f"{path}: {problem}; train again to rewrite it")
-        arrays[name] = given[name].astype(np.float64 if kinds == "f" else np.int64)
+        if name in given:
+            dimensions = (shape.replace("items", "nodes") if single else shape).split()
+            if problem := _problem(given[name], kinds, dimensions, bounds, sizes):
+                raise InputError(f"{path}: {name} {problem}; train again to rewrite it")
+            arrays[name] = given[name].astype(np.float64 if kinds == "f" else np.int64)
+        elif name in REQUIRED or (name == "batch" and not single):
+            raise InputError(f"{path}: no array {name!r}; train again to rewrite it")
     if single:
         arrays.pop("batch", None)
     sizes.setdefault("items", sizes["nodes"] if single else int(arrays["batch"].max(initial=0)) + 1)
@@ -158,40 +157,30 @@ def _read_arrays(path: Path, task: str) -> tuple[dict[str, Any], dict[str, int]]
 
 
 def _problem(
-    name: str,
-    array: Array,
-    kinds: str,
-    dimensions: list[str],
-    bounds: tuple[float, float],
-    sizes: dict[str, int],
+    array: Array, kinds: str, dimensions: list[str], bounds: Bounds, sizes: dict[str, int]
 ) -> str:
     """What is wrong with an array: its type, its shape beside those before it, or its values."""
     if array.ndim != len(dimensions):
-        return f"{name} has {array.ndim} dimensions, not {len(dimensions)}"
+        return f"has {array.ndim} dimensions, not {len(dimensions)}"
     if array.dtype.kind not in kinds:
-        return f"{name} holds {array.dtype}"
+        return f"holds {array.dtype}"
     for dimension, size in zip(dimensions, array.shape, strict=True):
         if sizes.setdefault(dimension, size) != size:
-            return f"{name} is {array.shape}, with {size} instead of {sizes[dimension]} {dimension}"
+            return f"is {array.shape}, with {size} instead of {sizes[dimension]} {dimension}"
     # Bounds overflow half precision; some patterns of bits that are no numbers would warn.
     with np.errstate(invalid="ignore"):
         values = array.astype(np.float64)
     if not ((bounds[0] <= values) & (values <= bounds[1])).all():
-        return f"{name} holds values that are not between {bounds[0]:g} and {bounds[1]:g}"
+        return f"holds values that are not between {bounds[0]:g} and {bounds[1]:g}"
     return ""
 
 
-def _read_history(path: Path) -> dict[str, Array]:
-    """Columns of the training history: ``phase`` as text, the rest as numbers."""
-    history: dict[str, Array] = _read(path, _load_history, "a table of numbers")
-    for column in ("phase", "epoch"):
-        if column not in history:
-            raise InputError(f"{path}: no column {column!r}")
-    return history
-
-
 def _load_history(path: Path) -> dict[str, Array]:
+    """Columns of the training history: ``phase`` as text, the rest as numbers."""
     header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    for name in ("phase", "epoch"):
+        if name not in header:
+            raise ValueError(f"no column {name!r}")
     columns = {name: [row[place] for row in rows] for place, name in enumerate(header)}
     return {
         name: np.array(cells if name == "phase" else [float(cell or "nan") for cell in cells])
@@ -206,25 +195,8 @@ def _names(given: Any, count: int, kind: str) -> tuple[str, ...]:
     return tuple("".join(c if c.isprintable() else " " for c in str(n)) for n in given)
 
 
-def _published(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a benchmark whose files have only numbers."""
-    if not str(metrics.get("source")).startswith(SOURCES):
-        return {}
-    known: dict[str, Any] = read_toml(BENCHMARKS).get(str(metrics["dataset"]), {})
-    return known
-
-
-def _class_names(metrics: Mapping[str, Any], count: int) -> tuple[str, ...]:
+def _class_names(metrics: dict[str, Any], count: int) -> tuple[str, ...]:
     names = _names(metrics.get("class_names"), count, "class")
-    known = _published(metrics).get("classes", ())
+    named = str(metrics.get("source")).startswith(SOURCES)
+    known = read_toml(BENCHMARKS).get(metrics["dataset"], ()) if named else ()
     return tuple(known) if len(known) == len(names) and all(map(str.isdigit, names)) else names
-
-
-def _feature_names(
-    metrics: Mapping[str, Any], given: Any, features: Array | None
-) -> tuple[str, ...]:
-    counts = {count: name for name, count in _published(metrics).get("features", {}).items()}
-    having = [] if features is None else (features > 0).sum(0).tolist()
-    if counts and set(having) == set(counts):
-        return tuple(counts[count] for count in having)
-    return _names(given, 0 if features is None else features.shape[1], "feature")

@@ -85,15 +85,19 @@ class Run:
         """Communities numbered as in Python and in CSV files."""
         return [f"Community {k}" for k in range(self.num_metacommunities)]
 
-    @property
-    def grouping(self) -> Floats | int:
-        """How communities are grouped: an assignment [C, K], or the number of segments."""
-        return self.num_metacommunities if self.assignment is None else self.assignment
-
     @cached_property
     def interaction(self) -> Floats:
         """Each node's links by metacommunity [N, K], see :func:`vepm.nn.interactions`."""
-        return interactions(self.memberships, self.activation, self.grouping, self.batch)
+        grouping = self.num_metacommunities if self.assignment is None else self.assignment
+        return interactions(self.memberships, self.activation, grouping, self.batch)
+
+    @property
+    def part_of_each(self) -> Ints:
+        """The metacommunity to which each community mostly belongs [C]."""
+        if self.assignment is not None:
+            return self.assignment.argmax(axis=1)
+        sizes = nn.segment_sizes(self.memberships.shape[1], self.num_metacommunities)
+        return np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
     def member(self) -> Bools:

@@ -12,12 +12,6 @@ from vepm.report.run import Ints, Run, listed
 from vepm.report.style import community_colours
 
 UNSURE = 0.6  # an item whose likeliest class has a lower probability is called uncertain
-BASELINES = {
-    "label-propagation": "label propagation",
-    **{name.lower(): name for name in ("GAT", "GCN", "GCN-64", "GIN", "GRAND", "MLP", "ChebNet")},
-    **{name.lower(): name for name in ("DisenGCN", "FactorGCN", "GraphSAGE")},
-}
-"""How baselines are written; others go by the name they have on the command line."""
 MOST_DRAWN_CLASSES = 1000  # classes of a confusion matrix that is drawn
 MOST = 0.6  # communities that together have this part of the evidence carry most of it
 TRIED = {
@@ -37,13 +31,21 @@ def number_in(given: Mapping[str, Any], key: str) -> float | None:
 
 def headline(run: Run) -> dict[str, Any]:
     """The numbers a reader looks for first; None where a run has no such number."""
-    epoch = run.metrics.get("best_epoch", -1)
+    epoch, tested = run.metrics.get("best_epoch", -1), int(run.labelled("test").sum())
     names = ("test_accuracy", "val_accuracy", "ece", "nmi")
     found: dict[str, Any] = {name: number_in(run.metrics, name) for name in names}
-    accuracy, rivals = found["test_accuracy"], _baselines(run)
+    accuracy, interval = found["test_accuracy"], None
+    if accuracy is not None and tested:
+        # Wilson's 95 % interval.
+        interval = binomtest(round(accuracy * tested), tested).proportion_ci(method="wilson")
+    rivals = {
+        name: number_in(scores, "test_accuracy")
+        for name, scores in run.metrics.get("baselines", {}).items()
+        if number_in(scores, "test_accuracy") is not None
+    }
     return found | {
-        "interval": test_interval(run),
-        "tested": int(run.labelled("test").sum()),
+        "interval": interval and (float(interval.low), float(interval.high)),
+        "tested": tested,
         "validated": int(run.labelled("val").sum()),
         "rule": run.metrics.get("rule"),
         "best_epoch": epoch if run.prediction is not None and epoch >= 0 else None,
@@ -51,54 +53,25 @@ def headline(run: Run) -> dict[str, Any]:
     }
 
 
-def test_interval(run: Run) -> tuple[float, float] | None:
-    """Wilson's 95 % interval of the test accuracy, where there is one."""
-    accuracy, count = number_in(run.metrics, "test_accuracy"), int(run.labelled("test").sum())
-    if accuracy is None or not count:
-        return None
-    found = binomtest(round(accuracy * count), count).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
-
-
-def _baselines(run: Run) -> dict[str, float]:
-    """Test accuracy of each baseline."""
-    found = {}
-    for name, scores in run.metrics.get("baselines", {}).items():
-        given = scores if isinstance(scores, dict) else {"test_accuracy": scores}
-        if (accuracy := number_in(given, "test_accuracy")) is not None:
-            found[BASELINES.get(name, name)] = accuracy
-    return found
-
-
 def test_confusion(run: Run) -> Ints | None:
     """Test items by true and by predicted class [classes, classes], where a picture can hold it."""
     tested, classes = run.labelled("test"), range(len(run.class_names))
-    if run.labels is None or run.prediction is None or not tested.any():
+    if run.labels is None or run.prediction is None or len(classes) > MOST_DRAWN_CLASSES:
         return None
-    if len(classes) > MOST_DRAWN_CLASSES:
+    if not tested.any():
         return None
     return confusion_matrix(run.labels[tested], run.prediction[tested], labels=classes)
 
 
-def most_confused(run: Run, count: int = 5) -> list[dict[str, int]]:
-    """The pairs of classes that test items were most often confused in."""
-    if run.labels is None or run.prediction is None:
-        return []
-    wrong = run.labelled("test") & (run.labels != run.prediction) & (run.prediction >= 0)
-    both = np.stack([run.labels[wrong], run.prediction[wrong]])
-    pairs, counts = np.unique(both, axis=1, return_counts=True)
-    worst = np.argsort(-counts, kind="stable")[:count]
-    rows = zip(*pairs[:, worst], counts[worst], strict=True)
-    return [{"true": t, "predicted": p, "count": n} for t, p, n in rows]
-
-
 def conclusion(run: Run) -> list[str]:
     """What the page shows, in one or two sentences."""
-    accuracy, rivals = number_in(run.metrics, "test_accuracy"), _baselines(run)
+    found = headline(run)
+    accuracy, rivals = found["test_accuracy"], dict(found["scores"])
     if accuracy is None:
         return [_groups(run)]
     first = f"{100 * accuracy:.1f} % of the test {run.items} are classified correctly"
     if rivals:
+        del rivals["VEPM"]
         best = max(rivals, key=lambda name: rivals[name])
         points = 100 * (accuracy - rivals[best])
         side = "above" if points >= 0 else "below"
@@ -126,29 +99,27 @@ def _groups(run: Run) -> str:
 
 
 def even_split(run: Run) -> str:
-    """What to say where the shares of all edges are about the same; nothing where they differ.
-
-    Measured by the mean total variation between the shares of an edge and those of all edges.
-    """
+    """What to say where the shares of all edges are about the same; nothing where they differ."""
     if run.num_metacommunities < 2 or not len(run.edge_weight):
         return ""
-    apart = np.abs(run.edge_weight - run.edge_weight.mean(axis=0)).sum(axis=1) / 2
-    if apart.mean() >= NEARLY_EVEN:
+    # The mean total variation between the shares of an edge and those of all edges.
+    if np.abs(run.edge_weight - run.edge_weight.mean(axis=0)).sum(axis=1).mean() / 2 >= NEARLY_EVEN:
         return ""
-    if ("partition", "even") in (row for _, rows in settings_groups(run) for row in rows):
-        tried = _tried(run)
-        if not {"learned", "even"} <= tried.keys():
-            return "all edges are split evenly, as the settings ask"
-        did = "did at least as well on validation labels ({even}) as a learned split ({learned})"
-        return f"all edges are split evenly, which {did.format(**tried)}"
-    return "all edges are split almost alike, so an even split should do as well"
+    if ("partition", "even") not in (row for _, rows in settings_groups(run) for row in rows):
+        return "all edges are split almost alike, so an even split should do as well"
+    tried = _tried(run)
+    if not {"learned", "even"} <= tried.keys():
+        return "all edges are split evenly, as the settings ask"
+    return (
+        "all edges are split evenly, which did at least as well on validation labels "
+        f"({tried['even']}) as a learned split ({tried['learned']})"
+    )
 
 
 def _tried(run: Run) -> dict[str, str]:
     """Validation accuracy of each of what the partition ``"auto"`` tried, the kept one first."""
-    given = run.metrics.get("partitions")
-    found = {n: number_in(given, n) for n in given} if isinstance(given, dict) else {}
-    return {n: f"{100 * v:.1f} %" for n, v in found.items() if n in TRIED and v is not None}
+    given = run.metrics.get("partitions", {})
+    return {name: f"{100 * value:.1f} %" for name, value in given.items() if name in TRIED}
 
 
 def _evidence(run: Run) -> str:
@@ -170,56 +141,35 @@ def _evidence(run: Run) -> str:
 
 
 def part_rows(run: Run) -> list[dict[str, Any]]:
-    """Weight and share of each part of the edges, as ``metrics.json`` has them.
-
-    None where it has shares alone, which the table of communities shows already.
-    """
+    """Weight, share and kinds of each part of the edges; none where only shares are known."""
     given = run.metrics.get("parts", [])
-    if len(given) != run.num_metacommunities or not all(isinstance(p, dict) for p in given):
+    if len(given) != run.num_metacommunities:
         return []
-    colours = community_colours(len(given))
-    rows = [
-        {
-            "name": name,
-            "colour": colour,
-            **{key: number_in(part, key) for key in ("relevance", "share", "homophily")},
-            "kinds": _kinds(part.get("kinds")),
-        }
-        for name, colour, part in zip(run.community_names, colours, given, strict=True)
-    ]
-    known = any(row["relevance"] or row["homophily"] is not None or row["kinds"] for row in rows)
+    rows, known, colours = [], False, community_colours(len(given))
+    for name, colour, part in zip(run.community_names, colours, given, strict=True):
+        kinds = part.get("kinds") if isinstance(part.get("kinds"), dict) else {}
+        row = {key: number_in(part, key) for key in ("relevance", "share", "homophily")}
+        known |= bool(row["relevance"] or row["homophily"] is not None or kinds)
+        commonest_first = sorted(kinds.items(), key=lambda kind: -kind[1])
+        rows.append({"name": name, "colour": colour, **row, "kinds": commonest_first})
     return rows if known else []
-
-
-def _kinds(given: Any) -> list[tuple[str, float]]:
-    """Known kinds of edges in a part, the commonest first."""
-    numbers = ((name, number_in(given, name)) for name in given) if isinstance(given, dict) else ()
-    found = [(name, share) for name, share in numbers if share is not None]
-    return sorted(found, key=lambda kind: -kind[1])
 
 
 def part_verdict(run: Run, rows: list[dict[str, Any]]) -> str:
     """What the split, and the weights of its parts, say about what it is worth."""
     if alike := even_split(run):
         return f"{alike[0].upper()}{alike[1:]}, whatever the weights."
-    return f"{_chosen(run)}{_weights_in_words(rows)}"
-
-
-def _chosen(run: Run) -> str:
-    found = [f"{value} with {TRIED[name]}" for name, value in _tried(run).items()]
-    beside = f"{listed(found[:1])}, beside {listed(found[1:])}"
-    return f"Validation accuracy was {beside}. " if len(found) > 1 else ""
-
-
-def _weights_in_words(rows: list[dict[str, Any]]) -> str:
+    tried = [f"{value} with {TRIED[name]}" for name, value in _tried(run).items()]
+    beside = f"{listed(tried[:1])}, beside {listed(tried[1:])}"
+    chosen = f"Validation accuracy was {beside}. " if len(tried) > 1 else ""
     weighed = sorted((row["relevance"], row["name"]) for row in rows if row["relevance"])
     if len(weighed) < 2:
-        return ""
+        return chosen
     (low, least), (high, most) = weighed[0], weighed[-1]
     if high < 1.5 * low:
-        return "All communities have about the same weight: the split makes little difference here."
+        return f"{chosen}All communities have about the same weight: the split matters little here."
     times = f"{high / low:.1f}" if high < 100 * low else "over a hundred"
-    return f"An edge of {most} counts {times} times as much as an edge of {least}."
+    return f"{chosen}An edge of {most} counts {times} times as much as an edge of {least}."
 
 
 def size_line(run: Run) -> str:
@@ -241,16 +191,4 @@ def settings_groups(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     plain = {key: value for key, value in run.settings.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in run.settings.items() if isinstance(value, dict)}
     groups = ({"general": plain} if plain else {}) | sections
-    return [
-        (name, [(key, str(value)) for key, value in values.items()])
-        for name, values in groups.items()
-    ]
-
-
-def provenance(run: Run) -> list[tuple[str, str]]:
-    """Seed, machine, versions and time of the run."""
-    seconds = number_in(run.metrics, "seconds")
-    rows = {name: run.metrics.get(name) for name in ("seed", "device")}
-    rows["time"] = None if seconds is None else f"{seconds:,.1f} s"
-    rows |= run.metrics.get("versions", {})
-    return [(str(name), str(value)) for name, value in rows.items() if value is not None]
+    return [(name, [(k, str(v)) for k, v in values.items()]) for name, values in groups.items()]

@@ -14,42 +14,34 @@ from vepm.kernels.features import Features
 from vepm.nn import Adjacency, compact
 from vepm.objective import Counts, edge_log_likelihood, subsampled_edge_log_likelihood
 
+GRAPHS_AT_ONCE = 512
+HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
+
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
     """One graph, or several joined into one; all that a step reads."""
 
-    x: Features
-    """Node features [N, F]."""
-    edges: Adjacency
-    """Edges in both directions."""
-    y: Tensor
-    """Labels of the nodes [N] or graphs [G]; -1 where unknown."""
-    batch: Tensor | None = None
-    """Graph of each node [N]; None for a single graph."""
+    x: Features  # of the nodes [N, F]
+    edges: Adjacency  # in both directions
+    y: Tensor  # labels of the nodes [N] or graphs [G]; -1 where unknown
+    batch: Tensor | None = None  # graph of each node [N]; None for a single graph
     num_graphs: int = 1
-    counts: Counts | None = None
-    """Counts of the whole step if this is one of its shares."""
+    counts: Counts | None = None  # of the whole step if this is one of its shares
+    node_mask: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
+    graph_mask: Tensor | None = None  # the same for graphs [G]
 
     def count(self, rows: Tensor) -> Counts:
         """What to divide sums by, given the labelled rows."""
+        if self.node_mask is not None and self.graph_mask is not None:
+            graphs = self.graph_mask
+            return Counts(self.node_mask.sum(), graphs[rows].sum(), graphs.sum())
         return self.counts or Counts(self.x.size(0), rows.numel(), self.num_graphs)
-
-    def keep_nodes(self, values: Tensor) -> Tensor:
-        """Values of nodes [N, ...], zero for padding; there is none here."""
-        return values
-
-    def keep_outputs(self, values: Tensor) -> Tensor:
-        """Values of what is labelled [n, ...], zero for padding; there is none here."""
-        return values
 
     def edge_log_likelihood(
         self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
     ) -> Tensor:
-        """Log-likelihood of the edges, summed over the graphs.
-
-        Given affiliations [N, C] and their posterior means [N, C].
-        """
+        """Log-likelihood of the edges, given affiliations [N, C] and their posterior means."""
         given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
             return subsampled_edge_log_likelihood(*given, balanced=True, num_graphs=count).sum()
@@ -57,22 +49,18 @@ class GraphBatch:
         of_graphs = edge_log_likelihood(
             *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
         )
-        return self.keep_outputs(of_graphs).sum()
+        return masked(of_graphs, self.graph_mask).sum()
 
 
-GRAPHS_AT_ONCE = 512
-HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
+def masked(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Values of nodes or graphs [n, ...], zero for padding."""
+    if mask is None:
+        return values
+    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
 
 class GraphStore:
-    """All graphs of a dataset concatenated on a device, from which batches are selected by index.
-
-    Example:
-        >>> graph = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]),
-        ...              y=torch.tensor([1]))
-        >>> GraphStore([graph, graph, graph]).select(torch.tensor([2, 0])).num_graphs
-        2
-    """
+    """All graphs of a dataset joined on a device, from which batches are selected by index."""
 
     def __init__(self, graphs: Sequence[Data], device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
@@ -91,10 +79,7 @@ class GraphStore:
         return self.nodes.numel()
 
     def select(self, graphs: Tensor, counts: Counts | None = None) -> GraphBatch:
-        """Join the graphs with the given indices [G], in that order.
-
-        The counts are those of the whole step if these graphs are a share of it.
-        """
+        """Join the graphs with the given indices [G], in that order."""
         graphs = graphs.cpu()
         nodes, edges = self.nodes[graphs], self.edges[graphs]
         node = ragged((self.nodes.cumsum(0) - self.nodes)[graphs], nodes).to(self.device)
@@ -116,8 +101,7 @@ class GraphStore:
         parts = torch.arange(len(self)).split(GRAPHS_AT_ONCE)
         # The features are in this order already.
         features = self.x.split([int(self.nodes[part].sum()) for part in parts])
-        found = zip(parts, features, strict=True)
-        return [replace(self.select(part), x=x) for part, x in found]
+        return [replace(self.select(p), x=x) for p, x in zip(parts, features, strict=True)]
 
     def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
         """The share of one of ``size`` processes in the graphs with the given indices."""
@@ -134,33 +118,26 @@ def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     """A graph whose nodes are labelled, as one batch."""
-    weights = edge_weights([graph])
+    link, nodes, weights = graph.edge_index, graph.num_nodes, edge_weights([graph])
     weight = None if weights is None else weights[0]
     if graph.get("directed"):
-        edges = _both_ways(graph.edge_index, graph.num_nodes, weight)
+        # Messages pass both ways between the ends of a link.
+        strength = torch.ones(link.size(1)) if weight is None else weight
+        there = torch.stack([strength, torch.zeros_like(strength)], dim=1)
+        both, arcs = torch.cat([link, link.flip(0)], dim=1), torch.cat([there, there.flip(1)])
+        link, arcs = coalesce(both, arcs, num_nodes=nodes, sort_by_row=False)
+        weight = None if weight is None else arcs.sum(1)
+        edges = Adjacency(link, nodes, weight=weight, arcs=arcs)
     else:
-        kinds = graph.get("edge_kind")
-        edges = Adjacency(graph.edge_index, graph.num_nodes, kinds=kinds, weight=weight)
+        edges = Adjacency(link, nodes, kinds=graph.get("edge_kind"), weight=weight)
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges.to(device), y=graph.y.to(device))
-
-
-def _both_ways(link: Tensor, nodes: int, weight: Tensor | None) -> Adjacency:
-    """The links of a directed graph with their reverses, between which messages pass both ways."""
-    strength = torch.ones(link.size(1)) if weight is None else weight
-    none = torch.zeros_like(strength)
-    arcs = torch.cat([torch.stack([strength, none], 1), torch.stack([none, strength], 1)])
-    both = torch.cat([link, link.flip(0)], dim=1)
-    edge_index, arcs = coalesce(both, arcs, num_nodes=nodes, sort_by_row=False)
-    weight = None if weight is None else arcs.sum(1)
-    return Adjacency(edge_index, nodes, weight=weight, arcs=arcs)
 
 
 def edge_weights(graphs: Sequence[Data]) -> list[Tensor] | None:
     """Weights of the edges of each graph [E], as the likelihood takes them; None if there are none.
 
-    Counts stay as they are, other weights are divided by their mean. Where the largest weight is
-    more than a hundred times the median, few edges would make up most of the likelihood; such
-    weights are first replaced by their logarithms, log2(1 + w) in units of the smallest.
+    Counts stay as they are, others are divided by their mean; where few edges would make up most
+    of the likelihood, log2(1 + w) comes first, in units of the smallest.
     """
     given = [graph.get("edge_weight") for graph in graphs]
     found = [weight for weight in given if weight is not None]

@@ -1,8 +1,4 @@
-"""Exact inference on a large graph: layer by layer, a chunk of nodes at a time.
-
-A layer is computed for every node, with all of its neighbours, before the next layer begins. So
-nothing is sampled or left out, and memory is a few values per node plus what one chunk needs.
-"""
+"""Exact inference on a large graph: each layer for all nodes, a chunk at a time, then the next."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +9,7 @@ from torch import Tensor
 from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import VEPM, Adjacency, Prediction, draw
 from vepm.nn.composer import NodeComposer
-from vepm.nn.convolution import Propagation, over_degrees, plain_propagation, propagation
+from vepm.nn.convolution import Propagation, plain_propagation, propagation
 from vepm.scale.large import LargeGraph
 
 EDGES_AT_ONCE = 2**20  # edges and nodes of a chunk, unless a single node has more
@@ -65,25 +61,20 @@ def _table(graph: LargeGraph, function: Callable[..., Tensor], *arguments: Any) 
     return table
 
 
-def _layers(graph: LargeGraph, layer: Callable[..., Tensor], count: int) -> Tensor:
-    """The last of some tables, each made from the one before; there is none before the first."""
-    h = _table(graph, layer, 0, None)
-    for i in range(1, count):
-        h = _table(graph, layer, i, h)
-    return h
-
-
 def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
     """Output of the encoder for every node [N, 1, width], which parametrises the posterior."""
     encoder = model.encoder
 
-    def layer(chunk: Chunk, i: int, h: Tensor | None) -> Tensor:
-        x = chunk.features(model.feature_norm) if h is None else chunk.take(h)
+    def layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
+        x = chunk.take(h) if i else chunk.features(model.feature_norm)
         weights = plain_propagation(chunk.edges, graph.x, encoder.conv)
         out: Tensor = encoder.layers[i](x, chunk.edges, weights)
         return torch.relu(encoder.norms[i](out)) if i < len(encoder.norms) else out
 
-    return _layers(graph, layer, len(encoder.layers))
+    h = torch.empty(0)
+    for i in range(len(encoder.layers)):
+        h = _table(graph, layer, i, h)
+    return h
 
 
 def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
@@ -95,55 +86,45 @@ def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
 
 def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
     """What the model says of every node, on the CPU, given the affiliations [N, C]."""
-    bank = model.bank
-    degree = _degrees(model, graph, z) if bank.normalize == "community" else None
+    bank, composer = model.bank, model.composer
+    assert isinstance(composer, NodeComposer)
+    degree, h = torch.empty(0), torch.empty(0)
+    if bank.normalize == "community" or composer.relevance is not None:
+        # Of every node in every metacommunity [N, K].
+        degree = _table(graph, lambda chunk: chunk.edges.sum_at_target(chunk.split(model, z)))
 
-    def layer(chunk: Chunk, i: int, h: Tensor | None) -> Tensor:
+    def bank_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
         shares = chunk.split(model, z)
-        if degree is None:
-            weights = propagation(chunk.edges, shares, bank.normalize)
-        else:
-            weights = over_degrees(chunk.take(degree).to(shares.dtype), shares)
-        x: Any = None if h is None else chunk.take(h)
+        known = chunk.take(degree).to(shares.dtype) if bank.normalize == "community" else None
+        weights = propagation(chunk.edges, shares, bank.normalize, known)
+        x: Any = chunk.take(h) if i else None
         if x is None:
             x = model.fuse(chunk.features(model.feature_norm), chunk.take(z), chunk.edges)
         return torch.relu(bank.norms[i](bank.layers[i](x, chunk.edges, weights)))
 
-    h = _layers(graph, layer, len(bank.layers))
-    logits = _compose(model, graph, h.flatten(1), z)
-    return Prediction(logits, h, logits)
-
-
-def _degrees(model: VEPM, graph: LargeGraph, z: Tensor) -> Tensor:
-    """Degree of every node in every metacommunity [N, K]."""
-    return _table(graph, lambda chunk: chunk.edges.sum_at_target(chunk.split(model, z)))
-
-
-def _compose(model: VEPM, graph: LargeGraph, h: Tensor, z: Tensor) -> Tensor:
-    composer = model.composer
-    assert isinstance(composer, NodeComposer)
-    degree = None if composer.relevance is None else _degrees(model, graph, z)
-
     def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
-        """For convolutions, and for scores that walk on."""
-        if degree is None:
+        """For the composer's convolutions, and for scores that walk on."""
+        if composer.relevance is None:
             return composer.propagations(chunk.edges, h)
         shares = chunk.split(model, z)
         return composer.propagations(chunk.edges, h, shares, chunk.take(degree).to(shares.dtype))
 
-    def layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
+    def composer_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
         return composer.layers[i](chunk.take(h), chunk.edges, weights(chunk)[0]).squeeze(1)
 
-    def walk(chunk: Chunk, h: Tensor, start: Tensor) -> Tensor:
-        own = chunk.take(h), chunk.take(start)
+    def walk(chunk: Chunk, scores: Tensor, start: Tensor) -> Tensor:
+        own = chunk.take(scores), chunk.take(start)
         return composer.walk(*own, chunk.edges, weights(chunk)[1])
 
-    if composer.dense is not None:
-        dense, parts = composer.dense, h.split(EDGES_AT_ONCE)
-        h = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
+    for i in range(len(bank.layers)):
+        h = _table(graph, bank_layer, i, h)
+    scores = h.flatten(1)
+    if (dense := composer.dense) is not None:
+        parts = scores.split(EDGES_AT_ONCE)
+        scores = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
     for i in range(len(composer.layers)):
-        h = _table(graph, layer, i, torch.relu_(h) if i else h)
-    start = h
+        scores = _table(graph, composer_layer, i, torch.relu_(scores) if i else scores)
+    start = scores
     for _ in range(composer.hops):
-        h = _table(graph, walk, h, start)
-    return h
+        scores = _table(graph, walk, scores, start)
+    return Prediction(scores, h, scores)

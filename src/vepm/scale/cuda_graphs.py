@@ -1,8 +1,4 @@
-"""Steps captured as CUDA graphs and replayed with a single launch.
-
-A step of a small model is hundreds of small kernels, each of which takes longer to launch than to
-run.
-"""
+"""Steps of many small kernels captured as CUDA graphs and replayed with a single launch."""
 
 import contextlib
 import gc
@@ -16,13 +12,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 T = TypeVar("T")
 
-MOST_GRAPHS = 32
-"""The most CUDA graphs kept at once, since each keeps its tensors; other steps run eagerly."""
 MOST_EDGES = 2**21
 """Edges up to which a step is captured; larger ones keep a GPU busy without it, and a CUDA graph
 holds on to the memory of its step."""
-WARMUP = 2
-"""Times that a step runs eagerly before it is captured, so that whatever is cached exists."""
+WARMUP = 2  # eager runs of a step before it is captured, so that whatever is cached exists
 
 
 @dataclass
@@ -33,12 +26,6 @@ class _Captured:
     inputs: tuple[Any, ...]
     times: int = 1
     replay: Callable[[], Any] | None = None
-
-    def load(self, tensors: Sequence[Tensor]) -> None:
-        """Copy the values of other tensors of these shapes."""
-        for mine, other in zip(_tensors(self.inputs), tensors, strict=True):
-            if mine is not other:
-                mine.copy_(other)
 
     def run(self) -> Any:
         """The step, run eagerly."""
@@ -71,22 +58,16 @@ class CUDAGraphs:
         key = name, tuple((tensor.shape, tensor.dtype) for tensor in tensors)
         step = self._steps.get(key)
         if step is None:
-            self._evict()
-            if len(self._steps) < MOST_GRAPHS:
-                self._steps[key] = _Captured(function, inputs)
+            self._steps[key] = _Captured(function, inputs)
             return function(*inputs)
-        step.load(tensors)
+        for mine, other in zip(_tensors(step.inputs), tensors, strict=True):
+            if mine is not other:
+                mine.copy_(other)
         step.times += 1
         if step.replay is None and step.times > WARMUP:
             step.replay = self._capture(step)
         found: T = step.run() if step.replay is None else step.replay()
         return found
-
-    def _evict(self) -> None:
-        """Drop the oldest of the steps that ran only once, if there is no space."""
-        once = [key for key, step in self._steps.items() if step.times == 1]
-        if len(self._steps) >= MOST_GRAPHS and once:
-            del self._steps[once[0]]
 
     def _capture(self, step: _Captured) -> Callable[[], Any]:
         graph = torch.cuda.CUDAGraph()
@@ -97,7 +78,7 @@ class CUDAGraphs:
         def replay() -> Any:
             graph.replay()
             # The next replay writes to the same memory.
-            return _copied(out)
+            return tree_map_only(Tensor, Tensor.clone, out)
 
         return replay
 
@@ -122,7 +103,3 @@ def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
 
 def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
-
-
-def _copied(out: Any) -> Any:
-    return tree_map_only(Tensor, Tensor.clone, out)

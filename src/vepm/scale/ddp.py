@@ -1,12 +1,8 @@
-"""DDP: one model trained by the processes of torchrun as if by one that holds all their batches.
-
-A step updates some of the parameters, and its loss calls the model several times, neither of which
-``DistributedDataParallel`` supports. So the gradients of a step are summed over the processes.
-"""
+"""DDP: one model trained by the processes of torchrun as if by one that holds all their batches."""
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -19,9 +15,7 @@ from vepm.kernels.patterns import apply
 from vepm.nn.convolution import CommunityNorm
 
 GATHER_TIMEOUT = timedelta(days=30)  # the first to finish waits for the last
-TRAINING_TIMEOUT = timedelta(hours=1)
-"""How long to wait for a process that neither answers nor has ended; one that ends is noticed at
-once."""
+TRAINING_TIMEOUT = timedelta(hours=1)  # for a process that neither answers nor has ended
 
 T = TypeVar("T")
 
@@ -40,35 +34,22 @@ def own_device(device: str) -> str:
 
 
 class ProcessGroup:
-    """The processes that train one model; by default this one alone."""
+    """The processes that train one model; by default this one alone.
+
+    ``DistributedDataParallel`` supports neither steps of some of the parameters alone nor losses
+    that call the model several times, so gradients are summed here.
+    """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is only one process."""
-        return self.size == 1
-
-    @property
-    def leads(self) -> bool:
-        """Whether this is the one process that writes and prints."""
-        return self.rank == 0
+        self.alone = size == 1
+        self.leads = rank == 0  # the one process that writes and prints
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all processes, the same in each; in place."""
         if not self.alone:
             dist.all_reduce(values)
         return values
-
-    def sum_all(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """The sums of several tensors, in one message; None stays None, in all processes alike."""
-        if self.alone:
-            return list(tensors)
-        given = [tensor for tensor in tensors if tensor is not None]
-        joined = self.sum(torch.cat([tensor.flatten() for tensor in given]))
-        sums = iter(joined.split([tensor.numel() for tensor in given]))
-        return [None if tensor is None else next(sums).view_as(tensor) for tensor in tensors]
 
     def from_first(self, compute: Callable[[], T]) -> T:
         """The result of the first process, on all of them."""
@@ -94,13 +75,7 @@ class ProcessGroup:
 
 @contextlib.contextmanager
 def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
-    """The process group of torchrun, or this process alone, until the end of the block.
-
-    CPUs communicate over gloo, GPUs over NCCL.
-
-    Raises:
-        LostProcessError: if another process has ended.
-    """
+    """The processes of torchrun, over gloo or NCCL, or this one alone, until the end."""
     rank, size = rank_and_world()
     if size == 1:
         yield ProcessGroup()
@@ -145,9 +120,9 @@ class SyncNorm(CommunityNorm):
         count = float(self.group.sum(flat.new_tensor([flat.size(0)], dtype=torch.double)))
         if count < 2:
             return super().forward(x)
-        mean = self._sum(flat.sum(0)) / count
+        mean = apply(_Sum, flat.sum(0), self.group) / count
         centred = flat - mean
-        variance = self._sum(centred.square().sum(0)) / count
+        variance = apply(_Sum, centred.square().sum(0), self.group) / count
         running_mean, running_var, times = norm.buffers()
         momentum = norm.momentum or 0.0
         times.add_(1)
@@ -155,9 +130,6 @@ class SyncNorm(CommunityNorm):
         running_var.lerp_(variance.detach() * (count / (count - 1)), momentum)
         scale = norm.weight * torch.rsqrt(variance + norm.eps)
         return (centred * scale + norm.bias).view_as(x)
-
-    def _sum(self, values: Tensor) -> Tensor:
-        return apply(_Sum, values, self.group)
 
 
 class _Sum(torch.autograd.Function):

@@ -1,14 +1,10 @@
-"""How the steps of a single run are carried out.
-
-The training loop deals with runs, phases and losses; an executor holds the weights, and computes
-and minimises a loss. :class:`OneRun` calls the model directly;
-:class:`vepm.scale.many.ManyRuns`, with the same methods, calls many models at once.
-"""
+"""How steps are carried out: an executor holds weights, and computes and minimises losses."""
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,27 +13,24 @@ from torch.optim import Optimizer
 from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.clusters import Clusters
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
-from vepm.scale.large import LargeGraph
+from vepm.scale.large import Clusters, LargeGraph
 
 Source = GraphBatch | GraphStore | LargeGraph
 """What a model is applied to: a graph at once, many graphs, or a graph in chunks."""
 Loss = Callable[..., Terms]
 """Called with a model, a batch, the labelled rows and perhaps tensors that are held."""
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 class Run(NamedTuple):
     """What distinguishes the runs of one dataset and one set of settings."""
 
-    train_on: Tensor
-    """Indices of the labelled nodes or graphs to learn from; empty to pretrain only."""
-    validate_on: Tensor
-    """Indices of those that choose the epoch; empty to keep the last."""
-    watch: Tensor | None = None
-    """Indices of those whose accuracy is recorded; they have no influence."""
+    train_on: Tensor  # indices of labelled nodes or graphs to learn from; empty to pretrain only
+    validate_on: Tensor  # of those that choose the epoch; empty to keep the last
+    watch: Tensor | None = None  # of those whose accuracy is recorded, with no influence
     seed: int = 0
     class_weights: Tensor | None = None
     """Weight of the labels of each class, all above 0, of a run trained alone; None for ones."""
@@ -49,23 +42,83 @@ class Run(NamedTuple):
         return {role: rows for role, rows in roles.items() if rows is not None and rows.numel()}
 
 
-class OwnBatch(NamedTuple):
-    """The batch of a single run."""
+class LabelledBatch(NamedTuple):
+    """A batch of one run, or of many runs that share it."""
 
     batch: GraphBatch
-    rows: Tensor  # indices of the labelled nodes or graphs
+    rows: Tensor
+    """Indices of the labelled nodes or graphs [n], or of those of each run [R, n]."""
+    size: None = None
 
     @property
     def labels(self) -> list[int]:
-        """Number of labels."""
-        return [self.rows.numel()]
+        """Number of labels of each run."""
+        return [own.numel() for own in torch.atleast_2d(self.rows)]
 
 
-class OneRun:
+class Executor(ABC):
+    """What the executors of one run and of many have in common."""
+
+    model: VEPM
+    models: Sequence[VEPM]  # of each run
+    runs: Sequence[Run]
+    device: torch.device
+    group = ProcessGroup()
+    graphs: CUDAGraphs | None = None
+    whole: LabelledBatch | None = None
+    """The one graph of all steps; None if steps have batches of their own."""
+
+    def begin(self, phase: str, epochs: int) -> None:
+        """Prepare for a phase of at most so many epochs."""
+        if self.graphs is not None:
+            self.graphs.forget()
+
+    def run(self, name: Hashable, function: Callable[..., T], *inputs: Any) -> T:
+        """Call a function with inputs, perhaps as a CUDA graph; those of one name do the same."""
+        if self.graphs is None:
+            return function(*inputs)
+        return self.graphs.run(name, function, *inputs)
+
+    def batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
+        """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
+        torch.manual_seed(seed_of(*(run.seed for run in self.runs), phase, epoch))
+        self.model.train()
+        return (1, [self.whole]) if self.whole is not None else self.drawn_batches(phase, epoch)
+
+    def hold(self, function: Callable[..., Any], cycle: int) -> Any:
+        """Call a function with the one graph of all steps; None if there are several."""
+        if self.whole is None:
+            return None
+        torch.manual_seed(seed_of(*(run.seed for run in self.runs), "hold", cycle))
+        self.model.train()
+        return self.run("hold", lambda batch: self.call(function, batch), self.whole)
+
+    def step(
+        self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
+    ) -> Terms:
+        """Step down a loss, in all processes together; the terms have one value for each run."""
+
+        def work(batch: Any, *held: Any) -> Terms:
+            terms = self.call(loss, batch, *held)
+            descend(terms.loss.sum(), optimizers, self.group)
+            return terms.detached()
+
+        return self.run((name, batch.size), work, batch, *held)
+
+    @abstractmethod
+    def drawn_batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
+        """Number of steps of an epoch, and their batches, where there are several."""
+
+    @abstractmethod
+    def call(self, function: Callable[..., Any], batch: Any, *held: Any) -> Any:
+        """Call a function with each run's model, batch, labelled rows and held tensors."""
+
+
+class OneRun(Executor):
     """Calls one model directly, perhaps in several processes, by clusters or as CUDA graphs.
 
     ``scores`` computes class scores of every node or graph; ``capture`` is whether steps on one
-    graph may be captured; a large graph has clusters.
+    graph may be captured.
     """
 
     def __init__(
@@ -78,88 +131,68 @@ class OneRun:
         batch_size: int = 0,
         group: ProcessGroup | None = None,
         capture: bool = True,
-        clusters: Clusters | None = None,
     ) -> None:
-        self.model, self.source, self.clusters = model, source, clusters
-        self.runs, self.seeds = [run], [run.seed]
-        self.batch_size, self.group, self._scores = batch_size, group or ProcessGroup(), scores
-        self.device = model.activation.device
-        self.best_weights: dict[str, Tensor] | None = None
+        self.group, self.device = group or ProcessGroup(), model.activation.device
+        if run.class_weights is not None:
+            run = run._replace(class_weights=run.class_weights.to(self.device))
+        self.model, self.models, self.runs = model, [model], [run]
+        self.source, self.batch_size = source, batch_size
+        self.scores, self.best_weights = scores, dict[str, Tensor]()
+        self.clusters: Clusters | None = None
         if not self.group.alone:
             replace_norms(model, lambda norm: SyncNorm(norm, self.group))
-        # Steps on one graph are alike; batches of graphs have many sizes.
-        alike = isinstance(source, GraphBatch) and worth_capturing(source.edges.edge_index)
-        self._graphs = CUDAGraphs(on=capture and alike and self.group.alone)
+        elif self.device.type == "cuda" and isinstance(source, GraphBatch) and capture:
+            # Steps on one graph are alike; batches of graphs have many sizes.
+            self.graphs = CUDAGraphs(on=worth_capturing(source.edges.edge_index))
+        if isinstance(source, GraphBatch):
+            self.whole = LabelledBatch(source, run.train_on.to(source.x.device))
+        elif isinstance(source, LargeGraph):
+            sizes = model.activation.numel(), batch_size
+            self.clusters = Clusters(source, run.train_on, *sizes, group=self.group, seed=run.seed)
 
     def parameters(self, part: str) -> Sequence[Tensor]:
         """Parameters of a part: ``encoder``, ``predictor``, or ``undecayed`` ones of the latter."""
         return list(getattr(self.model, f"{part}_parameters")())
 
-    def begin(self, phase: str, epochs: int) -> None:
-        """Prepare for a phase of at most so many epochs."""
-        self._graphs.forget()
-
-    def batches(self, phase: str, epoch: int) -> tuple[int, Iterator[OwnBatch]]:
-        """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
-        torch.manual_seed(seed_of(*self.seeds, phase, epoch))
-        self.model.train()
-        source, train = self.source, self.runs[0].train_on
-        if isinstance(source, GraphBatch):
-            return 1, iter([OwnBatch(source, train.to(source.x.device))])
+    def drawn_batches(self, phase: str, epoch: int) -> tuple[int, Iterable[LabelledBatch]]:
+        """Number of steps of an epoch, and their batches."""
         if self.clusters is not None:
-            return self.clusters.steps, (OwnBatch(*b) for b in self.clusters.epoch())
-        assert isinstance(source, GraphStore)
-        chosen = torch.arange(len(source)) if phase == "pretrain" else train
-        order = chosen[torch.randperm(chosen.numel())]
-        parts = order.split(self.batch_size or max(order.numel(), 1))
+            return self.clusters.steps, (LabelledBatch(*b) for b in self.clusters.epoch())
+        store = self.source
+        assert isinstance(store, GraphStore)
+        parts = shuffled(store, self.runs[0], phase, self.batch_size)
         self.group.diverge()
-        shares = (source.share(part, self.group.rank, self.group.size) for part in parts)
+        shares = (store.share(part, self.group.rank, self.group.size) for part in parts)
         return len(parts), (
-            OwnBatch(own, torch.arange(own.num_graphs, device=own.x.device)) for own in shares
+            LabelledBatch(own, torch.arange(own.num_graphs, device=own.x.device)) for own in shares
         )
 
-    def hold(self, function: Callable[[VEPM, GraphBatch], Any]) -> Any:
-        """Call a function with the one graph of all steps; None if there are several."""
-        source = self.source
-        if not isinstance(source, GraphBatch):
-            return None
-        self.model.train()
-        return self._graphs.run("hold", lambda: function(self.model, source))
-
-    def step(
-        self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
-    ) -> Terms:
-        """Step down a loss, in all processes together; the terms have one value for each run."""
-
-        def work(*held: Any) -> Terms:
-            terms = loss(self.model, *batch, *held)
-            descend(terms.loss, optimizers, self.group)
-            return terms.detached()
-
-        return self._graphs.run(name, work, *held)
+    def call(self, function: Callable[..., Any], batch: LabelledBatch, *held: Any) -> Any:
+        """Call a function with the model, a batch, its labelled rows and held tensors."""
+        return function(self.model, batch.batch, batch.rows, *held)
 
     def weight_sums(self) -> Tensor:
         """Sum of all weights and running statistics [1]; finite if they are."""
         tensors = [t for t in self.model.state_dict().values() if t.is_floating_point()]
         return torch.stack([tensor.sum() for tensor in tensors]).sum()[None]
 
-    def watch(self) -> Callable[[], list[Row]]:
-        """Accuracy and loss of each role, computed by the first process for all."""
-        # Rounding may differ between processes, and all must choose the same epoch.
-        return lambda: self.group.from_first(lambda: [self._watched(self.runs[0])])
-
-    def _watched(self, run: Run) -> Row:
-        row: Row = {}
-        logits, y = self._scores(self.model, self.source), self.source.y
+    def watch(self) -> dict[str, Tensor]:
+        """Accuracy and loss of each role [1], which sum up to what the first process found."""
+        run, y = self.runs[0], self.source.y
+        if not self.group.leads:
+            # Rounding may differ between processes, and all must choose the same epoch.
+            names = [f"{role}_{name}" for role in run.watched for name in ("accuracy", "loss")]
+            return dict.fromkeys(names, torch.zeros(1, device=self.device).double())
+        found, logits = dict[str, Tensor](), self.scores(self.model, self.source)
         weights = None if run.class_weights is None else run.class_weights.to(y.device)
         for role, rows in run.watched.items():
-            found, truth = logits[rows.to(y.device)], y[rows.to(y.device)]
-            hits = (found.argmax(1) == truth).double()
+            own, truth = logits[rows.to(y.device)], y[rows.to(y.device)]
+            hits = (own.argmax(1) == truth).double()
             if weights is not None:
                 hits = hits * weights[truth] / weights[truth].double().mean()
-            row[f"{role}_accuracy"] = float(hits.mean())
-            row[f"{role}_loss"] = float(torch.nn.functional.cross_entropy(found, truth, weights))
-        return row
+            found[f"{role}_accuracy"] = hits.mean()
+            found[f"{role}_loss"] = torch.nn.functional.cross_entropy(own, truth, weights).double()
+        return {name: value.to(self.device) for name, value in found.items()}
 
     def keep(self, runs: Sequence[int]) -> None:
         """Remember the present weights, if the run is among those given."""
@@ -168,7 +201,7 @@ class OneRun:
 
     def restore(self) -> None:
         """Go back to the weights that were remembered, if any."""
-        if self.best_weights is not None:
+        if self.best_weights:
             self.model.load_state_dict(self.best_weights)
         self.model.eval()
 
@@ -203,11 +236,25 @@ def descend(
     parameters = [p for o in optimizers for g in o.param_groups for p in g["params"]]
     # Gradients of the other parameters are not computed at all.
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    summed = (group or ProcessGroup()).sum_all(gradients)
-    for parameter, gradient in zip(parameters, summed, strict=True):
+    for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
+    if group is not None and not group.alone:
+        # In one message; a parameter without gradient has none in all processes alike.
+        moved = [p for p in parameters if p.grad is not None]
+        joined = group.sum(torch.cat([p.grad.flatten() for p in moved]))
+        for parameter, summed in zip(moved, joined.split([p.numel() for p in moved]), strict=True):
+            parameter.grad = summed.view_as(parameter)
     for optimizer in optimizers:
         optimizer.step()
+
+
+def shuffled(
+    store: GraphStore, run: Run, phase: str, size: int, generator: torch.Generator | None = None
+) -> tuple[Tensor, ...]:
+    """Indices of the graphs that a run reads in an epoch, in random order and batches of a size."""
+    chosen = torch.arange(len(store)) if phase == "pretrain" else run.train_on
+    order = chosen[torch.randperm(chosen.numel(), generator=generator)]
+    return order.split(size or max(order.numel(), 1))
 
 
 def seed_of(*purpose: str | int) -> int:

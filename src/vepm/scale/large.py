@@ -1,8 +1,7 @@
-"""One graph too large to train on at once, which stays in main memory and is read in parts.
+"""One graph too large to train on at once: it stays in main memory and is trained by clusters."""
 
-Its parts for training are clusters: groups of nodes of about equal size with few edges between
-them, found in linear time.
-"""
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,14 +14,17 @@ from torch_geometric.data import Data
 from vepm.errors import InputError
 from vepm.kernels.features import Features
 from vepm.kernels.patterns import index_type
-from vepm.nn import compact
-from vepm.scale.batches import ragged
+from vepm.nn import Adjacency, compact
+from vepm.objective import Counts, partial_edge_log_likelihood
+from vepm.scale.batches import GraphBatch, ragged
+from vepm.scale.ddp import ProcessGroup
 
 Ints = NDArray[np.int32]
 
 ROUNDS = 30
 SAMPLED = 8  # neighbours sampled for each node in a round, whose most frequent cluster it prefers
 SLACK = 1.1  # largest size of a cluster, relative to the mean
+CLUSTERS_PER_BATCH = 8  # clusters, drawn anew in every epoch, that make up a step
 
 
 class LargeGraph:
@@ -61,10 +63,9 @@ class LargeGraph:
     def inside(self, nodes: Tensor) -> Tensor:
         """Edges [2, e] between the nodes, relabelled in their order."""
         target, source = self.edges_into(nodes)
-        local = self._relabelled(nodes)[source]
-        self._index[nodes] = -1
+        local = self._place_among(nodes, source)
         kept = local >= 0
-        return torch.stack([local[kept].long(), target[kept]])
+        return torch.stack([local[kept], target[kept]])
 
     def around(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """The nodes followed by their other neighbours, and all edges into the nodes."""
@@ -73,28 +74,135 @@ class LargeGraph:
         outside[source] = True
         outside[nodes] = False
         everyone = torch.cat([nodes, outside.nonzero().flatten()])
-        edges = torch.stack([self._relabelled(everyone)[source].long(), target])
-        self._index[everyone] = -1
-        return everyone, edges
+        return everyone, torch.stack([self._place_among(everyone, source), target])
 
-    def _relabelled(self, nodes: Tensor) -> Tensor:
+    def _place_among(self, nodes: Tensor, wanted: Tensor) -> Tensor:
+        """Index of each of the wanted nodes among the nodes; -1 if it is not one of them."""
         self._index[nodes] = torch.arange(nodes.numel(), dtype=self._index.dtype)
-        return self._index
+        found = self._index[wanted].long()
+        self._index[nodes] = -1
+        return found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClusterBatch(GraphBatch):
+    """A subgraph of some clusters of a larger graph."""
+
+    whole: "Clusters"
+    clusters: Tensor  # indices of the clusters [q]
+    member: Tensor  # index of each node's cluster among them [n]
+    edge_weight: Tensor
+    """One over the probability that a batch with one end of an edge holds the other [e]."""
+
+    def edge_log_likelihood(
+        self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
+    ) -> Tensor:
+        """The batch's part of the log-likelihood of all pairs of the whole graph."""
+        return partial_edge_log_likelihood(
+            z,
+            activation,
+            self.edges,
+            mean=mean,
+            edge_weight=self.edge_weight,
+            total=self.whole.renew_totals(self.clusters, self.member, mean),
+            num_nodes=self.whole.graph.num_nodes,
+            num_edges=self.whole.graph.num_edges // 2,
+            balanced=likelihood != "summed",
+        )
+
+
+class Clusters:
+    """A large graph in clusters, some joined in every step; its loss is that of all on average."""
+
+    def __init__(
+        self,
+        graph: LargeGraph,
+        train: Tensor,
+        num_communities: int,
+        batch_size: int,
+        *,
+        group: ProcessGroup,
+        seed: int,
+        joined: int = CLUSTERS_PER_BATCH,
+    ) -> None:
+        self.graph, self.group = graph, group
+        count = max(2 * group.size, -(-graph.num_nodes * joined // batch_size))
+        found = cluster_nodes(graph.pointer.numpy(), graph.columns.numpy(), count, seed)
+        cluster = torch.from_numpy(found)
+        self.sizes = torch.bincount(cluster)
+        self.count = self.sizes.numel()
+        self.members = torch.argsort(cluster, stable=True).split(self.sizes.tolist())
+        self.labelled = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        self.labelled[train] = True
+        self.steps = -(-self.count // (joined * group.size))
+        if self.steps * group.size > self.count:
+            raise InputError(
+                f"{self.count} clusters are too few for {group.size} processes; "
+                "use fewer processes or a smaller batch_size"
+            )
+        of_step = graph.num_nodes, max(train.numel(), 1), 1
+        self.counts = Counts(*(count / self.steps for count in of_step))
+        self.totals = torch.zeros(self.count, num_communities + 1, device=graph.device).double()
+        """The latest sum of posterior means of each cluster [P, C], which add up to that of the
+        graph; in the last column whether they are known."""
+
+    @torch.no_grad()
+    def renew_totals(self, clusters: Tensor, member: Tensor, mean: Tensor) -> Tensor:
+        """Update the sums with the means of a batch [n, C] and return the total [C]."""
+        fresh = torch.zeros_like(self.totals)
+        sums = fresh.new_zeros(clusters.numel(), mean.size(1))
+        fresh[clusters, :-1] = sums.index_add_(0, member, mean.double())
+        fresh[clusters, -1] = 1
+        self.group.sum(fresh)
+        seen = fresh[:, -1] > 0
+        self.totals[seen] = fresh[seen]
+        sizes = self.sizes.to(fresh)
+        # In the first epoch, clusters not seen yet are taken to be like those that were.
+        known = sizes @ self.totals[:, -1]
+        return (self.totals[:, :-1].sum(0) * (sizes.sum() / known)).to(mean.dtype)
+
+    def epoch(self) -> Iterator[tuple[GraphBatch, Tensor]]:
+        """This process's batches of one epoch, in each some clusters, and their labelled rows."""
+        # Drawn anew in every epoch; torch's random numbers are the same in all processes here.
+        batches = torch.randperm(self.count).tensor_split(self.steps * self.group.size)
+        weight = weight_of_cut_edges(batches)
+        self.group.diverge()
+        for clusters in batches[self.group.rank :: self.group.size]:
+            yield self.join(clusters, weight)
+
+    def join(self, clusters: Tensor, cut_weight: float) -> tuple[GraphBatch, Tensor]:
+        """The subgraph of some clusters, and its labelled rows."""
+        graph, device = self.graph, self.graph.device
+        nodes = torch.cat([self.members[index] for index in clusters.tolist()])
+        member = torch.arange(clusters.numel()).repeat_interleave(self.sizes[clusters])
+        edge_index = graph.inside(nodes)
+        cut = member[edge_index[0]] != member[edge_index[1]]
+        batch = ClusterBatch(
+            x=graph.features(nodes),
+            edges=Adjacency(edge_index.to(device), nodes.numel()),
+            y=graph.y[nodes].to(device),
+            counts=self.counts,
+            whole=self,
+            clusters=clusters.to(device),
+            member=member.to(device),
+            edge_weight=torch.where(cut, cut_weight, 1.0).to(device, graph.x.dtype),
+        )
+        return batch, self.labelled[nodes].nonzero().flatten().to(device)
+
+
+def weight_of_cut_edges(batches: tuple[Tensor, ...]) -> float:
+    """One over the probability that two given clusters are in the same batch."""
+    count = sum(batch.numel() for batch in batches)
+    together = sum(batch.numel() * (batch.numel() - 1) for batch in batches)
+    return count * (count - 1) / together if together else 0.0
 
 
 def cluster_nodes(pointer: NDArray[np.int64], columns: Ints, count: int, seed: int = 0) -> Ints:
-    """Index of each node's cluster [N].
+    """Index of each node's cluster [N], of about equal size with few edges cut, in O(N + E).
 
-    The nodes are ordered by reverse Cuthill-McKee, which places neighbours close together, and the
-    order is cut into equal pieces. Then nodes move to the cluster of most of their neighbours,
-    estimated from a random sample, within the size limits; a few rounds of that find communities
-    where there are any. It takes O(N + E). The graph is given as CSR, with both directions of
-    every edge.
-
-    Example:
-        >>> pointer, columns = np.array([0, 1, 2, 3, 4]), np.array([1, 0, 3, 2], dtype=np.int32)
-        >>> cluster_nodes(pointer, columns, 2).tolist()
-        [1, 1, 0, 0]
+    The graph is given as CSR. The order of reverse Cuthill-McKee, which places neighbours close
+    together, is cut into equal pieces; then nodes move, within limits of size, to the cluster of
+    most of their neighbours in a random sample.
     """
     nodes = len(pointer) - 1
     count = max(1, min(count, nodes))

@@ -10,29 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from vepm.errors import InputError
 from vepm.files import parse_json, refuse_special
-from vepm.runs.metrics import commit, describe_machine
+from vepm.runs import commit, describe_machine
 from vepm.schema import is_of_type
 
 Row = dict[str, Any]
 """One run: its setting's number and changes, where it ran, and how validation went."""
 FIELDS: dict[str, Any] = {
-    "number": int,
+    **dict.fromkeys(("number", "split", "seed", "best_epoch"), int),
+    **dict.fromkeys(("val_accuracy", "seconds"), float),
+    "val_loss": float | None,
     "changes": dict,
     "dataset": str,
-    "split": int,
-    "seed": int,
-    "val_accuracy": float,
-    "val_loss": float | None,
-    "best_epoch": int,
-    "seconds": float,
 }
-EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
-"""What searches meant before these could be chosen."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +51,14 @@ class Log:
 
 
 @contextlib.contextmanager
-def open_log(path: Path, about: Mapping[str, Any], rule: str) -> Iterator[Log]:
+def open_log(
+    path: Path, about: Mapping[str, Any], rule: str, absent: Mapping[str, Any] | None = None
+) -> Iterator[Log]:
     """The log in a file, made if there is none; an incomplete last line is dropped.
 
-    Raises:
-        InputError: if another process writes to the file, it holds another search, or is none.
+    It must be of the same search, as ``about`` says; ``absent`` is what old logs leave out of it.
     """
     refuse_special(path)
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: not a file; choose another with --output")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as file:
         try:
@@ -75,22 +68,21 @@ def open_log(path: Path, about: Mapping[str, Any], rule: str) -> Iterator[Log]:
         file.seek(0)
         content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        rows = _read(path, whole, json.loads(json.dumps(about))) if whole else []
+        rows = _read(path, whole, json.loads(json.dumps(about)), absent or {}) if whole else []
         file.truncate(len(whole))
         if not whole:
-            head = {"sweep": about, "rule": rule, "commit": commit()}
-            Log(file, []).add([head | {"machine": describe_machine()}])
+            origin = {"commit": commit(), "machine": describe_machine()}
+            Log(file, []).add([{"sweep": about, "rule": rule, **origin}])
         yield Log(file, rows)
 
 
-def _read(path: Path, content: bytes, about: Row) -> list[Row]:
+def _read(path: Path, content: bytes, about: Row, absent: Mapping[str, Any]) -> list[Row]:
     """The runs of a log; refused if it is none, holds another search, or a run twice."""
     lines: list[Row] = []
     for number, line in enumerate(content.splitlines(), start=1):
-        try:
+        row = None
+        with contextlib.suppress(ValueError):
             row = parse_json(line)
-        except ValueError:
-            row = None
         if not isinstance(row, dict) or (number > 1 and not _is_run(row)):
             raise InputError(f"{path}, line {number}: not a run of a search")
         lines.append(row)
@@ -98,9 +90,8 @@ def _read(path: Path, content: bytes, about: Row) -> list[Row]:
     found = head.get("sweep")
     if not isinstance(found, dict):
         raise InputError(f"{path}: not the log of a search; choose another with --output")
-    other = [name for name in about if found.get(name, EARLIER.get(name)) != about[name]]
-    other += [name for name in found if name not in about]
-    if other:
+    found = {name: value for name, value in absent.items() if name in about} | found
+    if other := [name for name in about | found if found.get(name) != about.get(name)]:
         raise InputError(
             f"{path}: holds a search with other {', '.join(other)}; choose another with --output, "
             "or remove it to start again"
@@ -112,7 +103,7 @@ def _read(path: Path, content: bytes, about: Row) -> list[Row]:
 
 def _is_run(row: Row) -> bool:
     values = [row.get(name, ()) for name in FIELDS]
-    typed = all(is_of_type(v, kind) for v, kind in zip(values, FIELDS.values(), strict=True))
+    typed = all(map(is_of_type, values, FIELDS.values()))
     return typed and all(math.isfinite(v) for v in values if isinstance(v, float))
 
 
@@ -123,20 +114,14 @@ def key_of(row: Row) -> tuple[int, str, int, int, float]:
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting and how it did over all of its runs."""
+    """A setting and how it did: its runs, the means of their scores, and why it was refused."""
 
-    number: int
-    """0 is the setting to improve on."""
+    number: int  # 0 is the setting to improve on
     changes: dict[str, Any]
     val_accuracy: float
-    """Mean over its runs."""
     val_loss: float
-    spread: float
-    """Standard error of the mean over seeds and splits, within datasets."""
-    by_dataset: dict[str, float]
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     refused: str = ""
-    """Why it could not be trained."""
 
 
 def trials_of(rows: Sequence[Row]) -> list[Trial]:
@@ -144,38 +129,17 @@ def trials_of(rows: Sequence[Row]) -> list[Trial]:
     groups: dict[int, list[Row]] = {}
     for row in rows:
         groups.setdefault(row["number"], []).append(row)
-    return [_trial(groups[number]) for number in sorted(groups)]
+    found = []
+    for number, group in sorted(groups.items()):
+        means = fmean(r["val_accuracy"] for r in group), fmean(r["val_loss"] or 0.0 for r in group)
+        refused = next((str(row["refused"]) for row in group if row.get("refused")), "")
+        found.append(Trial(number, group[0]["changes"], *means, tuple(group), refused))
+    return found
 
 
 def standings(rows: Sequence[Row]) -> list[Trial]:
-    """Settings from best to worst, of those that ran wherever any did.
-
-    Example:
-        >>> run = {"dataset": "Cora", "split": 0, "seed": 0, "changes": {}, "seconds": 1.0}
-        >>> rows = [run | {"number": n, "val_accuracy": 0.8, "val_loss": 0.7 - n} for n in (0, 1)]
-        >>> [trial.number for trial in standings(rows)]
-        [1, 0]
-    """
+    """Settings from best to worst, of those that ran wherever any did."""
     found = trials_of(rows)
     most = max((len(trial.rows) for trial in found), default=0)
     whole = [trial for trial in found if len(trial.rows) == most]
     return sorted(whole, key=lambda t: (bool(t.refused), -t.val_accuracy, t.val_loss))
-
-
-def _trial(group: list[Row]) -> Trial:
-    scores: dict[str, list[float]] = {}
-    for row in group:
-        scores.setdefault(row["dataset"], []).append(row["val_accuracy"])
-    errors = [stdev(s) / math.sqrt(len(s)) if len(s) > 1 else math.nan for s in scores.values()]
-    # Searches of earlier versions called it by other names.
-    notes = (row.get(name) for row in group for name in ("refused", "diverged", "pruned"))
-    return Trial(
-        number=group[0]["number"],
-        changes=group[0]["changes"],
-        val_accuracy=fmean(row["val_accuracy"] for row in group),
-        val_loss=fmean(row["val_loss"] or 0.0 for row in group),
-        spread=math.hypot(*errors) / len(errors),
-        by_dataset={name: fmean(values) for name, values in scores.items()},
-        rows=tuple(group),
-        refused=str(next(filter(None, notes), "")),
-    )

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.data.features import is_sparse
-from vepm.errors import InputError
-from vepm.evaluation import Compute
+from vepm.data.canonical import is_sparse
+from vepm.errors import DivergedError, InputError
 from vepm.files import write_text
-from vepm.runs.metrics import describe_machine
-from vepm.search.log import Row, standings, trials_of
-from vepm.search.sweeps import Sweep, run_search
+from vepm.runs import describe_machine
+from vepm.search.log import Row, open_log, standings, trials_of
+from vepm.search.space import Space, flat, suggest
 from vepm.tasks import UNLABELLED
 from vepm.training import Config, fit
 
@@ -28,32 +27,28 @@ RULE = (
     "the trial of highest validation accuracy (each seed at its best epoch, mean over seeds), "
     "then lowest validation loss; test labels were removed before the search"
 )
+LOST = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning(Sweep):
-    """A sweep of VEPM over one graph or set of graphs that need not have a name.
+class Tuning:
+    """What to improve, on what, and how far to search."""
 
-    Args:
-        dataset: the data; all labels but those that train or validate are removed.
-        train: indices of what is learned from.
-        val: indices of what settings are chosen by.
-        config: the settings to improve on.
-    """
-
-    dataset: Dataset
-    train: Tensor
-    val: Tensor
-    config: Config
-    sampler: str = "tpe"
+    dataset: Dataset  # all labels but those that train or validate are removed
+    train: Tensor  # indices of what is learned from
+    val: Tensor  # indices of what settings are chosen by
+    config: Config  # the settings to improve on, which trial 0 has
+    space: Space
+    trials: int = 20
+    seeds: int = 1  # trainings of each trial
+    sampler_seed: int = 0
 
     def __post_init__(self) -> None:
-        for role, rows in (("train", self.train), ("validate", self.val)):
-            if rows.numel() == 0:
-                raise InputError(
-                    f"{self.dataset.name}: no {self.dataset.task} is there to {role} on; tuning "
-                    "needs labels to learn from and others to choose by"
-                )
+        if not self.train.numel() or not self.val.numel():
+            raise InputError(
+                f"{self.dataset.name}: no {self.dataset.task}s to train or to validate on; tuning "
+                "needs labels to learn from and others to choose by"
+            )
         kept = torch.cat([self.train, self.val])
         labels = torch.full_like(self.dataset.labels, UNLABELLED)
         labels[kept] = self.dataset.labels[kept]
@@ -62,42 +57,39 @@ class Tuning(Sweep):
     @property
     def about(self) -> dict[str, Any]:
         """All that must be the same for a search to continue; no test label is part of it."""
-        graphs = self.dataset.graphs
         read = ("x", "edge_index", "edge_weight", "y")
-        tensors = [graph[name] for graph in graphs for name in read if name in graph]
-        space = self.parsed_space(self.dataset.name)
+        tensors = [graph[name] for graph in self.dataset.graphs for name in read if name in graph]
         return {
             "dataset": self.dataset.name,
             "task": self.dataset.task,
             "data": _digest([*tensors, self.train, self.val]),
             "settings": self.config.to_dict(),
-            "space": {dimension.name: dimension.to_dict() for dimension in space},
-            "seeds": len(self.seeds),
+            "space": {dimension.name: dimension.to_dict() for dimension in self.space},
+            "seeds": self.seeds,
             "sampler_seed": self.sampler_seed,
         }
 
-    @property
-    def rule(self) -> str:
-        """How settings are compared."""
-        return RULE
+    def next_runs(self, rows: Sequence[Row]) -> list[Row]:
+        """The runs of the next trial, or what is missing of the last; none when all are over."""
+        trials = trials_of(rows)
+        number = len(trials)
+        if trials and len(trials[-1].rows) < self.seeds:
+            number, changes = number - 1, trials[-1].changes
+        elif number < self.trials:
+            changes = suggest(self.space, flat(self.config), self.sampler_seed, trials)
+        else:
+            return []
+        done = {row["seed"] for row in rows if row["number"] == number}
+        place = {"number": number, "changes": changes, "dataset": self.dataset.name, "split": 0}
+        return [place | {"seed": s, "keep": 1.0} for s in range(self.seeds) if s not in done]
 
-    def start(self, dataset: str) -> Config:
-        """The settings to improve on."""
-        return self.config
-
-    def measure(self, runs: Sequence[Row], root: Path | None, compute: Compute) -> list[Row]:
+    def measure(self, runs: Sequence[Row], device: str) -> list[Row]:
         """Train one setting, once with each seed."""
         found = []
         for run in runs:
-            started = time.perf_counter()
-            fitted = fit(
-                self.dataset,
-                self.config.replace(**run["changes"]),
-                train_on=self.train,
-                validate_on=self.val,
-                seed=run["seed"],
-                device=compute.device,
-            )
+            started, config = time.perf_counter(), self.config.replace(**run["changes"])
+            parts: dict[str, Any] = {"train_on": self.train, "validate_on": self.val}
+            fitted = fit(self.dataset, config, **parts, seed=run["seed"], device=device)
             scores = {name: fitted.best[name] for name in ("val_accuracy", "val_loss")}
             seconds = time.perf_counter() - started
             found.append({**scores, "best_epoch": fitted.best_epoch, "seconds": seconds})
@@ -114,24 +106,37 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
+def attempt(measure: Callable[[Sequence[Row]], list[Row]], runs: Sequence[Row]) -> list[Row]:
+    """The runs of a setting with their outcomes; one that cannot be trained has lost.
+
+    The setting to improve on may diverge, but must be possible.
+    """
+    try:
+        return [run | outcome for run, outcome in zip(runs, measure(runs), strict=True)]
+    except InputError as error:
+        if runs[0]["number"] == 0 and not isinstance(error, DivergedError):
+            raise
+        return [run | LOST | {"refused": str(error)} for run in runs]
+
+
 def summarise(tuning: Tuning, rows: list[Row], command: str) -> dict[str, Any]:
     """All that a reader of the best settings should know."""
     trials, best = trials_of(rows), standings(rows)[0]
-    refused = sum(bool(trial.refused) for trial in trials)
     default, found = (
         {"trial": t.number, "val_accuracy": t.val_accuracy, "val_loss": t.val_loss}
         for t in (trials[0], best)
     )
+    refused = sum(bool(trial.refused) for trial in trials)
     return {
         "dataset": tuning.dataset.name,
         "task": tuning.dataset.task,
         "rule": RULE,
-        "seeds": tuning.seeds,
+        "seeds": list(range(tuning.seeds)),
         "num_val": tuning.val.numel(),
         "default": default,
         "best": found | {"changes": best.changes},
         "improvement": best.val_accuracy - trials[0].val_accuracy,
-        "trials": {"asked": tuning.settings, "finished": len(trials), "refused": refused},
+        "trials": {"asked": tuning.trials, "finished": len(trials), "refused": refused},
         "seconds": sum(row["seconds"] for row in rows),
         "sampler_seed": tuning.sampler_seed,
         "command": command,
@@ -150,24 +155,25 @@ def tune(
 ) -> dict[str, Any]:
     """Search for settings of higher validation accuracy; gives the summary.
 
-    Trial 0 is the settings to improve on, so the best found are never worse on validation. A
-    search that was stopped continues with the trials in its folder, which count towards those
-    asked for; on one machine and device it ends as if it had not been stopped. ``told`` hears how
-    many trials are done, how many were asked for, and the best accuracy.
+    A search that was stopped continues with the trials in its folder, which count towards those
+    asked for; on one machine and device it ends as if it had not been stopped. After ``timeout``
+    seconds no trial begins but the first.
     """
     summary: dict[str, Any] = {}
-
-    def write(rows: list[Row]) -> None:
-        if rows:
-            summary.update(summarise(tuning, rows, command))
-            best = tuning.config.replace(**summary["best"]["changes"])
-            write_text(folder / "best.toml", best.to_toml())
-            write_text(folder / "summary.json", json.dumps(summary, indent=1))
-        if told is not None:
-            reached = f"best validation {summary['best']['val_accuracy']:.4f}" if rows else ""
-            told(len(trials_of(rows)), tuning.settings, reached)
-
-    minutes = math.inf if timeout is None else timeout / 60
-    compute, log = Compute(device, jobs=1), folder / "trials.jsonl"
-    run_search(tuning, log, compute=compute, minutes=minutes, least=1, told=write)
-    return summary
+    told = told or (lambda done, asked, reached: None)
+    end = time.monotonic() + (math.inf if timeout is None else timeout)
+    with open_log(folder / "trials.jsonl", tuning.about, RULE) as log:
+        while True:
+            reached = ""
+            if log.rows:
+                summary = summarise(tuning, log.rows, command)
+                best = tuning.config.replace(**summary["best"]["changes"])
+                write_text(folder / "best.toml", best.to_toml())
+                write_text(folder / "summary.json", json.dumps(summary, indent=1))
+                reached = f"best validation {summary['best']['val_accuracy']:.4f}"
+            told(len(trials_of(log.rows)), tuning.trials, reached)
+            late = log.rows and time.monotonic() >= end
+            runs = [] if late else tuning.next_runs(log.rows)
+            if not runs:
+                return summary
+            log.add(attempt(lambda runs: tuning.measure(runs, device), runs))

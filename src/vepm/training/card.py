@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
+from vepm.data.canonical import NUM_POSITIONS
 from vepm.data.dataset import with_columns
-from vepm.data.features import NUM_POSITIONS
 from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
-from vepm.training.config import SCALED, Config
+from vepm.training.config import REMOVED, SCALED, Config
 
 logger = logging.getLogger("vepm")
 
@@ -26,15 +26,7 @@ TENSORS = ("anchors", "scaling", "used")
 
 @dataclass(frozen=True, eq=False)
 class Used:
-    """The nodes that a model was fitted to, so that no score counts them.
-
-    Example:
-        >>> from vepm.data import load
-        >>> club = load("KarateClub")
-        >>> used = Used.of(club, torch.tensor([3]), torch.tensor([5]))
-        >>> used.within(club), used.within(load("digits"))
-        (tensor([3, 5]), tensor([], dtype=torch.int64))
-    """
+    """The nodes that a model was fitted to, so that no score counts them."""
 
     graph: Tensor  # digest of the edges of their graph, by which it is recognised
     nodes: Tensor
@@ -42,7 +34,11 @@ class Used:
     @classmethod
     def of(cls, dataset: Dataset, *nodes: Tensor) -> Self:
         """Nodes of a dataset of one graph."""
-        return cls(_graph_digest(dataset), torch.cat(nodes))
+        graph = dataset.graphs[0]
+        digest = hashlib.blake2b(str(graph.num_nodes).encode(), digest_size=16)
+        digest.update(graph.edge_index.contiguous().numpy())
+        found = torch.tensor(list(digest.digest()), dtype=torch.uint8)
+        return cls(found, torch.cat(nodes))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
@@ -58,17 +54,11 @@ class Used:
 
     def within(self, dataset: Dataset) -> Tensor:
         """Their indices in a dataset; none if its graph is another."""
-        if not dataset.single_graph or not torch.equal(self.graph, _graph_digest(dataset)):
+        same = dataset.single_graph and Used.of(dataset, self.nodes[:0]).graph.equal(self.graph)
+        if not same:
             return self.nodes[:0]
         # A file may claim anything.
         return self.nodes[(self.nodes >= 0) & (self.nodes < dataset.labels.numel())]
-
-
-def _graph_digest(dataset: Dataset) -> Tensor:
-    graph = dataset.graphs[0]
-    digest = hashlib.blake2b(str(graph.num_nodes).encode(), digest_size=16)
-    digest.update(graph.edge_index.contiguous().numpy())
-    return torch.tensor(list(digest.digest()), dtype=torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -80,14 +70,10 @@ class ModelCard:
     config: Config
     class_names: tuple[str, ...]
     seed: int = 0
-    feature_names: tuple[str, ...] | None = None
-    """The name of each feature column; None if the columns had no names."""
-    added_positions: int = 0
-    """Columns of spectral coordinates that stand beside those of the data."""
+    feature_names: tuple[str, ...] | None = None  # of the columns; None if they had no names
+    added_positions: int = 0  # columns of spectral coordinates beside those of the data
     directed: bool = False
-    """Whether edges have directions."""
-    weighted: bool | None = None
-    """Whether edges have weights; None in files of earlier versions, which do not say."""
+    weighted: bool | None = None  # None in files of earlier versions, which do not say
     anchors: Anchors | None = field(default=None, compare=False)
     """The nodes of the training graph, where features are their coordinates in it."""
     scaling: Scaling | None = field(default=None, compare=False)
@@ -97,15 +83,25 @@ class ModelCard:
 
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
-        """The card of a model that is to be trained on a dataset."""
-        norm, whole = config.model.feature_norm, dataset
+        """The card of a model that is to be trained on a dataset, its partition settled."""
+        norm, whole, model = config.model.feature_norm, dataset, config.model
+        if model.partition == "auto":
+            config = config.replace(partition="learned")
+        elif model.partition == "kinds":
+            if dataset.kind_names is None or not dataset.single_graph:
+                raise InputError(
+                    f"{dataset.name}: its edges are of no known kinds to split them by; give a "
+                    "kind of each edge with the data, or another partition"
+                )
+            kinds = len(dataset.kind_names)
+            communities = max(kinds, model.num_communities)
+            config = config.replace(num_metacommunities=kinds, num_communities=communities)
         if norm in FEW_COLUMNS and needs_coordinates(dataset, FEW_COLUMNS[norm]):
             whole = with_coordinates(dataset)
-        scaled = norm in SCALED
         return cls(
             dataset.task,
             dataset.num_features,
-            _settled(config, dataset),
+            config,
             dataset.class_names,
             int(seed),
             dataset.feature_names,
@@ -113,7 +109,7 @@ class ModelCard:
             dataset.directed,
             dataset.weighted,
             Anchors.of(whole),
-            Scaling.of(whole.features, whole.num_positions) if scaled else None,
+            Scaling.of(whole.features, whole.num_positions) if norm in SCALED else None,
         )
 
     @property
@@ -123,16 +119,13 @@ class ModelCard:
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> Self:
-        """The card behind a description that was read from a file, without its tensors.
-
-        It may raise a ValueError, KeyError, TypeError or OverflowError: a file may hold anything.
-        """
+        """The card behind a description from a file, or an error of any kind if it is none."""
         width, seed = description["in_channels"], description["seed"]
-        _require(type(width) is int and 1 <= width < 2**31, f"{width!r} is not a width")
-        _require(type(seed) is int and -(2**63) <= seed < 2**64, f"{seed!r} is not a seed")
         # Files of earlier versions do not have these.
         names, weighted = description.get("feature_names"), description.get("weighted")
         added = description.get("added_positions", 0)
+        _require(type(width) is int and 1 <= width < 2**31, f"{width!r} is not a width")
+        _require(type(seed) is int and -(2**63) <= seed < 2**64, f"{seed!r} is not a seed")
         _require(added in (0, NUM_POSITIONS), f"{added!r} columns of coordinates")
         _require(weighted in (None, True, False), f"{weighted!r} is neither true nor false")
         if names is not None:
@@ -140,10 +133,15 @@ class ModelCard:
             _require(text, "feature names are not a list of text")
             fit = len(names) == len(set(names)) == width
             _require(fit, f"{len(set(names))} different feature names for {width} features")
+        sections = description["config"]
+        if isinstance(sections, dict) and isinstance(own := sections.get("training"), dict):
+            # The model is trained: settings of training that were removed do not matter any more.
+            kept = {name: value for name, value in own.items() if name not in REMOVED["training"]}
+            sections = sections | {"training": kept}
         return cls(
             task=description["task"],
             in_channels=width,
-            config=Config.from_dict(description["config"]),
+            config=Config.from_dict(sections),
             class_names=tuple(str(name) for name in description["class_names"]),
             seed=seed,
             feature_names=None if names is None else tuple(names),
@@ -153,10 +151,7 @@ class ModelCard:
         )
 
     def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
-        """A card read from a file, with the tensors that stood beside the weights.
-
-        It raises a ValueError, KeyError or TypeError if they do not belong to this card.
-        """
+        """A card read from a file, with the tensors that stood beside the weights."""
         anchors = Anchors.from_tensors(parts["anchors"]) if parts["anchors"] else None
         if self.added_positions and anchors is None:
             raise ValueError("coordinates are missing")
@@ -171,11 +166,7 @@ class ModelCard:
         return {key: value for key, value in described.items() if key not in TENSORS}
 
     def prepare(self, dataset: Dataset) -> Dataset:
-        """New data with the feature columns of this model: their order, meaning and scale.
-
-        Raises:
-            InputError: if columns are missing or unknown, or mean something else.
-        """
+        """New data with the feature columns of this model: their order, meaning and scale."""
         if dataset.prepared:
             return dataset
         if dataset.directed != self.directed:
@@ -214,36 +205,12 @@ class ModelCard:
     def build(self) -> VEPM:
         """A model of this description, its weights at their random start."""
         if self.directed and self.config.training.likelihood == "subsampled":
-            raise InputError(
-                "settings: directed links need the exact likelihood; use balanced or summed"
-            )
+            raise InputError("settings: directed links need the likelihood balanced or summed")
+        options = self.config.model.arguments() | {"task": self.task, "directed": self.directed}
         try:
-            return VEPM(
-                self.width,
-                max(len(self.class_names), 1),
-                task=self.task,
-                directed=self.directed,
-                **self.config.model.arguments(),
-            )
+            return VEPM(self.width, max(len(self.class_names), 1), **options)
         except ValueError as error:
             raise InputError(f"settings: {error}") from None
-
-
-def _settled(config: Config, dataset: Dataset) -> Config:
-    """Settings with a learned partition, if it is still to be chosen, or with a metacommunity for
-    each kind, if edges are split by their known kinds."""
-    if config.model.partition == "auto":
-        return config.replace(partition="learned")
-    if config.model.partition != "kinds":
-        return config
-    if dataset.kind_names is None or not dataset.single_graph:
-        raise InputError(
-            f"{dataset.name}: its edges are of no known kinds to split them by; give a kind of "
-            "each edge with the data, or another partition"
-        )
-    count = len(dataset.kind_names)
-    communities = max(count, config.model.num_communities)
-    return config.replace(num_metacommunities=count, num_communities=communities)
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -1,31 +1,26 @@
-"""Settings as frozen dataclasses, read from and written to TOML."""
+"""Settings as frozen dataclasses, read from and written to TOML, by present and earlier names."""
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from vepm.errors import InputError
-from vepm.files import parse_toml
-from vepm.nn.building import FEATURE_NORMS, FUSIONS, GROUPINGS, INTERACTIONS
+from vepm.files import parse_toml, read_toml
+from vepm.nn.building import FEATURE_NORMS, FUSIONS, INTERACTIONS
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS
 from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.partitioner import PARTITIONS, SHARES
 from vepm.schema import check, checked, fields_of, unknown
-from vepm.training.legacy import upgraded
 
 # A settings file from a stranger must not be able to ask for all the memory there is.
-LARGEST = 2**20
-# Each is drawn in turn, and calibration keeps them all.
-MOST_SAMPLES = 1024
-# Every layer is an object, which takes time and memory before its weights do.
-DEEPEST = 1000
-
+LARGEST, MOST_SAMPLES, DEEPEST = 2**20, 1024, 1000
 # Beyond these bounds real numbers overflow single precision, or vanish in it.
 TINY, HUGE = 1e-30, 1e30
 
-SCALED = ("standard", "auto", "coordinates")
-"""Values of ``feature_norm`` for which columns are brought to one scale before training."""
+SCALED = ("standard", "auto", "coordinates")  # feature norms that bring columns to one scale
 ENCODERS: dict[str, dict[str, Any]] = {
     "normalized": {},
     "plain": {"encoder_conv": "gcn", "encoder_batch_norm": False, "shape": "node"},
@@ -33,6 +28,9 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "sparse": {"sparse": True},
 }
 INPUTS = ("x", "z", *FUSIONS, "random")
+# How communities are gathered into metacommunities, by how edges are shared out.
+GROUPING = dict.fromkeys(SHARES, "segments") | {"posterior": "learned"}
+INEXACT = ("subsampled", "masked")  # likelihoods that draw nodes or edges in every step
 SCHEMES = ("alternating", "joint", "predictor", "scratch", "unlabelled")
 TRIED: dict[str, dict[str, Any]] = {
     "learned": {"partition": "learned"},
@@ -41,12 +39,19 @@ TRIED: dict[str, dict[str, Any]] = {
 }
 """What the partition ``"auto"`` chooses from: settings of its own by name. With ``"linear"`` a
 linear layer reads the bank, which suits graphs whose neighbours are mostly of other classes."""
+# What the number of communities "auto" stands for: at most so many, most of them emptied.
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
-"""What the number of communities ``"auto"`` stands for: at most so many, most of them emptied."""
+
+
+class Section:
+    """Settings that are checked when they are made."""
+
+    def __post_init__(self) -> None:
+        check(self, "settings")
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Section):
     """Settings of :class:`vepm.nn.VEPM`, whose documentation explains them."""
 
     num_communities: int = checked(64, low=1, high=LARGEST)
@@ -65,7 +70,9 @@ class ModelConfig:
     linear composer, and keeps what is best on validation labels (the first, if there are none)."""
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
-    grouping: str = checked("segments", choices=GROUPINGS)
+    """How rates become shares of an edge: their ``softmax``, between metacommunities of consecutive
+    communities, or their ``posterior``, in proportion to them, between metacommunities to which
+    communities are assigned by what the labels teach."""
     interactions: str = checked("diagonal", choices=INTERACTIONS)
     normalize: str = checked("community", choices=NORMALIZATIONS)
     inputs: str = checked("concat", choices=INPUTS)
@@ -85,20 +92,18 @@ class ModelConfig:
     pooling: str = checked("sum", choices=POOLINGS)
     readout: str = checked("jumping", choices=READOUTS)
 
-    def __post_init__(self) -> None:
-        check(self, "settings")
-
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments for :class:`vepm.nn.VEPM`."""
         fused = {"inputs": "both", "fusion": self.inputs} if self.inputs in FUSIONS else {}
         decided = {"feature_norm": "none"} if self.feature_norm in SCALED else {}
         decided |= {"partition": "learned"} if self.partition == "auto" else {}
         own = {name: value for name, value in vars(self).items() if name != "encoder"}
+        own["grouping"] = GROUPING[self.shares]
         return own | ENCODERS[self.encoder] | fused | decided
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Section):
     """How the model is trained."""
 
     scheme: str = checked("alternating", choices=SCHEMES)
@@ -139,20 +144,15 @@ class TrainingConfig:
     passes: int = checked(1, low=1, high=LARGEST)
     """Stochastic forward passes per step of finetuning, whose predictions should agree."""
     consistency_weight: float = checked(0.0, low=0, high=HUGE)
-    """Weight of their disagreement; it takes at least two passes and needs no labels."""
-    consistency_warmup: int = checked(0, low=0, high=LARGEST)
-    """Epochs over which that weight grows from zero."""
-    sharpening: float = checked(0.5, low=TINY, high=HUGE)
-    """Temperature of the mean prediction they should agree on; below one sharpens it."""
+    """Weight of their disagreement, reached after 50 epochs; it takes at least two passes and needs
+    no labels."""
     class_balance_weight: float = checked(0.0, low=0, high=HUGE)
-    """How strongly that target is corrected for over-predicted classes, per label of a class."""
+    """How strongly what they should agree on is corrected for over-predicted classes, per label of
+    a class."""
     sampling: bool = checked(True)
     """Sample affiliations while training; otherwise use the posterior mean."""
     num_samples: int = checked(0, low=0, high=MOST_SAMPLES)
     """Samples averaged by a prediction; 0 uses the posterior mean."""
-
-    def __post_init__(self) -> None:
-        check(self, "settings")
 
 
 @dataclass(frozen=True)
@@ -172,16 +172,14 @@ class Config:
 
     def replace(self, **changes: Any) -> "Config":
         """A copy with settings of either section changed; names are unique across both."""
-        sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
         changes = upgraded(changes)
         if changes.get("num_communities") == "auto":
             changes = AUTO | changes | {"num_communities": AUTO["num_communities"]}
+        sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
         for name, value in changes.items():
             sections[section_of(name)][name] = value
-        return Config(
-            dataclasses.replace(self.model, **sections["model"]),
-            dataclasses.replace(self.training, **sections["training"]),
-        )
+        changed = {k: dataclasses.replace(getattr(self, k), **own) for k, own in sections.items()}
+        return Config(**changed)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Sections as plain dictionaries."""
@@ -210,10 +208,10 @@ class Config:
         for section, values in sections.items():
             if section not in SECTIONS or not isinstance(values, dict):
                 raise InputError(f"settings: unknown section [{section}]; use {SECTIONS_IN_WORDS}")
-            for name in upgraded(values):
+            for name in (own := upgraded(values)):
                 if section_of(name) != section:
                     raise InputError(f"settings: {name} belongs in [{section_of(name)}]")
-            changes |= values
+            changes |= own
         return self.replace(**changes)
 
     @classmethod
@@ -233,7 +231,71 @@ FIELDS: dict[str, dataclasses.Field[Any]] = fields_of(*SECTIONS.values())
 
 def section_of(name: str) -> str:
     """The section a setting belongs to."""
-    for section, kind in SECTIONS.items():
-        if name in fields_of(kind):
-            return section
-    raise unknown(name, FIELDS, "settings")
+    if name not in FIELDS:
+        raise unknown(name, FIELDS, "settings")
+    return "model" if name in fields_of(ModelConfig) else "training"
+
+
+RENAMED = {"alignment": "class_balance_weight", "edge_weight": "edge_term_weight"}
+_TABLES = read_toml(Path(__file__).parent / "legacy.toml")
+REMOVED: dict[str, dict[str, Any]] = _TABLES["removed"]
+LATER: dict[str, dict[str, Any]] = _TABLES["later"]
+
+
+def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by present names; one that was removed must have the value it always has now."""
+    found = dict(changes)
+    fixed = REMOVED["model"] | REMOVED["training"]
+    # Whatever a file says, which may be a list.
+    fixed["grouping"] = GROUPING.get(str(found.get("shares")), "what goes with shares")
+    if found.get("consistency_weight") == 0:
+        # There is nothing to warm up.
+        found.pop("consistency_warmup", None)
+    for name, value in fixed.items():
+        if found.pop(name, value) != value:
+            raise InputError(
+                f"settings: {name} can no longer be changed; it is always {value}, so leave it out"
+            )
+    for old, name in RENAMED.items():
+        if old in found:
+            found[name] = found.pop(old)
+    if nodes := found.pop("batch_nodes", 0):
+        found["batch_size"] = nodes
+    fusion, inputs = found.pop("fusion", "concat"), found.get("inputs", "both")
+    balanced, likelihood = found.pop("balanced", True), found.get("likelihood", "exact")
+    if (inputs == "z" and fusion != "concat") or (likelihood in INEXACT and not balanced):
+        raise InputError(f"settings: {inputs=} and {likelihood=} can no longer be changed so")
+    if inputs == "both" and {"inputs", "fusion"} & changes.keys():
+        found["inputs"] = fusion
+    if likelihood == "exact" and {"likelihood", "balanced"} & changes.keys():
+        found["likelihood"] = "balanced" if balanced else "summed"
+    return found
+
+
+def recorded(config: Config) -> dict[str, dict[str, Any]]:
+    """The settings as results and their fingerprints have recorded them from the beginning.
+
+    What was renamed or removed since is as it was; :meth:`Config.from_dict` reads it back.
+    """
+    sections = {name: REMOVED[name] | values for name, values in config.to_dict().items()}
+    model, training = sections["model"], sections["training"]
+    model["grouping"] = GROUPING[model["shares"]]
+    if training["consistency_weight"] == 0:
+        training["consistency_warmup"] = 0
+    for old, name in RENAMED.items():
+        training[old] = training.pop(name)
+    if training["alignment"] == 0:
+        # It came after the first results, which hold for runs without it.
+        del training["alignment"]
+    for section, later in LATER.items():
+        for name, before in later.items():
+            if sections[section][name] == before:
+                del sections[section][name]
+    training["batch_nodes"] = 0
+    balanced = training["likelihood"] != "summed"
+    likelihood = training["likelihood"] if training["likelihood"] in INEXACT else "exact"
+    training |= {"balanced": balanced, "likelihood": likelihood}
+    fused = model["inputs"] not in ("x", "z", "random")
+    model["fusion"] = model["inputs"] if fused else "concat"
+    model["inputs"] = "both" if fused else model["inputs"]
+    return sections

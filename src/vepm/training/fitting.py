@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,20 +15,17 @@ from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
 from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch
-from vepm.scale.clusters import Clusters
 from vepm.scale.ddp import ProcessGroup, own_device
 from vepm.scale.executor import OneRun, Row, Run, Source
 from vepm.scale.large import LargeGraph
 from vepm.scale.many import ManyRuns
 from vepm.training.card import ModelCard
-from vepm.training.checkpoint import fingerprint_of, load_state, save_state
-from vepm.training.checks import signs_of_failure
-from vepm.training.config import TRIED, Config
-from vepm.training.legacy import INEXACT
-from vepm.training.loop import train
+from vepm.training.config import INEXACT, TRIED, Config, TrainingConfig
+from vepm.training.fitted import Fitted, signs_of_failure
+from vepm.training.loop import PHASES, Course, Progress, TrainingState, train
 from vepm.training.prediction import calibrate, scores
+from vepm.training.saving import fingerprint_of, load_state, save_state
 from vepm.training.sources import in_batches, pick_device, require_memory
-from vepm.training.state import PHASES, Course, Fitted, Progress, TrainingState
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
@@ -37,22 +34,8 @@ NONE = torch.empty(0, dtype=torch.long)
 class Pretrained(NamedTuple):
     """Where finetuning begins: what pretraining learned, which uses neither bank nor composer."""
 
-    weights: dict[str, Any]
+    weights: dict[str, Tensor]
     history: list[Row]
-
-    @classmethod
-    def of(cls, model: VEPM, course: Course) -> Self:
-        """What a pretrained model has now."""
-        weights = copy.deepcopy(model.state_dict())
-        learned = {k: v for k, v in weights.items() if k.split(".")[0] not in ("bank", "composer")}
-        return cls(learned, list(course.history))
-
-
-def new_model(card: ModelCard, device: torch.device) -> VEPM:
-    """A model initialised from its seed; the caller's random state is left as it was."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(card.seed)
-        return card.build().to(device)
 
 
 def fit(
@@ -80,8 +63,7 @@ def fit(
             communities are learned from the edges alone.
         validate_on: Indices of those that choose the epoch.
         watch: Indices of those whose accuracy is recorded, with no influence.
-        class_weights: Weight of the labels of each class, in the loss and where the epoch is
-            chosen; None weighs all alike.
+        class_weights: Weight of each class in the loss and where the epoch is chosen.
         seed: Seed of the weights and of all that is sampled.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: Called after every epoch.
@@ -90,29 +72,17 @@ def fit(
         check_memory: Refuse what will not fit in memory before anything large is allocated.
         calibrated: Fit the inverse temperature of the probabilities; accuracies do not change.
     """
-    group = group or ProcessGroup()
-    where = pick_device(device if group.alone else own_device(device))
-    card = ModelCard.of(dataset, config, seed)
-    if check_memory:
-        require_memory(dataset, card, where)
-    weights = None if class_weights is None else class_weights.to(where)
-    run = Run(train_on, validate_on, watch, card.seed, weights)
-    dataset = card.prepare(dataset)
-    source = in_batches(dataset, where, card.config)
-    _require_shareable(source, group, dataset.name)
-    tried, start = dict[str, Fitted](), None
-    for name, own in _candidates(card, config, [run]).items():
-        model = new_model(own, where)
-        executor = _one_run(model, source, run, own, group)
-        state = TrainingState.start(executor, config.training)
-        saved, told = checkpoint, progress
-        if tried:
-            saved = checkpoint and checkpoint.with_stem(f"{checkpoint.stem}-{name}")
-            told = progress and _named(progress, name)
-        start = _train_saving(state, executor, own, told, saved, start)
-        course = state.courses[0]
-        tried[name] = Fitted(model, own, source, course.history, course.best_epoch)
-    return _best(tried, run, calibrated)
+    return fit_many(
+        dataset,
+        config,
+        [Run(train_on, validate_on, watch, int(seed), class_weights)],
+        device,
+        progress=progress,
+        checkpoint=checkpoint,
+        group=group,
+        check_memory=check_memory,
+        calibrated=calibrated,
+    )[0]
 
 
 def fit_many(
@@ -121,42 +91,49 @@ def fit_many(
     runs: Sequence[Run],
     device: str = "auto",
     *,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+    group: ProcessGroup | None = None,
+    check_memory: bool = True,
     calibrated: bool = True,
 ) -> list[Fitted]:
-    """Train many runs at once.
+    """Train many runs at once, which must be of one group of :func:`group_runs`.
 
-    Each starts from the weights that :func:`fit` would start it from, takes the same batches in
-    the same order, and stops and keeps its best epoch on its own. Only what is sampled while
-    training differs, with the same distribution. A single run is trained by :func:`fit`. Runs of
-    one seed on one graph are pretrained once, since pretraining reads neither labels nor splits.
-    They must be of one group of :func:`group_runs`.
+    Each does what :func:`fit` would do alone; only what is sampled while training differs, with
+    the same distribution. Runs of one seed on one graph are pretrained once, since pretraining
+    reads neither labels nor splits. What :func:`fit` has beside is for a single run.
     """
-    if len(runs) == 1:
-        only = runs[0]._asdict()
-        return [fit(dataset, config, **only, device=device, calibrated=calibrated)]
-    where = pick_device(device)
-    measured = ModelCard.of(dataset, config)
-    dataset = measured.prepare(dataset)
-    source = in_batches(dataset, where, measured.config)
-    assert not isinstance(source, LargeGraph)
-    seeds = [run.seed for run in runs]
+    group, training = group or ProcessGroup(), config.training
+    where = pick_device(device if group.alone else own_device(device))
+    card = ModelCard.of(dataset, config)
+    if check_memory and len(runs) == 1:
+        require_memory(dataset, card, where)
+    dataset = card.prepare(dataset)
+    source = in_batches(dataset, where, card.config)
+    if isinstance(source, GraphBatch) and not group.alone:
+        raise InputError(
+            f"{dataset.name}: one graph that is taken at once cannot be shared between "
+            f"{group.size} processes; divide it into clusters with --batch-nodes"
+        )
+    share = len(runs) > 1 and len({run.seed for run in runs}) == 1
     tried, starts = [dict[str, Fitted]() for _ in runs], list[Pretrained]()
-    for name, own in _candidates(measured, config, runs).items():
-        cards = [replace(own, seed=int(seed)) for seed in seeds]
-        models = [new_model(card, where) for card in cards]
-        if not starts and len(set(seeds)) == 1 and isinstance(source, GraphBatch):
-            starts = [_pretrain_once(models[0], source, cards[0])] * len(runs)
+    for name, own in _candidates(card, config, runs).items():
+        cards = [replace(own, seed=int(run.seed)) for run in runs]
+        models = []
+        with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
+            for card in cards:
+                torch.manual_seed(card.seed)
+                models.append(card.build().to(where))
+        if share and isinstance(source, GraphBatch) and not starts:
+            unlabelled = Run(NONE, NONE, seed=runs[0].seed)
+            executor = _executor(models[:1], source, [unlabelled], training, group)
+            starts = _pretrained(TrainingState.start(executor, training), training) * len(runs)
         for model, start in zip(models, starts, strict=bool(starts)):
             model.load_state_dict(start.weights, strict=False)
             model.train()
-        executor = ManyRuns(models, source, runs, config.training.batch_size)
-        state = TrainingState.start(executor, config.training)
-        if starts:
-            _skip_pretraining(state, *starts)
-        train(state, config.training, until="finetune")
-        courses = state.courses
-        starts = starts or [Pretrained.of(*pair) for pair in zip(models, courses, strict=True)]
-        train(state, config.training)
+        executor = _executor(models, source, runs, training, group)
+        named = name if tried[0] else ""
+        courses, starts = _train(executor, cards[0], starts, named, progress, checkpoint)
         for done, model, card, course in zip(tried, models, cards, courses, strict=True):
             done[name] = Fitted(model, card, source, course.history, course.best_epoch)
     return [_best(own, run, calibrated) for own, run in zip(tried, runs, strict=True)]
@@ -171,6 +148,21 @@ def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[st
     if found["linear"] == found["learned"]:
         del found["linear"]
     return {name: replace(card, config=own) for name, own in found.items()}
+
+
+def _executor(
+    models: Sequence[VEPM],
+    source: Source,
+    runs: Sequence[Run],
+    config: TrainingConfig,
+    group: ProcessGroup,
+) -> OneRun | ManyRuns:
+    size, capture = config.batch_size, config.likelihood not in INEXACT
+    if len(runs) == 1:
+        given = models[0], source, runs[0]
+        return OneRun(*given, scores=scores, batch_size=size, group=group, capture=capture)
+    assert not isinstance(source, LargeGraph)
+    return ManyRuns(models, source, runs, size)
 
 
 def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
@@ -190,77 +182,42 @@ def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
     return replace(best, warnings=tuple(signs_of_failure(best, learned, val)))
 
 
-def _require_shareable(source: Source, group: ProcessGroup, name: str) -> None:
-    """Refuse several processes for what cannot be divided between them."""
-    if isinstance(source, GraphBatch) and not group.alone:
-        raise InputError(
-            f"{name}: one graph that is taken at once cannot be shared between {group.size} "
-            "processes; divide it into clusters with --batch-nodes"
-        )
+def _pretrained(state: TrainingState, config: TrainingConfig, **told: Any) -> list[Pretrained]:
+    """Pretrain the runs of a state, which all begin with it."""
+    train(state, config, until="finetune", **told)
+    found = []
+    for model, course in zip(state.executor.models, state.courses, strict=True):
+        weights = copy.deepcopy(model.state_dict())
+        learned = {k: v for k, v in weights.items() if not k.startswith(("bank.", "composer."))}
+        found.append(Pretrained(learned, list(course.history)))
+    return found
 
 
-def _named(progress: Progress, name: str) -> Progress:
-    """Progress that says what is tried beside the phase."""
-    return lambda phase, *rest: progress(f"{phase} ({name})", *rest)
-
-
-def _one_run(
-    model: VEPM,
-    source: Source,
-    run: Run,
+def _train(
+    executor: OneRun | ManyRuns,
     card: ModelCard,
-    group: ProcessGroup | None = None,
-) -> OneRun:
-    config, group, clusters = card.config, group or ProcessGroup(), None
-    if isinstance(source, LargeGraph):
-        sizes = config.model.num_communities, config.training.batch_size
-        clusters = Clusters(source, run.train_on, *sizes, group=group, seed=card.seed)
-    return OneRun(
-        model,
-        source,
-        run,
-        scores=scores,
-        batch_size=config.training.batch_size,
-        group=group,
-        capture=config.training.likelihood not in INEXACT,
-        clusters=clusters,
-    )
-
-
-def _pretrain_once(model: VEPM, source: GraphBatch, card: ModelCard) -> Pretrained:
-    """Pretrain for models that differ in nothing that pretraining reads."""
-    config = card.config.training
-    executor = _one_run(model, source, Run(NONE, NONE, seed=card.seed), card)
-    state = TrainingState.start(executor, config)
-    train(state, config, until="finetune")
-    return Pretrained.of(model, state.courses[0])
-
-
-def _skip_pretraining(state: TrainingState, *starts: Pretrained) -> None:
-    """Let runs go on from where others were pretrained, if they have a pretraining."""
-    if state.phase == "pretrain":
-        for course, start in zip(state.courses, starts, strict=True):
-            course.history += start.history
-        state.enter("finetune")
-
-
-def _train_saving(
-    state: TrainingState,
-    executor: OneRun,
-    card: ModelCard,
+    starts: list[Pretrained],
+    name: str,
     progress: Progress | None,
     checkpoint: Path | None,
-    start: Pretrained | None,
-) -> Pretrained | None:
-    """Train from the checkpoint, if there is one, and save to it; gives what was pretrained."""
-    config, group = card.config.training, executor.group
-    fingerprint = {} if checkpoint is None else fingerprint_of(card, executor)
+) -> tuple[list[Course], list[Pretrained]]:
+    """Train from the checkpoint, if there is one, and save to it; gives what was pretrained.
+
+    Models that begin with what others were pretrained to be go by a name.
+    """
+    config, group, fingerprint = card.config.training, executor.group, dict[str, Any]()
+    state = TrainingState.start(executor, config)
+    if name and checkpoint is not None:
+        checkpoint = checkpoint.with_stem(f"{checkpoint.stem}-{name}")
+    if checkpoint is not None and isinstance(executor, OneRun):
+        fingerprint = fingerprint_of(card, executor)
     # The first process has prepared the folder; what it finds there counts for all.
     if checkpoint is not None and group.from_first(checkpoint.exists):
         load_state(checkpoint, state, fingerprint)
-    elif start is not None:
-        executor.model.load_state_dict(start.weights, strict=False)
-        _skip_pretraining(state, start)
+    elif starts and state.phase == "pretrain":
+        for course, start in zip(state.courses, starts, strict=True):
+            course.history += start.history
+        state.enter("finetune")
     here = (state.phase, state.courses[0].epoch)
     if here != group.from_first(lambda: here):
         raise InputError(
@@ -271,26 +228,27 @@ def _train_saving(
 
     # Saved only between epochs: an interrupt may come in the middle of a step, and what that
     # leaves behind is not a state to resume from.
-    def save_now_and_then(state: TrainingState) -> None:
+    def save_if_due(state: TrainingState, seconds: float = SECONDS_BETWEEN_SAVES) -> None:
         nonlocal last
-        due = time.monotonic() - last >= SECONDS_BETWEEN_SAVES
+        due = time.monotonic() - last >= seconds
         if checkpoint is not None and group.leads and due:
             save_state(checkpoint, state, fingerprint)
             last = time.monotonic()
 
+    named = progress and (lambda phase, *rest: progress(f"{phase} ({name})", *rest))
+    tell = named if name else progress
     unfinished = state.phase != PHASES[-1]
-    how: Any = {"progress": progress, "on_epoch": save_now_and_then}
     try:
         if state.phase == "pretrain":
-            train(state, config, until="finetune", **how)
-            start = Pretrained.of(executor.model, state.courses[0])
-        train(state, config, **how)
+            starts = _pretrained(state, config, progress=tell, on_epoch=save_if_due)
+        train(state, config, progress=tell, on_epoch=save_if_due)
     except DivergedError as error:
         if checkpoint is None or not checkpoint.exists():
             raise
         raise DivergedError(f"{error}; the last good state is kept in {checkpoint}") from None
-    if checkpoint is not None and group.leads and unfinished:
+    if unfinished:
         # Whatever stops the work that follows, nothing is trained again.
-        save_state(checkpoint, state, fingerprint)
+        save_if_due(state, 0.0)
     # Clusters of a large graph remember what was pretrained, and each training has its own.
-    return start if executor.clusters is None else None
+    by_clusters = isinstance(executor, OneRun) and executor.clusters is not None
+    return state.courses, [] if by_clusters else starts

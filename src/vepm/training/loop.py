@@ -1,24 +1,117 @@
-"""The training loop: pretrain on the edges, finetune on the labels, keep the best epoch.
-
-It trains R >= 1 runs that are in the same phase. Each run has its own course: its history, when it
-stops and which epoch it keeps. How steps are carried out is up to the executor.
-"""
+"""The training loop: pretrain on the edges, finetune on the labels, keep the best epoch."""
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, stack
 
-from vepm.nn import VEPM
+from vepm.errors import DivergedError
 from vepm.objective import Terms
-from vepm.scale.batches import GraphBatch
-from vepm.scale.executor import seed_of, set_rate
+from vepm.scale.executor import Loss, OneRun, Row, capturable_adam, set_rate
+from vepm.scale.many import ManyRuns
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, bound_loss, hold, predictor_loss, pretraining_loss
-from vepm.training.state import PHASES, PRETRAIN_LEARNING_RATE, Progress, Tally, TrainingState
+
+PHASES = ("pretrain", "finetune", "done")
+PRETRAIN_LEARNING_RATE = 0.01
+PRETRAIN_PATIENCE = 100  # pretraining has converged after this many epochs without improvement
+PRETRAIN_TOLERANCE = 1e-4  # least improvement of the pretraining loss that counts, relative to it
+# Epochs over which the weight of the disagreement grows: before the labels have been learned, the
+# easiest way to agree is to predict one class for all.
+CONSISTENCY_WARMUP = 50
+
+Progress = Callable[[str, int, int, Row], None]
+"""Called after every epoch with the phase, the epoch, the maximum of epochs and the history row."""
+
+
+@dataclass
+class Course:
+    """How far a run has come: its history, when it stops and which epoch it keeps."""
+
+    phase: str = "pretrain"
+    epoch: int = 0  # epochs completed in this phase
+    history: list[Row] = field(default_factory=list)
+    converging: float = math.inf  # best smoothed loss of pretraining
+    smoothed: float = math.inf
+    stale: int = 0  # epochs since the phase last improved
+    best_epoch: int = -1
+    best_score: tuple[float, float] = (-math.inf, -math.inf)  # its accuracy and minus its loss
+
+    def stopped(self, config: TrainingConfig) -> bool:
+        """Whether the phase has not improved for too long."""
+        patience = PRETRAIN_PATIENCE if self.phase == "pretrain" else config.patience
+        return patience > 0 and self.stale >= patience
+
+    def note(self, row: Row) -> bool:
+        """Take note of an epoch; whether it is one of finetuning that validates best so far."""
+        better = False
+        self.stale += 1
+        if self.phase == "pretrain":
+            # Affiliations are sampled anew in every epoch, so the loss is smoothed.
+            first = math.isinf(self.smoothed)
+            self.smoothed = row["loss"] if first else 0.9 * self.smoothed + 0.1 * row["loss"]
+            margin = PRETRAIN_TOLERANCE * abs(self.converging)
+            if first or self.smoothed < self.converging - margin:
+                self.converging, self.stale = self.smoothed, 0
+        elif "val_accuracy" not in row:
+            # Without validation the last epoch counts.
+            self.best_epoch, self.stale = self.epoch, 0
+        else:
+            score = (row["val_accuracy"], -row["val_loss"])
+            better = score > self.best_score
+            if better:
+                self.best_score, self.best_epoch, self.stale = score, self.epoch, 0
+        self.history.append(row)
+        self.epoch += 1
+        return better
+
+
+@dataclass
+class TrainingState:
+    """All that is needed, beside the data, to continue as if never stopped."""
+
+    executor: OneRun | ManyRuns  # has the weights and carries out the steps
+    courses: list[Course]  # how far each run has come; all are in the same phase
+    predictor_optimizer: torch.optim.Adam
+    encoder_optimizer: torch.optim.Adam
+    consistency_weight: Tensor  # of the present epoch
+    held: tuple[int, Held | None] | None = None
+    """Affiliations of the one graph, the same until the encoder steps again, and the cycle they
+    were sampled for; a resumed run samples the same again."""
+
+    @classmethod
+    def start(cls, executor: OneRun | ManyRuns, config: TrainingConfig) -> "TrainingState":
+        """A fresh state of all runs of an executor."""
+        predictor = executor.parameters("predictor")
+        decay = config.weight_decay if config.scheme == "unlabelled" else 0.0
+        pretrains = config.scheme != "scratch" and config.pretrain_epochs > 0
+        return cls(
+            executor,
+            [Course(PHASES[0] if pretrains else PHASES[1]) for _ in executor.runs],
+            capturable_adam(predictor, config.weight_decay, executor.parameters("undecayed")),
+            capturable_adam(executor.parameters("encoder"), decay),
+            predictor[0].new_zeros(()),
+        )
+
+    @property
+    def phase(self) -> str:
+        """The phase that all runs are in."""
+        return self.courses[0].phase
+
+    def active(self, epochs: int, config: TrainingConfig) -> list[int]:
+        """Indices of the runs that have not finished the phase."""
+        runs = enumerate(self.courses)
+        return [run for run, own in runs if own.epoch < epochs and not own.stopped(config)]
+
+    def enter(self, phase: str) -> None:
+        """Begin the next phase, without the encoder's momentum of the last."""
+        for course in self.courses:
+            course.phase, course.epoch, course.stale = phase, 0, 0
+        self.encoder_optimizer.state.clear()
 
 
 def train(
@@ -31,27 +124,27 @@ def train(
 ) -> TrainingState:
     """Run the phases before ``until``, then restore the weights of each run's best epoch.
 
-    Every epoch draws its random numbers from the seeds, its phase and its index alone, so a run
-    resumed from the state after any epoch equals one that was never interrupted. The state is
-    changed in place, and handed to ``on_epoch`` after every epoch, to be saved.
+    All runs are in the same phase; each stops and chooses its epoch on its own. Every epoch draws
+    its random numbers from the seeds, its phase and its index alone, so a run resumed from the
+    state after any epoch equals one that was never interrupted. The state is changed in place, and
+    handed to ``on_epoch`` after every epoch, to be saved.
     """
     executor = state.executor
     devices = [executor.device] if executor.device.type == "cuda" else []
     labelled = any(run.train_on.numel() for run in executor.runs)
+    most = {"pretrain": config.pretrain_epochs, "finetune": config.epochs if labelled else 0}
     with torch.random.fork_rng(devices=devices):
-        for phase, epochs in (
-            ("pretrain", config.pretrain_epochs),
-            ("finetune", config.epochs if labelled else 0),
-        ):
-            if state.phase == phase != until:
-                executor.begin(phase, epochs)
-                while active := state.active(epochs, config):
-                    _run_epoch(state, active, epochs, config, progress)
-                    if on_epoch is not None:
-                        on_epoch(state)
-                if phase == "pretrain":
-                    executor.restore()
-                state.enter(PHASES[PHASES.index(phase) + 1])
+        for phase, epochs in most.items():
+            if state.phase != phase or phase == until:
+                continue
+            executor.begin(phase, epochs)
+            while active := state.active(epochs, config):
+                _run_epoch(state, active, epochs, config, progress)
+                if on_epoch is not None:
+                    on_epoch(state)
+            if phase == "pretrain":
+                executor.restore()
+            state.enter(PHASES[PHASES.index(phase) + 1])
     executor.restore()
     return state
 
@@ -65,90 +158,112 @@ def _run_epoch(
 ) -> None:
     """One epoch of all runs; only the active ones take note of it."""
     started = time.perf_counter()
-    course = state.courses[active[0]]
+    executor, course = state.executor, state.courses[active[0]]
     phase, epoch = course.phase, course.epoch
-    tally = Tally()
-    if phase == "pretrain":
-        slow = config.scheme == "unlabelled"
-        rate = config.encoder_learning_rate if slow else PRETRAIN_LEARNING_RATE
-        set_rate(state.encoder_optimizer, rate)
-        for batch in state.executor.batches("pretrain", epoch)[1]:
-            tally.add(_step("pretrain", state, batch, config))
-        rows = tally.rows(state, active)
-    else:
-        rate = schedule_factor(config.schedule, epoch, config.epochs) * config.learning_rate
-        _finetune(state, tally, epoch, config)
-        watched = state.executor.watch()
-        rows = tally.rows(state, active)
-        rows = [row | found for row, found in zip(rows, watched(), strict=True)]
+    rate = _set_rates(state, phase, epoch, config)
+    cycle = epoch // config.encoder_interval
+    if phase == "pretrain" or config.scheme in ("joint", "scratch"):
+        state.held = None
+    elif state.held is None or state.held[0] != cycle:
+        state.held = cycle, executor.hold(lambda m, batch, _: hold(m, batch, config), cycle)
+    count, batches = executor.batches(phase, epoch)
+    steps, labels = list[Terms](), list[Sequence[int]]()
+    for i, batch in enumerate(batches):
+        kinds = scheme_steps(config.scheme, config.encoder_interval, epoch * count + i)
+        for kind in ("pretrain",) if phase == "pretrain" else kinds:
+            terms = _step(kind, state, batch, config)
+        steps.append(terms)
+        labels.append(batch.labels)
+    rows = _history_rows(state, active, steps, labels)
     seconds = (time.perf_counter() - started) / len(active)
-    head = {"phase": phase, "epoch": epoch}
+    best = []
     for run in active:
-        row = head | rows[run] | {"learning_rate": rate, "seconds": seconds}
-        state.courses[run].note(row)
+        row = {"phase": phase, "epoch": epoch, **rows[run]}
+        row |= {"learning_rate": rate, "seconds": seconds}
+        if state.courses[run].note(row):
+            best.append(run)
         if progress is not None:
             progress(phase, epoch + 1, epochs, row)
     # Weights that later steps must not change: best epochs, and runs that stopped.
     if phase == "finetune":
-        state.executor.keep([run for run in active if state.courses[run].improved])
+        executor.keep(best)
     elif state.active(epochs, config):
-        state.executor.keep([run for run in active if state.courses[run].stopped(config)])
+        executor.keep([run for run in active if state.courses[run].stopped(config)])
 
 
-def _finetune(state: TrainingState, tally: Tally, epoch: int, config: TrainingConfig) -> None:
+def _set_rates(state: TrainingState, phase: str, epoch: int, config: TrainingConfig) -> float:
+    """Set what changes from epoch to epoch; returns the learning rate that history records."""
+    if phase == "pretrain":
+        slow = config.scheme == "unlabelled"
+        rate = config.encoder_learning_rate if slow else PRETRAIN_LEARNING_RATE
+        set_rate(state.encoder_optimizer, rate)
+        return rate
     # In place: a captured step reads it from there.
-    state.consistency_weight.fill_(consistency_weight(config, epoch))
+    warmed = min(epoch / CONSISTENCY_WARMUP, 1.0)
+    state.consistency_weight.fill_(config.consistency_weight * warmed)
     factor = schedule_factor(config.schedule, epoch, config.epochs)
     set_rate(state.predictor_optimizer, factor * config.learning_rate)
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)
-    held = _held_for_cycle(state, epoch, config)
-    count, batches = state.executor.batches("finetune", epoch)
-    for i, batch in enumerate(batches):
-        step = epoch * count + i
-        for kind in scheme_steps(config.scheme, config.encoder_interval, step):
-            terms = _step(kind, state, batch, config, held)
-        tally.add(terms, batch.labels)
+    return factor * config.learning_rate
 
 
-def _step(
-    kind: str, state: TrainingState, batch: Any, config: TrainingConfig, held: Held | None = None
-) -> Terms:
+def _step(kind: str, state: TrainingState, batch: Any, config: TrainingConfig) -> Terms:
     """Step down the loss of a kind of step with the parameters that it updates."""
-    weight = state.consistency_weight
-    class_weights = state.executor.runs[0].class_weights
-
-    def loss(model: VEPM, batch: GraphBatch, rows: Tensor, *given: Held) -> Terms:
-        if kind == "pretrain":
-            return pretraining_loss(model, batch, config)
-        if kind == "predictor":
-            own = given[0] if given else hold(model, batch, config)
-            return predictor_loss(model, batch, rows, own, config, weight, class_weights)
-        return bound_loss(model, batch, rows, config, weight, class_weights)
-
+    weights = state.consistency_weight, state.executor.runs[0].class_weights
+    losses: dict[str, Loss] = {
+        "pretrain": lambda m, b, _: pretraining_loss(m, b, config),
+        "predictor": lambda m, b, rows, held=None: predictor_loss(
+            m, b, rows, held or hold(m, b, config), config, *weights
+        ),
+    }
+    loss = losses.get(kind, lambda m, b, rows: bound_loss(m, b, rows, config, *weights))
     encoder, predictor = state.encoder_optimizer, state.predictor_optimizer
     moving = {"predictor": [predictor], "both": [encoder, predictor]}.get(kind, [encoder])
-    given = (held,) if kind == "predictor" and held is not None else ()
+    held = state.held[1] if state.held and kind == "predictor" else None
+    given = () if held is None else (held,)
     return state.executor.step(kind, loss, batch, moving, *given)
 
 
-def _held_for_cycle(state: TrainingState, epoch: int, config: TrainingConfig) -> Held | None:
-    """Affiliations of the one graph, the same until the encoder steps again."""
-    if config.scheme in ("joint", "scratch"):
-        return None
-    cycle = epoch // config.encoder_interval
-    if state.held is None or state.held[0] != cycle:
-        torch.manual_seed(seed_of(*state.executor.seeds, "hold", cycle))
-        state.held = cycle, state.executor.hold(lambda m, batch: hold(m, batch, config))
-    return state.held[1]
+def _history_rows(
+    state: TrainingState,
+    active: Sequence[int],
+    steps: Sequence[Terms],
+    labels: Sequence[Sequence[int]],
+) -> list[Row]:
+    """An epoch's entries in the history of every run: means over the steps that had a term."""
+    executor = state.executor
+    watched = executor.watch() if state.phase == "finetune" else {}
+    columns = zip(Terms._fields, zip(*steps, strict=True), strict=True)
+    given = {name: [v for v in column if v is not None] for name, column in columns}
+    means = {name: stack(values).double().mean(0) for name, values in given.items() if values}
+    weights = executor.weight_sums().double()
+    labelled = weights.new_tensor([sum(counts) for counts in zip(*labels, strict=True)])
+    found = means | {"weights": weights, "labels": labelled} | watched
+    # Left on the device until here: one transfer for all.
+    table = stack([value.reshape(len(executor.runs)) for value in found.values()])
+    rows = []
+    for run, values in enumerate(executor.group.sum(table).T.tolist()):
+        own = dict(zip(found, values, strict=True))
+        if run in active and not all(math.isfinite(own[name]) for name in (*means, "weights")):
+            # The loss comes first, but the term that made it so says more about the cause.
+            terms = ((n, t) for step in steps for n, t in reversed(step._asdict().items()))
+            last = ((name, float(t.reshape(-1)[run])) for name, t in terms if t is not None)
+            odd = (f"{name} is {value}" for name, value in last if not math.isfinite(value))
+            what = next(odd, "a gradient or running statistic is not finite")
+            raise DivergedError(
+                f"training diverged: {what} in epoch {state.courses[run].epoch} of {state.phase}; "
+                "lower the learning rate or check the features' scale"
+            )
+        row = {name: own[name] for name in means}
+        if "correct" in row:
+            row["train_accuracy"] = row.pop("correct") * len(steps) / max(own["labels"], 1)
+        roles = executor.runs[run].watched
+        rows.append(row | {name: own[name] for name in watched if name.split("_")[0] in roles})
+    return rows
 
 
 def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
-    """Which parameters a step of finetuning updates: the predictor's, the encoder's or both.
-
-    Example:
-        >>> [scheme_steps("alternating", 2, step) for step in range(2)]
-        [('predictor',), ('predictor', 'encoder')]
-    """
+    """Which parameters a step of finetuning updates: the predictor's, the encoder's or both."""
     if scheme == "predictor":
         return ("predictor",)
     if scheme in ("joint", "scratch"):
@@ -157,27 +272,7 @@ def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
 
 
 def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
-    """Learning rate of an epoch relative to the first.
-
-    Example:
-        >>> [schedule_factor("halving", epoch, 300) for epoch in (0, 49, 50, 100)]
-        [1.0, 1.0, 0.5, 0.25]
-    """
+    """Learning rate of an epoch relative to the first."""
     if schedule == "cosine":
         return (1 + math.cos(math.pi * epoch / epochs)) / 2
     return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0
-
-
-def consistency_weight(config: TrainingConfig, epoch: int) -> float:
-    """Weight of the disagreement of noisy passes in an epoch of finetuning.
-
-    It grows slowly: before the labels have been learned, the easiest way to agree is to predict
-    one class for all.
-
-    Example:
-        >>> config = TrainingConfig(consistency_weight=2.0, consistency_warmup=4)
-        >>> [consistency_weight(config, epoch) for epoch in (0, 2, 4, 99)]
-        [0.0, 1.0, 2.0, 2.0]
-    """
-    warm = epoch >= config.consistency_warmup
-    return config.consistency_weight * (1.0 if warm else epoch / config.consistency_warmup)

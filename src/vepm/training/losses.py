@@ -11,15 +11,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
+from torch.nn.functional import cross_entropy
 
 from vepm.kernels.features import dropout
 from vepm.nn import VEPM, Adjacency, draw
-from vepm.objective import Terms, label_log_likelihood, shrinking_penalty
-from vepm.scale.batches import GraphBatch
+from vepm.objective import Terms, shrinking_penalty
+from vepm.scale.batches import GraphBatch, masked
 from vepm.training.config import TrainingConfig
 
 VISIBLE = 0.5
 """Share of the edges and features that the encoder sees where the likelihood is masked."""
+SHARPENING = 0.5
+"""Temperature of the mean prediction that passes should agree on; below one sharpens it."""
 
 
 class Held(NamedTuple):
@@ -94,14 +97,12 @@ def bound_loss(
     class_weights: Tensor | None = None,
 ) -> Terms:
     """The whole negative bound, with gradients to every parameter; see :func:`predictor_loss`."""
-    b = batch
-    posterior = model.encode(b.x, b.edges)
+    b, posterior = batch, model.encode(batch.x, batch.edges)
     draws = [draw(posterior, config.sampling) for _ in range(config.passes)]
-    splits = (model.split_edges(z, b.edges, b.batch) for z in draws)
-    passes = [
-        model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits
-        for z, split in zip(draws, splits, strict=True)
-    ]
+    passes = []
+    for z in draws:
+        split = model.split_edges(z, b.edges, b.batch)
+        passes.append(model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits)
     loss, _, edges, kl, *_ = _unsupervised(model, posterior, draws[0], batch, config)
     task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
     counts = batch.count(rows)
@@ -117,7 +118,9 @@ def _unsupervised(
     activation = model.interactions
     # An exponential prior; a number would not live on the samples' device.
     one = z.new_ones(())
-    kl = batch.keep_nodes(kl_divergence(posterior, Gamma(one, one, validate_args=False))).sum()
+    kl = masked(
+        kl_divergence(posterior, Gamma(one, one, validate_args=False)), batch.node_mask
+    ).sum()
     given = (z, posterior.mean, activation, config.likelihood, model.directed)
     edges = batch.edge_log_likelihood(*given)
     counts = batch.count(batch.y)
@@ -127,7 +130,7 @@ def _unsupervised(
         edges, kl = edges / counts.graphs, kl / (counts.nodes * z.size(1))
     loss = config.kl_weight * kl - config.edge_term_weight * edges
     if config.shrinkage:
-        mean = batch.keep_nodes(posterior.mean)
+        mean = masked(posterior.mean, batch.node_mask)
         loss = loss + config.shrinkage * shrinking_penalty(mean, activation)
     return Terms(loss, edges=edges, kl=kl)
 
@@ -142,31 +145,30 @@ def _supervised(
     """Log-likelihood of all labels, disagreement of the passes, number of correct labels."""
     scores = torch.stack([logits[rows] for logits in passes])
     y, counts, balance = batch.y[rows], batch.count(rows), config.class_balance_weight
-    task = torch.stack([label_log_likelihood(s, y) for s in scores]).mean(0)
+    task = -torch.stack([cross_entropy(s, y, reduction="none") for s in scores]).mean(0)
     if class_weights is not None:
         task = task * class_weights[y]
     hits = scores.detach().mean(0).argmax(1) == y
     power = balance * scores.size(-1) / counts.labels if balance else None
     outputs = counts.nodes if batch.batch is None else counts.graphs
-    spread = disagreement(passes, batch, config.sharpening, power) / outputs
-    return batch.keep_outputs(task).sum(), spread, batch.keep_outputs(hits).sum()
+    spread = disagreement(passes, batch, power) / outputs
+    kept, right = (masked(values, batch.graph_mask).sum() for values in (task, hits))
+    return kept, spread, right
 
 
 def disagreement(
-    passes: list[Tensor], batch: GraphBatch, sharpening: float, power: float | Tensor | None = None
+    passes: list[Tensor], batch: GraphBatch, power: float | Tensor | None = None
 ) -> Tensor:
-    """Squared distance of each pass's probabilities to their sharpened mean, summed over rows.
-
-    The mean may be divided by a power of the predicted class frequencies.
-    """
+    """Squared distance of each pass to their sharpened mean, over a power of frequencies."""
     if len(passes) == 1:
         return passes[0].new_zeros(())
     probabilities = torch.softmax(torch.stack(passes), dim=-1)
     common = probabilities.detach().mean(0)
     if power is not None:
-        predicted = batch.keep_outputs(common).sum(0)
+        predicted = masked(common, batch.graph_mask).sum(0)
         frequency = (predicted / predicted.sum()).clamp_min(1e-6)
         common = common * frequency.pow(-power)
-    target = common.pow(1 / sharpening)
+    target = common.pow(1 / SHARPENING)
     target = target / target.sum(-1, keepdim=True)
-    return batch.keep_outputs((probabilities - target).square().sum(-1).mean(0)).sum()
+    distance = (probabilities - target).square().sum(-1).mean(0)
+    return masked(distance, batch.graph_mask).sum()

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -33,49 +33,36 @@ def seeded(model: VEPM, seed: int = 0) -> Iterator[None]:
 class Explanation(NamedTuple):
     """Communities and embeddings behind a prediction, at the posterior mean."""
 
-    memberships: Tensor
-    """Mean affiliation of each node to each community [N, C]."""
-    edge_index: Tensor
-    """Edges [2, E], with nodes indexed over all graphs."""
-    edge_weight: Tensor
-    """Share of each edge in each metacommunity [E, K]."""
-    community_embeddings: Tensor
-    """What each metacommunity knows of each node [N, K, H/K]."""
-    embeddings: Tensor
-    """Composed representation of each node or graph."""
+    memberships: Tensor  # mean affiliation of each node to each community [N, C]
+    edge_index: Tensor  # edges [2, E], with nodes indexed over all graphs
+    edge_weight: Tensor  # share of each edge in each metacommunity [E, K]
+    community_embeddings: Tensor  # what each metacommunity knows of each node [N, K, H/K]
+    embeddings: Tensor  # composed representation of each node or graph
 
 
 @torch.no_grad()
 def explain(model: VEPM, source: Source) -> Explanation:
     """Memberships, the split of the edges and embeddings of every node or graph."""
     model.eval()
+    parts, offset = [], 0
     if isinstance(source, LargeGraph):
-        return _explain_in_chunks(model, source)
-    parts, edges, offset = [], [], 0
+        z = affiliations(model, posterior_table(model, source), sample=False)
+        shares = z.new_empty(source.num_edges, model.partitioner.num_metacommunities)
+        for chunk in chunks(source):
+            first, end = source.pointer[chunk.rows.start], source.pointer[chunk.rows.stop]
+            shares[first:end] = chunk.split(model, z).cpu()
+        target = torch.arange(source.num_nodes).repeat_interleave(source.degree)
+        edge_index = torch.stack([source.columns.long(), target])
+        logits, *embeddings = classify(model, source, z)
+        return Explanation(_finite(z), edge_index, shares, embeddings[0], _finite(logits))
     for b in pieces(source):
-        parts.append(model(b.x, b.edges, b.batch, b.num_graphs))
-        edges.append(b.edges.edge_index + offset)
+        out = model(b.x, b.edges, b.batch, b.num_graphs)
+        edge_index = b.edges.edge_index + offset
         offset += b.x.size(0)
-    return Explanation(
-        _finite(torch.cat([out.z for out in parts])),
-        torch.cat(edges, dim=1),
-        torch.cat([out.edge_weight for out in parts]),
-        torch.cat([out.community_embeddings for out in parts]),
-        _finite(torch.cat([out.embeddings for out in parts])),
-    )
-
-
-def _explain_in_chunks(model: VEPM, graph: LargeGraph) -> Explanation:
-    z = affiliations(model, posterior_table(model, graph), sample=False)
-    found = classify(model, graph, z)
-    shares = z.new_empty(graph.num_edges, model.partitioner.num_metacommunities)
-    for chunk in chunks(graph):
-        own = slice(int(graph.pointer[chunk.rows.start]), int(graph.pointer[chunk.rows.stop]))
-        shares[own] = chunk.split(model, z).cpu()
-    target = torch.arange(graph.num_nodes).repeat_interleave(graph.degree)
-    edge_index = torch.stack([graph.columns.long(), target])
-    logits = _finite(found.logits)
-    return Explanation(_finite(z), edge_index, shares, found.community_embeddings, logits)
+        states = out.community_embeddings, _finite(out.embeddings)
+        parts.append(Explanation(_finite(out.z), edge_index, out.edge_weight, *states))
+    nodes, edges, *others = zip(*parts, strict=True)
+    return Explanation(torch.cat(nodes), torch.cat(edges, dim=1), *map(torch.cat, others))
 
 
 def _finite(found: Tensor) -> Tensor:
@@ -102,9 +89,9 @@ def probabilities(model: VEPM, source: Source, num_samples: int = 0, seed: int =
     """
     model.eval()
     with seeded(model, seed):
-        drawn = (map(model.probabilities, _draws(model, p, num_samples)) for p in _parts(source))
+        drawn = _draws(model, source, num_samples)
         # Added up as they come: all of them at once may not fit in memory.
-        sums = [functools.reduce(torch.add, found) for found in drawn]
+        sums = [functools.reduce(torch.add, map(model.probabilities, own)) for own in drawn]
     return _finite(torch.cat(sums) / max(num_samples, 1))
 
 
@@ -113,85 +100,66 @@ def drawn_scores(model: VEPM, source: Source, num_samples: int, seed: int) -> Te
     """Class scores of every draw [S, n, classes], or of the posterior mean [1, n, classes]."""
     model.eval()
     with seeded(model, seed):
-        parts = [torch.stack(list(_draws(model, part, num_samples))) for part in _parts(source)]
+        parts = [torch.stack(list(own)) for own in _draws(model, source, num_samples)]
     return torch.cat(parts, dim=1)
 
 
-def _parts(source: Source) -> Sequence[GraphBatch | LargeGraph]:
-    return [source] if isinstance(source, LargeGraph) else pieces(source)
-
-
-def _draws(model: VEPM, part: GraphBatch | LargeGraph, num_samples: int) -> Iterator[Tensor]:
-    """Class scores of each draw of the affiliations, or those of their mean."""
-    table = posterior_table(model, part) if isinstance(part, LargeGraph) else None
-    sample = num_samples > 0
-    for _ in range(max(num_samples, 1)):
-        if isinstance(part, GraphBatch):
-            yield model(part.x, part.edges, part.batch, part.num_graphs, sample=sample).logits
-        else:
-            assert table is not None
-            yield classify(model, part, affiliations(model, table, sample=sample)).logits
+def _draws(model: VEPM, source: Source, num_samples: int) -> Iterator[Iterator[Tensor]]:
+    """For each part of a source, class scores by draws of the affiliations or by their mean."""
+    times, sample = range(max(num_samples, 1)), num_samples > 0
+    if isinstance(source, LargeGraph):
+        table = posterior_table(model, source)
+        drawn = (affiliations(model, table, sample) for _ in times)
+        yield (classify(model, source, z).logits for z in drawn)
+        return
+    for b in pieces(source):
+        yield (model(b.x, b.edges, b.batch, b.num_graphs, sample=sample).logits for _ in times)
 
 
 class Attribution(NamedTuple):
     """A label's log-odds with all communities and without each, at the posterior mean."""
 
-    log_odds: Tensor
-    """Of each node's or graph's label [n]."""
-    log_odds_without: Tensor
-    """The same with one metacommunity at a time left out [n, K]."""
-    label_without: Tensor
-    """The label each would get then [n, K]."""
+    log_odds: Tensor  # of each node's or graph's label [n]
+    log_odds_without: Tensor  # the same with one metacommunity at a time left out [n, K]
+    label_without: Tensor  # the label each would get then [n, K]
 
 
 @torch.no_grad()
 def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> Attribution:
-    r"""How much each metacommunity does for a label.
+    r"""How much each metacommunity does for a label, the class of each node or graph [n].
 
     .. math:: \log \frac{p(y)}{1 - p(y)} - \log \frac{p_{-k}(y)}{1 - p_{-k}(y)}
 
-    is the support of metacommunity k for label y, where :math:`p_{-k}` is the model's own
-    probability when the embedding of each node in k is replaced by the mean over the nodes of the
-    batch. Labels are the class of each node or graph that is asked about [n].
+    is the support of metacommunity k for label y, where :math:`p_{-k}` is the probability when the
+    embedding of each node in k is replaced by the mean over the nodes of the batch.
     """
     model.eval()
     parts, start = [], 0
-    for batch in pieces(source):
-        parts.append(_attribute_batch(model, batch, labels[start:]))
-        start += parts[-1].log_odds.numel()
-    return Attribution(*(torch.cat(column) for column in zip(*parts, strict=True)))
-
-
-def _attribute_batch(model: VEPM, b: GraphBatch, labels: Tensor) -> Attribution:
-    whole = model(b.x, b.edges, b.batch, b.num_graphs)
-    label, split = labels[: whole.logits.size(0)], whole.edge_weight
-    inputs = model.fuse(normalize_rows(b.x, model.feature_norm), whole.z, b.edges, b.batch)
-    states = model.bank(inputs, b.edges, split)
-    odds, turned = [], []
-    for k in range(states[0].size(1)):
-        muted = [state.clone() for state in states]
-        for state in muted:
-            state[:, k] = state[:, k].mean(0)
-        scores, _ = model.compose(inputs, muted, b.edges, split, b.batch, b.num_graphs)
-        odds.append(_log_odds(scores, label))
-        turned.append(scores.argmax(1))
-    return Attribution(
-        _log_odds(whole.logits, label), torch.stack(odds, dim=1), torch.stack(turned, dim=1)
-    )
-
-
-def _log_odds(scores: Tensor, label: Tensor) -> Tensor:
-    chosen = label[:, None]
-    others = scores.scatter(1, chosen, -torch.inf)
-    return scores.gather(1, chosen)[:, 0] - torch.logsumexp(others, dim=1)
+    for b in pieces(source):
+        whole = model(b.x, b.edges, b.batch, b.num_graphs)
+        split, label = whole.edge_weight, labels[start : start + whole.logits.size(0)]
+        start += label.numel()
+        inputs = model.fuse(normalize_rows(b.x, model.feature_norm), whole.z, b.edges, b.batch)
+        states = model.bank(inputs, b.edges, split)
+        scores = [whole.logits]
+        for k in range(states[0].size(1)):
+            muted = [state.clone() for state in states]
+            for state in muted:
+                state[:, k] = state[:, k].mean(0)
+            scores += model.compose(inputs, muted, b.edges, split, b.batch, b.num_graphs)[:1]
+        all_scores = torch.stack(scores, dim=1)
+        chosen = label[:, None, None].expand(-1, len(scores), 1)
+        others = all_scores.scatter(2, chosen, -torch.inf).logsumexp(2)
+        odds = all_scores.gather(2, chosen).squeeze(2) - others
+        parts.append(Attribution(odds[:, 0], odds[:, 1:], all_scores[:, 1:].argmax(2)))
+    return Attribution(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def calibrate(model: VEPM, source: Source, rows: Tensor, num_samples: int, seed: int) -> None:
-    """Fit the inverse temperature of a trained model's probabilities, its ``sharpness``, to labels.
+    """Fit the inverse temperature of a model's probabilities to rows it has not learned from.
 
-    The rows are labelled nodes or graphs it has not learned from. Which class is most probable at
-    the posterior mean stays the same. A graph that is read in chunks is left alone: it would have
-    to be read as a whole once more.
+    Which class is most probable at the posterior mean stays the same. A graph that is read in
+    chunks is left alone: it would have to be read as a whole once more.
     """
     if isinstance(source, LargeGraph) or not rows.numel():
         return
@@ -201,15 +169,13 @@ def calibrate(model: VEPM, source: Source, rows: Tensor, num_samples: int, seed:
 
 
 def best_inverse_temperature(scores: Tensor, y: Tensor) -> float:
-    """The factor of class scores of several draws [S, n, classes] that makes labels [n] likeliest.
-
-    A normal prior of its logarithm keeps it near one where labels are few.
-    """
+    """The factor of scores of draws [S, n, classes] that makes labels [n] likeliest."""
     draws, own = scores.double().cpu(), y.cpu().expand(len(scores), -1)[..., None]
 
     def cost(logarithm: float) -> float:
         likely = torch.log_softmax(math.exp(logarithm) * draws, dim=-1)
         of_labels = likely.gather(2, own).squeeze(2).logsumexp(0)
+        # A normal prior keeps the factor near one where labels are few.
         return float(logarithm**2 / 2 - of_labels.sum())
 
     bounds = (-LARGEST_LOGARITHM, LARGEST_LOGARITHM)

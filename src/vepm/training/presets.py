@@ -10,8 +10,7 @@ from vepm.training.config import Config
 
 FOLDER = Path(__file__).parent
 
-PRESETS: dict[str, dict[str, Config]] = {}
-"""Settings by preset and task."""
+PRESETS: dict[str, dict[str, Config]] = {}  # by name and task
 for _name, _tasks in read_toml(FOLDER / "presets.toml").items():
     _base = PRESETS.get(_tasks.pop("base", ""), {})
     PRESETS[_name] = {t: _base.get(t, Config()).replace(**own) for t, own in _tasks.items()}
@@ -26,14 +25,10 @@ RECORD_FOLDS = frozenset(
 def preset(
     name: str, task: str, dataset: str | None = None, partition: str | None = None
 ) -> Config:
-    """Settings by name for a ``"node"`` or ``"graph"`` task.
+    """Settings by name (see ``PRESETS``) for a ``"node"`` or ``"graph"`` task.
 
-    Args:
-        name: ``"default"``, ``"communities"``, ``"tuned"``, ``"paper"`` or ``"released"``.
-        task: What is labelled.
-        dataset: Name of the dataset, for which ``"tuned"`` may know better settings.
-        partition: How edges are split, for which it may know better ones still; by default the
-            preset's.
+    For the dataset of some name, and for a partition other than the preset's, ``"tuned"`` may know
+    better settings.
 
     Example:
         >>> preset("released", "node").training.sampling

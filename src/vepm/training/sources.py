@@ -1,7 +1,4 @@
-"""Datasets as training and prediction take them: on a device, in batches and runs that fit there.
-
-The memory that a training needs is estimated and compared with what is available.
-"""
+"""Datasets as training and prediction take them: on a device, in parts that fit there."""
 
 import os
 from collections.abc import Sequence
@@ -14,15 +11,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import Dataset
-from vepm.data.features import is_sparse
+from vepm.data.canonical import is_sparse
 from vepm.errors import InputError
 from vepm.scale.batches import GRAPHS_AT_ONCE, GraphStore, single_graph
 from vepm.scale.executor import Run, Source
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
 from vepm.training.card import ModelCard
-from vepm.training.config import Config
-from vepm.training.legacy import INEXACT
+from vepm.training.config import INEXACT, Config
 
 FEWEST_TO_SPLIT = 10  # with fewer labels, none is set aside
 FEWEST_NODES = 2  # nodes of the smallest graph; a single node has no variance to normalise by
@@ -30,21 +26,16 @@ GIB = 2**30
 FLOAT = 4
 BASE = 100 * 2**20  # what kernels and the like take for any graph
 CHUNK = 3 * 2**29  # memory of a chunk in inference on a large graph
-COPIES = 20
-"""Tables of the size of the weights at the peak of training, measured with weights of many sparse
-columns: gradients, moments, the best epoch and what is computed between them."""
-SAFE_SHARE = 0.5
-"""Share of the available memory that a suggested batch size, or many runs at once, should need."""
+COPIES = 20  # tables of the size of the weights at the peak of training, measured
+SAFE_SHARE = 0.5  # share of the available memory that a suggested batch size should need
 FEWEST_SUGGESTED = 1000
 MOST_RUNS = 64  # runs at once on a GPU; more do not use it better
 MEMINFO = Path("/proc/meminfo")
-CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ),
-)
+_CGROUP = Path("/sys/fs/cgroup")
+CGROUPS = [  # files with the limit and the use of a container, in versions 2 and 1
+    (_CGROUP / "memory.max", _CGROUP / "memory.current"),
+    (_CGROUP / "memory/memory.limit_in_bytes", _CGROUP / "memory/memory.usage_in_bytes"),
+]
 
 
 def pick_device(name: str) -> torch.device:
@@ -62,9 +53,8 @@ def pick_device(name: str) -> torch.device:
 def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Split the indices of labelled nodes or graphs into four fifths and one, by class.
 
-    A larger part of few labels would cost more accuracy than the better choice of epoch brings.
-    At least one label of each class is set aside, unless it is the only one. Nothing is set aside
-    of fewer than ten labels or of a single class.
+    Of each class at least one is set aside, unless it is the only one; of fewer than ten labels or
+    a single class, none.
     """
     counts = torch.bincount(y[rows])
     spare, classes = rows[counts[y[rows]] > 1], int((counts > 1).sum())
@@ -78,11 +68,7 @@ def set_aside(rows: Tensor, y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source:
-    """The dataset's graphs as the settings take them.
-
-    Many graphs are stored together, one graph is a single batch. One with more nodes than a batch
-    stays in main memory, unless the settings need the whole of it, which is an error.
-    """
+    """The dataset's graphs as the settings take them: stored together, as one batch, or large."""
     if not TASKS[dataset.task].single_graph:
         return GraphStore(dataset.graphs, device)
     graph = dataset.graphs[0]
@@ -104,9 +90,8 @@ def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source
 def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
     """Indices of the runs that can train at once, in groups of at most ``most``.
 
-    Runs must take equally many steps in an epoch. Training by clusters, likelihoods that draw
-    nodes or edges, many graphs with weighted edges and graphs so small that a batch may be a
-    single node are trained one run at a time.
+    They take equally many steps in an epoch. Trained one at a time are clusters, likelihoods that
+    draw nodes or edges, graphs with weighted edges, and graphs that may be a single node.
     """
     single, size = TASKS[dataset.task].single_graph, config.training.batch_size
     graphs = dataset.graphs
@@ -129,8 +114,7 @@ def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int)
 def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int:
     """Estimate of the peak memory of a training step, beside the graph itself.
 
-    The factors were measured: how much each width adds to the peak of a process. The estimate is
-    within a factor of two of the peak, mostly above it.
+    The factors were measured; the estimate is within a factor of two of the peak, mostly above it.
     """
     model, passes = config.model, config.training.passes
     layers = model.bank_layers + model.composer_layers
@@ -148,8 +132,8 @@ def large_bytes(nodes: int, edges: int, features: int, config: Config) -> int:
     """The same for training by clusters and inference in chunks."""
     model, batch_size = config.model, config.training.batch_size
     step = step_bytes(1.1 * batch_size, 1.1 * edges * batch_size / nodes, features, config)
-    tables = model.encoder_channels + 2 * model.num_communities + model.num_metacommunities
-    tables += 2 * model.hidden_channels
+    widths = 2 * (model.num_communities + model.hidden_channels)
+    tables = model.encoder_channels + model.num_metacommunities + widths
     # Edges as 32-bit integers, and a few values per node while clusters are computed.
     return 4 * edges + nodes * (100 + FLOAT * tables) + max(step, CHUNK)
 
@@ -173,44 +157,35 @@ def available_bytes(device: torch.device) -> int:
 
 def require_memory(dataset: Dataset, card: ModelCard, device: torch.device) -> None:
     """Refuse a training that will not fit, naming the setting that makes it smaller."""
-    config = card.config
-    single, batch_size = TASKS[dataset.task].single_graph, config.training.batch_size
+    single, batch_size = TASKS[dataset.task].single_graph, card.config.training.batch_size
     graphs = dataset.graphs if single else _largest(dataset, batch_size or len(dataset.graphs))
-    sizes = _sizes(graphs)
-    nodes, edges, _ = sizes
+    sizes = nodes, edges, _ = _sizes(graphs)
     by_clusters = single and 0 < batch_size < nodes
-    need = large_bytes(*sizes, config) if by_clusters else step_bytes(*sizes, config)
-    available = available_bytes(device)
-    weights = COPIES * FLOAT * card.num_weights()
-    if weights > available:
-        raise InputError(
-            f"{dataset.name}: a model of {card.num_weights():,} weights on {card.width:,} feature "
-            f"columns needs about {weights / GIB:.1f} GiB in training, and {available / GIB:.1f} "
-            "GiB are free; choose smaller widths or fewer columns, or try anyway with "
-            "--no-memory-check"
-        )
+    need = (large_bytes if by_clusters else step_bytes)(*sizes, card.config)
+    available, weights = available_bytes(device), COPIES * FLOAT * card.num_weights()
     if need + weights <= available:
         return
     fits = SAFE_SHARE * available / need
-    if single:
+    if weights > available:
+        need = weights
+        advice = f"choose smaller widths or fewer than {card.width:,} feature columns"
+    elif single:
         size = max(int(min(batch_size or nodes, nodes) * fits), FEWEST_SUGGESTED)
         unit = 10 ** (len(str(size)) - 1)
-        option = f"--batch-nodes {size // unit * unit}"
+        advice = f"train in smaller batches with --batch-nodes {size // unit * unit}"
     else:
-        option = f"--set batch_size={max(1, int(len(graphs) * fits))}"
+        size = max(1, int(len(graphs) * fits))
+        advice = f"train in smaller batches with --set batch_size={size}"
     raise InputError(
-        f"{dataset.name}: training on {nodes:,} nodes and {edges // 2:,} edges "
-        f"{'by clusters' if by_clusters else 'at once'} needs about {need / GIB:.1f} GiB, and "
-        f"{available / GIB:.1f} GiB are free; train in smaller batches with {option}, or try "
-        "anyway with --no-memory-check"
+        f"{dataset.name}: training {card.num_weights():,} weights on {nodes:,} nodes and "
+        f"{edges // 2:,} edges {'by clusters' if by_clusters else 'at once'} needs about "
+        f"{need / GIB:.1f} GiB, and {available / GIB:.1f} GiB are free; {advice}, or try anyway "
+        "with --no-memory-check"
     )
 
 
 def most_runs_at_once(dataset: Dataset, config: Config, device: str = "auto") -> int:
-    """How many runs to train at once: as many as fit on a GPU, one on a CPU.
-
-    A CPU gains nothing from it; there, separate processes use all cores.
-    """
+    """How many runs to train at once: as many as fit on a GPU; a CPU gains nothing from it."""
     where = pick_device(device)
     if where.type != "cuda":
         return 1

@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from training.toys import SCHEMES, TASKS
 from vepm.kernels.patterns import Pattern
 from vepm.nn import Adjacency
 from vepm.scale import many
 from vepm.scale.cuda_graphs import (
-    MOST_GRAPHS,
     CUDAGraphs,
     _Captured,
-    _copied,
     _no_garbage_collection,
     worth_capturing,
 )
@@ -36,7 +35,7 @@ class Rehearsal(CUDAGraphs):
 
     def _capture(self, step: _Captured) -> Callable[[], Any]:
         Rehearsal.captured += 1
-        return lambda: _copied(step.run())
+        return lambda: tree_map_only(Tensor, Tensor.clone, step.run())
 
 
 class Numbers(NamedTuple):
@@ -51,7 +50,8 @@ def numbers_of(*values: float) -> Numbers:
 
 
 def _gathered(edges: Adjacency, heads: int, transposed: bool = False) -> Pattern:
-    return Pattern(*edges._checked_ends(transposed), edges.num_nodes)
+    ends = (edges.source, edges.target) if transposed else (edges.target, edges.source)
+    return Pattern(*ends, edges.num_nodes)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,6 @@ def test_replayed_steps_train_alike(
         epochs=12,
         passes=2,
         consistency_weight=1.0,
-        consistency_warmup=2,
     )
     plain = fit_many(EXACT_TOYS[task], config, runs_of(task), device="cpu")
     monkeypatch.setattr(many, "CUDAGraphs", Rehearsal)
@@ -104,15 +103,6 @@ def test_a_cuda_graph_serves_its_shapes_alone() -> None:
     assert Rehearsal.captured == 2
 
 
-def test_steps_that_never_come_again_do_not_crowd_out_those_that_do() -> None:
-    graphs = Rehearsal(on=True)
-    for i in range(MOST_GRAPHS + 5):
-        graphs.run(("once", i), lambda n: {"out": n.values}, numbers_of(i))
-    for i in range(3):
-        graphs.run("again", lambda n: {"out": n.values}, numbers_of(i))
-    assert Rehearsal.captured == 1
-
-
 def test_what_was_returned_stays() -> None:
     graphs = Rehearsal(on=True)
     kept = [graphs.run("same", lambda n: {"out": n.values}, numbers_of(i))["out"] for i in range(5)]
@@ -133,14 +123,6 @@ def test_a_step_runs_twice_before_it_is_captured() -> None:
         graphs.run("same", lambda n: {"out": n.values}, numbers_of(i))
         captured.append(Rehearsal.captured)
     assert captured == [0, 0, 1, 1]
-
-
-def test_no_more_than_32_steps_are_captured() -> None:
-    graphs = Rehearsal(on=True)
-    for name in range(33):
-        for _ in range(3):
-            graphs.run(name, lambda n: {"out": n.values}, numbers_of(name))
-    assert Rehearsal.captured == 32
 
 
 @pytest.mark.parametrize(

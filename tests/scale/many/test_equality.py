@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from training.toys import SCHEMES, TASKS
-from vepm.training import Fitted, fit_many, loop, state
+from vepm.training import Fitted, fit_many, loop
 
 from .doubles import EXACT_TOYS, assert_same_runs, double_precision, quiet, runs_of, separately
 
@@ -55,11 +55,11 @@ def test_schemes(task: str, scheme: str) -> None:
         {"normalize": "community", "conv": "gin"},
         {"composer": "weighted", "weight_decay": 0.1, "scheme": "joint"},
         {"shares": "posterior", "temperature": 0.5, "composer": "weighted"},
-        {"grouping": "learned", "weight_decay": 0.1, "scheme": "predictor"},
-        {"grouping": "learned", "shares": "posterior", "scheme": "joint", "batch_size": 4},
-        {"encoder": "background", "grouping": "learned", "shares": "posterior", "scheme": "joint"},
+        {"shares": "posterior", "weight_decay": 0.1, "scheme": "predictor"},
+        {"shares": "posterior", "scheme": "joint", "batch_size": 4},
+        {"encoder": "background", "shares": "posterior", "scheme": "joint"},
         {"interactions": "matrix", "scheme": "joint", "batch_size": 4},
-        {"interactions": "matrix", "grouping": "learned", "scheme": "predictor"},
+        {"interactions": "matrix", "shares": "posterior", "scheme": "predictor"},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -101,8 +101,8 @@ def test_nodes_of_their_own_to_learn_from() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_runs_that_stop_at_different_epochs(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "PRETRAIN_PATIENCE", 2)
-    monkeypatch.setattr(state, "PRETRAIN_TOLERANCE", 0.05 if task == "node" else 0.07)
+    monkeypatch.setattr(loop, "PRETRAIN_PATIENCE", 2)
+    monkeypatch.setattr(loop, "PRETRAIN_TOLERANCE", 0.05 if task == "node" else 0.07)
     monkeypatch.setattr(loop, "PRETRAIN_LEARNING_RATE", 0.1)
     settings = {
         "pretrain_epochs": 25,

@@ -9,8 +9,9 @@ from torch.func import functional_call, stack_module_state, vmap
 from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
+from vepm.scale.batches import masked
 from vepm.scale.ddp import replace_norms
-from vepm.scale.many.padding import PaddedGraphs, PaddedNorm, PaddingMask, Size, plan
+from vepm.scale.many.padding import PaddedNorm, PaddingMask, plan, size_of
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -19,7 +20,7 @@ CHOSEN = [[3, 0, 6], [1, 11], [6]]
 def test_every_replica_finds_its_graphs_in_its_batch() -> None:
     store = GraphStore(toy("graph").graphs)
     batches = [torch.tensor(chosen) for chosen in CHOSEN]
-    planned = plan(store, batches, Size().including(store, batches))
+    planned = plan(store, batches, size_of(store, batches))
     assert planned.labels == [3, 2, 1]
     padded = planned.laid_out()
     for r, chosen in enumerate(CHOSEN):
@@ -93,13 +94,11 @@ def test_without_padding_a_norm_is_as_ever() -> None:
 def test_values_of_padding_are_zero() -> None:
     store = GraphStore(toy("graph").graphs)
     batches = [torch.tensor(chosen) for chosen in CHOSEN]
-    parts = plan(store, batches, Size().including(store, batches)).laid_out().parts
+    parts = plan(store, batches, size_of(store, batches)).laid_out().parts
     mask = parts.node_mask[2]
     assert not mask.all()
-    own = PaddedGraphs.__new__(PaddedGraphs)
-    object.__setattr__(own, "node_mask", mask)
     for shape in ((), (3,), (2, 3)):
         values = torch.full((mask.numel(), *shape), 5.0)
-        kept = own.keep_nodes(values)
+        kept = masked(values, mask)
         assert (kept[mask] == 5).all()
         assert (kept[~mask] == 0).all()

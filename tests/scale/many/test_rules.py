@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.func import vmap
 
 from strategies import Graph, directed_graphs, quick, seeds, uniform
+from vepm.kernels.features import normalize_rows
 from vepm.nn import Adjacency, SparseFeatures
-from vepm.scale.many.edges import OwnEdges, SharedEdges, SharedFeatures
+from vepm.scale.many.edges import RunEdges, SharedFeatures
 
 RUNS = 3
 
@@ -64,11 +65,11 @@ def check_edges(
 @quick
 def test_replicas_of_one_graph(graph: Graph, seed: int) -> None:
     alone = [Adjacency(*graph)] * RUNS
-    check_edges(SharedEdges(*graph), alone, graph.num_nodes, graph.edge_index.size(1), seed)
+    check_edges(RunEdges.shared(alone[0]), alone, graph.num_nodes, graph.edge_index.size(1), seed)
 
 
 def test_what_is_the_same_for_all_stays_so() -> None:
-    graph = SharedEdges(torch.tensor([[0, 1], [1, 0]]), 2)
+    graph = RunEdges.shared(Adjacency(torch.tensor([[0, 1], [1, 0]]), 2))
     weight = torch.rand(2, 3)
     found = vmap(lambda _: graph.sum_at_target(weight))(torch.zeros(RUNS))
     assert torch.equal(found, weight.flip(0).expand(RUNS, -1, -1))
@@ -81,7 +82,7 @@ def test_replicas_of_graphs_of_their_own(ends: list[int], seed: int) -> None:
     alone = [Adjacency(graph, 5) for graph in graphs]
     shifts = 5 * torch.arange(RUNS)[:, None, None]
     union = Adjacency((graphs + shifts).transpose(0, 1).flatten(1), 5 * RUNS)
-    own = OwnEdges(graphs[0], 5, union=union, in_degree=alone[0].degree)
+    own = RunEdges(graphs[0], 5, whole=union, axis=0, in_degree=alone[0].degree)
     check_edges(own, alone, 5, 6, seed)
     assert torch.equal(own.degree, alone[0].degree)
 
@@ -107,9 +108,9 @@ def test_sparse_features(seed: int, dropped: bool) -> None:
         own = values[r] if isinstance(values, tuple) else values
         torch.testing.assert_close(found[r], sparse.with_values(own) @ weight)
     ours = torch.stack(weights).requires_grad_()
-    loss = vmap(lambda w: shared.normalised("l1") @ w)(ours).square().sum()
+    loss = vmap(lambda w: normalize_rows(shared, "l1") @ w)(ours).square().sum()
     theirs = torch.stack(weights).requires_grad_()
-    exact = sum((sparse.normalised("l1") @ w).square().sum() for w in theirs)
+    exact = sum((normalize_rows(sparse, "l1") @ w).square().sum() for w in theirs)
     assert isinstance(exact, Tensor)
     (found,), (expected,) = torch.autograd.grad(loss, ours), torch.autograd.grad(exact, theirs)
     torch.testing.assert_close(found, expected)
@@ -121,13 +122,12 @@ def test_dense_features_pass_through() -> None:
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton's interpreter is off")
-def test_replicas_go_through_the_kernels_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_go_through_the_kernels_of_a_gpu() -> None:
     triton_pattern = pytest.importorskip("vepm.kernels.triton_pattern")
 
-    def pattern(self: Adjacency, heads: int, transposed: bool = False) -> Any:
-        return triton_pattern.TritonPattern(self.sorted(transposed), longest=4)
+    class OnGPU(Adjacency):
+        def pattern(self, heads: int, transposed: bool = False) -> Any:
+            return triton_pattern.TritonPattern(self.sorted(transposed), longest=4)
 
     graph = (torch.tensor([[0, 1, 2, 3, 3, 4, 1], [1, 0, 1, 1, 2, 1, 4]]), 5)
-    alone = [Adjacency(*graph)] * RUNS
-    monkeypatch.setattr(SharedEdges, "pattern", pattern)
-    check_edges(SharedEdges(*graph), alone, 5, 7, seed=0)
+    check_edges(RunEdges.shared(OnGPU(*graph)), [Adjacency(*graph)] * RUNS, 5, 7, seed=0)

@@ -49,13 +49,8 @@ function buildPredictions() {
   }
   if (!isGraphTask) columns.push({ title: "Main community", value: (item) => D.nodes.main[item] });
   const order = columns.findIndex(({ title }) => title.startsWith("Probability"));
-  const table = buildTable(root, columns, everyItem, { order, pick: (item) => {
+  buildTable(root, columns, everyItem, { order, pick: (item) => {
     pickItem(item);
     byId("graph").scrollIntoView();
   } });
-  document.querySelectorAll("#confused button").forEach((button) => button.addEventListener("click", () => {
-    const [truth, guess] = [Number(button.dataset.true), Number(button.dataset.predicted)];
-    table.only((item) => D.items.label[item] === truth && D.items.prediction[item] === guess && D.items.split[item] === 3);
-    byId("predictions").scrollIntoView();
-  }));
 }

@@ -1,5 +1,6 @@
 """Graphs and sparse features under ``vmap``: one pass over the edges serves all runs."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ from vepm.nn import Adjacency, SparseFeatures
 
 Dims = tuple[int | None, ...]
 Rule = Callable[..., tuple[Tensor, int]]
-"""Given the number of runs, the run axis of each tensor (or None) and the tensors, returns a tensor
-and its run axis."""
+"""From the number of runs, the run axis of each tensor (or None) and the tensors to a tensor and
+its run axis."""
 
 
 class _WithRule(torch.autograd.Function):
@@ -51,94 +52,70 @@ def apart(tensor: Tensor, axis: int, runs: int) -> tuple[Tensor, int]:
     return tensor.unflatten(axis, (runs, tensor.size(axis) // runs)), axis
 
 
-def runs_first(tensor: Tensor, dim: int | None, runs: int) -> Tensor:
-    """The tensor of each run [R, ...], the same one again if all share it."""
-    return tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunEdges(Adjacency):
+    """The edges of one run, whose sums are computed together with those of all other runs."""
 
+    whole: Adjacency
+    """The graph that all runs share, or the graphs of all, of one size, joined run after run."""
+    axis: int
+    """What the kernels see the runs as: with 1, communities of the shared graph; with 0, nodes."""
 
-def merged(function: Callable[..., Tensor], axis: int, *arguments: Any) -> Tensor:
-    """Call a function once, with the runs of all tensors merged into an axis of them."""
-    tensors = [a for a in arguments if isinstance(a, Tensor)]
-    others = [a for a in arguments if not isinstance(a, Tensor)]
+    @classmethod
+    def shared(cls, edges: Adjacency) -> "RunEdges":
+        """A graph that all runs learn from."""
+        return cls(edges.edge_index, edges.num_nodes, **edges.attributes, whole=edges, axis=1)
 
-    def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-        joined = [beside(t, d, axis, runs) for t, d in zip(tensors, dims, strict=True)]
-        return apart(function(*joined, *others), axis, runs)
-
-    return across(rule, *tensors)
-
-
-@dataclass(frozen=True, eq=False)
-class SharedEdges(Adjacency):
-    """A graph that all runs learn from; the kernels see them as additional communities."""
+    @functools.cached_property
+    def links(self) -> Adjacency:
+        """The links of a directed graph, each in its own direction alone."""
+        return self if self.arcs is None else RunEdges.shared(self.whole.links)
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return merged(super().sum_at_target, 1, values)
-
-    def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Weighted sums of neighbours [N, K, D]; runs with equal weights become channels."""
-        plain = super().sum_neighbours
-
-        def rule(runs: int, dims: Dims, x: Tensor, *weights: Tensor) -> tuple[Tensor, int]:
-            if not weights or dims[1] is None:
-                weight = weights[0] if weights else None
-                return apart(plain(beside(x, dims[0], 2, runs), weight), 2, runs)
-            heads = (beside(t, d, 1, runs) for t, d in zip((x, *weights), dims, strict=True))
-            return apart(plain(*heads), 1, runs)
-
-        return across(rule, x) if weight is None else across(rule, x, weight)
+        return across(functools.partial(self._merged, self.whole.sum_at_target), values)
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """Dot products between the ends of every edge [E, K]."""
-        return merged(super().dot_ends, 1, target, source)
-
-    def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
-        """Products of the ends of every edge, communities gathered into groups [E, K]."""
-        plain = super().group_ends
-
-        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-            each = [runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True)]
-            return torch.stack([plain(*own) for own in zip(*each, strict=True)]), 0
-
-        return across(rule, target, source, assignment)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OwnEdges(Adjacency):
-    """The edges of one run where each run has a graph of its own, all of one size."""
-
-    union: Adjacency  # the graphs of all runs joined into one, run after run
-
-    def sum_at_target(self, values: Tensor) -> Tensor:
-        """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return merged(self.union.sum_at_target, 0, values)
+        return across(functools.partial(self._merged, self.whole.dot_ends), target, source)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """Weighted sums of neighbours [N, K, D]."""
-        return merged(self.union.sum_neighbours, 0, x, weight)
+        plain = self.whole.sum_neighbours
 
-    def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
-        """Dot products between the ends of every edge [E, K]."""
-        return merged(self.union.dot_ends, 0, target, source)
+        def rule(runs: int, dims: Dims, x: Tensor, *weights: Tensor) -> tuple[Tensor, int]:
+            if self.axis == 1 and dims[1:] in ((), (None,)):
+                # Equal weights: the runs become channels.
+                return apart(plain(beside(x, dims[0], 2, runs), *weights), 2, runs)
+            return self._merged(plain, runs, dims, x, *weights)
+
+        return across(rule, x) if weight is None else across(rule, x, weight)
+
+    def _merged(
+        self, function: Callable[..., Tensor], runs: int, dims: Dims, *tensors: Tensor
+    ) -> tuple[Tensor, int]:
+        joined = (beside(t, d, self.axis, runs) for t, d in zip(tensors, dims, strict=True))
+        return apart(function(*joined), self.axis, runs)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         """Products of the ends of every edge, communities gathered into groups [E, K]."""
-        plain = self.union.group_ends
+        plain = self.whole.group_ends
 
         def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-            near, far, own = (runs_first(t, d, runs) for t, d in zip(tensors, dims, strict=True))
-            return apart(plain(near.flatten(0, 1), far.flatten(0, 1), own), 0, runs)
+            of_runs = [
+                tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+                for tensor, dim in zip(tensors, dims, strict=True)
+            ]
+            if self.axis == 0:
+                near, far, groups = of_runs
+                return apart(plain(near.flatten(0, 1), far.flatten(0, 1), groups), 0, runs)
+            return torch.stack([plain(*own) for own in zip(*of_runs, strict=True)]), 0
 
         return across(rule, target, source, assignment)
 
 
 class SharedFeatures(SparseFeatures):
-    """Sparse features that all runs read, perhaps with different values.
-
-    Where the values are equal, one product serves the weights of all runs; where dropout has made
-    them differ, the matrices form a block-diagonal one.
-    """
+    """Sparse features that all runs read; values that differ form a block diagonal."""
 
     _blocks: dict[int, SparseFeatures]
 
@@ -148,7 +125,7 @@ class SharedFeatures(SparseFeatures):
         if isinstance(x, Tensor):
             return x
         shared = object.__new__(cls)
-        shared.__dict__ |= x.__dict__ | {"_normalised": {}, "_blocks": {}}
+        shared.__dict__ |= x.__dict__ | {"normalised": {}, "_blocks": {}}
         return shared
 
     def __matmul__(self, weight: Tensor) -> Tensor:
@@ -164,11 +141,9 @@ class SharedFeatures(SparseFeatures):
     def _diagonal(self, runs: int) -> SparseFeatures:
         """The pattern repeated along the diagonal."""
         if runs not in self._blocks:
-            first = self.row_pointer.new_tensor(range(runs)).long()[:, None]
-            starts = (self.row_pointer[:-1] + first * self.rows.numel()).flatten()
-            pointer = starts.new_tensor([runs * self.rows.numel()])
-            columns = (self.columns + first * self.shape[1]).flatten()
-            self._blocks[runs] = SparseFeatures(
-                torch.cat([starts, pointer]), columns, columns, runs * self.shape[1]
-            )
+            run = torch.arange(runs, device=self.device)[:, None]
+            rows = (self.rows + run * self.shape[0]).flatten()
+            columns = (self.columns + run * self.shape[1]).flatten()
+            shape = (runs * self.shape[0], runs * self.shape[1])
+            self._blocks[runs] = SparseFeatures(rows, columns, columns, shape)
         return self._blocks[runs]

@@ -1,22 +1,21 @@
 """Batches of many runs, each of its own graphs, padded to one size that norms leave out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from vepm.nn import Adjacency
 from vepm.nn.convolution import CommunityNorm
-from vepm.objective import Counts
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.executor import Run, seed_of
-from vepm.scale.many.edges import Dims, OwnEdges, across
+from vepm.scale.executor import Run, seed_of, shuffled
+from vepm.scale.many.edges import Dims, RunEdges, across
 
+# The least number of padding nodes of each run. Padding edges run from one node of a pair to the
+# other, so that no sum over them feeds another and nothing grows from layer to layer.
 SPARE_NODES = 2
-"""The least number of padding nodes of each run. Padding edges run from one node of a pair to the
-other, so that no sum over them feeds another and nothing grows from layer to layer."""
 
 
 class Parts(NamedTuple):
@@ -31,29 +30,7 @@ class Parts(NamedTuple):
     graph_mask: Tensor
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PaddedGraphs(GraphBatch):
-    """Labelled graphs, the last of which is padding that counts nowhere."""
-
-    node_mask: Tensor  # true for nodes that are not padding [N]
-    graph_mask: Tensor  # true for graphs that are not padding [G]
-
-    def count(self, rows: Tensor) -> Counts:
-        """What to divide sums by."""
-        mask = self.graph_mask
-        return Counts(self.node_mask.sum(), mask[rows].sum(), mask.sum())
-
-    def keep_nodes(self, values: Tensor) -> Tensor:
-        """Values of nodes [N, ...], zero for padding."""
-        return torch.where(self.node_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
-
-    def keep_outputs(self, values: Tensor) -> Tensor:
-        """Values of graphs [G, ...], zero for padding."""
-        return torch.where(self.graph_mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class PaddedBatch:
+class PaddedBatch(NamedTuple):
     """One batch per run, all of one size; the last graph of each holds the padding."""
 
     parts: Parts
@@ -62,51 +39,37 @@ class PaddedBatch:
     def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
         """One run's batch and the rows of its labels, under ``vmap``."""
         nodes, graphs = self.parts.x.size(1), self.parts.y.size(1)
-        x, edge_index, in_degree, y, own, node_mask, graph_mask = parts
-        edges = OwnEdges(edge_index, nodes, union=self.union, in_degree=in_degree)
-        batch = PaddedGraphs(x, edges, y, own, graphs, node_mask=node_mask, graph_mask=graph_mask)
+        x, edge_index, in_degree, y, own, *masks = parts
+        edges = RunEdges(edge_index, nodes, whole=self.union, axis=0, in_degree=in_degree)
+        batch = GraphBatch(x, edges, y, own, graphs, None, *masks)
         return batch, torch.arange(graphs, device=self.parts.y.device)
 
 
-class Size(NamedTuple):
-    """What the batch of each run is padded to."""
-
-    nodes: int = 0
-    edges: int = 0
-
-    def including(self, store: GraphStore, chosen: Sequence[Tensor]) -> "Size":
-        """The least size that holds each of these batches too, given as indices of graphs."""
-        nodes = (int(store.nodes[graphs].sum()) for graphs in chosen)
-        edges = (int(store.edges[graphs].sum()) for graphs in chosen)
-        return Size(max(self.nodes, *nodes), max(self.edges, *edges))
-
-
 class Plan(NamedTuple):
-    """Where the graphs of one batch per run go: small, so that a GPU gets it in one copy.
-
-    Of batches of one size, only the form differs.
-    """
+    """Where the graphs of one batch per run go: small, so that a GPU gets it in one copy."""
 
     store: GraphStore
     form: Tensor
     """For each graph and the padding after them [8, R, G + 1]: its index, whether it is not
     padding, and for its nodes and edges their number, the index of the first in the batch, and
     the index of the first in the store."""
-    size: Size  # what each run is padded to; there are a few more nodes
+    size: tuple[int, int]  # nodes and edges that each run is padded to; there are a few more nodes
     labels: list[int]  # number of labelled graphs of each run
 
     def laid_out(self) -> PaddedBatch:
         """The batch itself."""
-        store, (nodes, edges) = self.store, self.size
+        store, size, edges = self.store, self.size[0] + SPARE_NODES, self.size[1]
         # The graph after the others of a run is its padding.
         runs, padding = self.form.size(1), self.form.size(2) - 1
         indices, mask = self.form[0, :, :-1], self.form[1].bool()
-        node, graph = _members(self.form[2:5], nodes + SPARE_NODES)
+        node, graph = _members(self.form[2:5], size)
         edge, edge_graph = _members(self.form[5:8], edges)
-        starts, size = self.form[3], nodes + SPARE_NODES
-        spare = _between_spare_nodes(starts[:, -1:], size, edges)
+        starts = self.form[3]
         moved = store.edge_index[:, edge] + torch.gather(starts, 1, edge_graph)
-        ends = torch.where(edge_graph < padding, moved, spare)
+        # Padding edges are spread over pairs of the padding nodes.
+        first, each = starts[:, -1:], torch.arange(edges, device=starts.device)
+        spare = first + 2 * (each * ((size - first) // 2) // max(edges, 1))
+        ends = torch.where(edge_graph < padding, moved, torch.stack([spare, spare + 1]))
         first_node = size * torch.arange(runs, device=store.device)[:, None]
         union = Adjacency((ends + first_node).flatten(1), runs * size, replaceable=True)
         node_mask = graph < padding
@@ -114,7 +77,7 @@ class Plan(NamedTuple):
             x=store.x[node].mul_(node_mask[..., None]),
             edge_index=ends.transpose(0, 1),
             in_degree=union.degree.view(-1, size),
-            y=torch.nn.functional.pad(store.y[indices], (0, 1)),
+            y=pad(store.y[indices], (0, 1)),
             batch=graph,
             node_mask=node_mask,
             graph_mask=mask,
@@ -122,27 +85,25 @@ class Plan(NamedTuple):
         return PaddedBatch(parts, union)
 
 
-def plan(store: GraphStore, chosen: Sequence[Tensor], size: Size) -> Plan:
+def size_of(store: GraphStore, chosen: Sequence[Tensor]) -> tuple[int, int]:
+    """Nodes and edges of the largest of these batches, given as indices of graphs."""
+    nodes = max(int(store.nodes[graphs].sum()) for graphs in chosen)
+    return nodes, max(int(store.edges[graphs].sum()) for graphs in chosen)
+
+
+def plan(store: GraphStore, chosen: Sequence[Tensor], size: tuple[int, int]) -> Plan:
     """Plan one batch per run: the graphs of the given indices, in their order."""
     labels = [part.numel() for part in chosen]
     indices = torch.nn.utils.rnn.pad_sequence(list(chosen), batch_first=True)
     mask = torch.arange(indices.size(1)) < torch.tensor(labels)[:, None]
     form = torch.stack(
         [
-            *(torch.nn.functional.pad(of_graphs, (0, 1)) for of_graphs in (indices, mask)),
-            *_places(store.nodes, indices, mask, size.nodes + SPARE_NODES),
-            *_places(store.edges, indices, mask, size.edges),
+            *(pad(of_graphs, (0, 1)) for of_graphs in (indices, mask)),
+            *_places(store.nodes, indices, mask, size[0] + SPARE_NODES),
+            *_places(store.edges, indices, mask, size[1]),
         ]
     )
     return Plan(store, form.to(store.device), size, labels)
-
-
-def _between_spare_nodes(first: Tensor, size: int, edges: int) -> Tensor:
-    """Ends of padding edges [2, R, edges], spread over pairs of the padding nodes."""
-    pairs = (size - first) // 2
-    each = torch.arange(edges, device=first.device)
-    source = first + 2 * (each * pairs // max(edges, 1))
-    return torch.stack([source, source + 1])
 
 
 def _places(
@@ -150,12 +111,11 @@ def _places(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Number of members of groups, and the index of the first in the batch and in the store.
 
-    The last group of each run is the padding, with which it has ``most`` members. Computed on the
-    CPU, where the sizes are: reading them from a GPU would synchronise.
+    The last group of each run is the padding, with which it has ``most`` members.
     """
     counts = sizes[indices] * mask
     counts = torch.cat([counts, most - counts.sum(1, keepdim=True)], dim=1)
-    begin = torch.nn.functional.pad((sizes.cumsum(0) - sizes)[indices], (0, 1))
+    begin = pad((sizes.cumsum(0) - sizes)[indices], (0, 1))
     return counts, counts.cumsum(1) - counts, begin
 
 
@@ -172,35 +132,32 @@ def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
 class GraphBatches:
     """The batches of a phase, in the order a run of its own would take them.
 
-    In every epoch all batches but the last are padded to the size of the largest, and so are the
-    last ones. So a step that was captured can be replayed on all.
+    All last batches of an epoch are padded to one size, and so are all others, so that a captured
+    step can be replayed on them.
     """
 
     def __init__(
         self, store: GraphStore, runs: Sequence[Run], phase: str, epochs: int, batch_size: int
     ) -> None:
-        self.store, self.phase, self.batch_size = store, phase, batch_size
-        everything = torch.arange(len(store))
-        self._runs = [
-            (everything if phase == "pretrain" else run.train_on, run.seed) for run in runs
-        ]
-        self._sizes: dict[bool, Size] = {True: Size(), False: Size()}
+        self.store, self.runs, self.phase, self.batch_size = store, runs, phase, batch_size
+        self._sizes = {True: (0, 0), False: (0, 0)}
         for epoch in range(epochs):
-            for is_last, parts in self._places(epoch):
-                self._sizes[is_last] = self._sizes[is_last].including(store, parts)
+            for is_last, parts in self._parts(epoch):
+                (nodes, edges), own = self._sizes[is_last], size_of(store, parts)
+                self._sizes[is_last] = max(nodes, own[0]), max(edges, own[1])
 
     def epoch(self, epoch: int) -> list[Plan]:
         """The batches of an epoch."""
-        batches = self._places(epoch)
+        batches = self._parts(epoch)
         return [plan(self.store, parts, self._sizes[is_last]) for is_last, parts in batches]
 
-    def _places(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
+    def _parts(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
         """For each batch, whether it is the last, and each run's graphs."""
         orders = []
-        for chosen, seed in self._runs:
-            generator = torch.Generator().manual_seed(seed_of(seed, self.phase, epoch))
-            order = chosen[torch.randperm(chosen.numel(), generator=generator)]
-            orders.append(order.split(self.batch_size or max(order.numel(), 1)))
+        for run in self.runs:
+            generator = torch.Generator().manual_seed(seed_of(run.seed, self.phase, epoch))
+            own = shuffled(self.store, run, self.phase, self.batch_size, generator)
+            orders.append(own)
         last = len(orders[0]) - 1
         for i, parts in enumerate(zip(*orders, strict=True)):
             yield i == last, parts

@@ -1,19 +1,34 @@
-"""The one searcher: settings compared by validation alone, on any number of datasets."""
+"""Settings of VEPM or of a baseline compared over datasets, splits and seeds, by validation alone.
+
+    python -m tools.sweep results/search/disengcn.toml --jobs 2
+
+Unlike ``vepm tune``, which improves one run on one graph, a sweep compares the same settings across
+datasets; presets and baselines are chosen with it. Test accuracies are not kept. Finished runs are
+in the log: give the same command again to continue.
+"""
 
 import functools
+import json
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
-from statistics import fmean
-from typing import Any, Self
+from statistics import fmean, stdev
+from typing import Annotated, Any, Self
 
+import numpy as np
+import typer
+from rich.table import Table
+
+from vepm import console
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
+from vepm.escaping import on_one_line
 from vepm.evaluation import (
     HERE,
     PROTOCOLS,
@@ -22,29 +37,37 @@ from vepm.evaluation import (
     Split,
     VEPMMethod,
     choose_epoch,
-    evaluate_cells,
     keep_labels,
     run_jobs,
 )
+from vepm.evaluation.executor import evaluate_cells
 from vepm.files import read_toml
 from vepm.paper.plan import PRESET, task_of
 from vepm.paper.runner import open_dataset
 from vepm.schema import LARGEST_SEED, checked, read
-from vepm.search.log import Row, key_of, open_log, trials_of
-from vepm.search.space import SAMPLERS, Space, flat, parse_space, random_changes, suggest
+from vepm.search.log import Row, Trial, key_of, open_log, standings, trials_of
+from vepm.search.space import STARTUP_TRIALS, Dimension, Space, flat, parse_space, suggest
+from vepm.search.tuning import attempt
 from vepm.tasks import TASKS
-from vepm.training import Config, preset
+from vepm.training import preset
 
+SHOWN = 10
 SEARCH_FOLDS = 1000
 """Seed of the random folds that searches choose on; results are measured on those of seed 0."""
 MOST_SETTINGS = 10_000
+DRAWS_PER_SETTING = 100
 EPOCHS = {
     "own": "each run at its best epoch",
     "shared": "all runs of a setting at the epoch best for their mean",
 }
 """Which epoch a run is judged at. On few labels the best of many epochs is high by luck, the more
 so the more a setting's accuracy fluctuates; the mean over splits has less of that."""
-LOST = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
+SAMPLERS = {
+    "random": "drawn at random",
+    "tpe": f"Optuna's TPE after {STARTUP_TRIALS} trials at random",
+}
+EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
+"""What searches meant before these could be chosen."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,7 @@ class Sweep:
 
     Args:
         datasets: names of datasets.
-        space: values of each setting; see :class:`Space`.
+        space: values of each setting; see :func:`vepm.search.space.parse_space`.
         settings: how many settings to try; the first is the one to improve on.
         method: ``"vepm"`` or a baseline.
         base: changes to the method's own settings that all share.
@@ -145,11 +168,7 @@ class Sweep:
             return baseline(self.method, dataset, device=device, settings=settings)
         if self.method != "vepm":
             raise InputError(f"no method '{self.method}'; there are vepm, {', '.join(BASELINES)}")
-        return VEPMMethod(self.start(dataset).replace(**settings), device)
-
-    def start(self, dataset: str) -> Config:
-        """The settings of VEPM that the base changes."""
-        return preset(PRESET, task_of(dataset))
+        return VEPMMethod(preset(PRESET, task_of(dataset)).replace(**settings), device)
 
     @property
     def count(self) -> int:
@@ -218,57 +237,37 @@ class Sweep:
         return [choose_epoch(accuracies, losses)] * len(results)
 
 
-def run_search(
-    search: Sweep,
+def run_sweep(
+    sweep: Sweep,
     path: Path,
     *,
     root: Path | None = None,
     compute: Compute = HERE,
     minutes: float = math.inf,
-    least: int = 0,
-    told: Callable[[list[Row]], None] | None = None,
+    told: Callable[[list[Row]], None] = lambda rows: None,
 ) -> list[Row]:
-    """Run what is left of a search; gives every run in its log.
+    """Run what is left of a sweep; gives every run in its log.
 
-    After so many minutes no run begins, unless there are not even the least that must be. ``told``
-    is called with all runs at the beginning and whenever there are more.
+    After so many minutes no run begins. ``told`` is called with all runs whenever there are more.
     """
-    told = told or (lambda rows: None)
     end = time.time() + 60 * minutes
-    with open_log(path, search.about, search.rule) as log:
+
+    def measure(runs: Sequence[Row]) -> list[Row]:
+        return sweep.measure(runs, root, compute)
+
+    def work(runs: list[Row]) -> list[Row]:
+        return [] if time.time() >= end else attempt(measure, runs)
+
+    with open_log(path, sweep.about, sweep.rule, EARLIER) as log:
 
         def keep(_: int, rows: list[Row]) -> None:
             log.add(rows)
             told(log.rows)
 
-        told(log.rows)
-        while left := search.left(log.rows):
-            until = math.inf if len(log.rows) < least else end
-            if time.time() >= until:
-                break
+        while time.time() < end and (left := sweep.left(log.rows)):
             parts = groupby(left, key=itemgetter("number", "dataset", "keep"))
-            work = functools.partial(_run, until, search, root, compute)
             run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
         return log.rows
-
-
-def _run(
-    until: float, search: Sweep, root: Path | None, compute: Compute, runs: list[Row]
-) -> list[Row]:
-    """Runs with their outcomes, or nothing if time is up.
-
-    A setting that cannot be trained is an outcome too: wrong on every label. The one to improve on
-    may diverge, but must be possible.
-    """
-    if time.time() >= until:
-        return []
-    try:
-        found = search.measure(runs, root, compute)
-        return [run | outcome for run, outcome in zip(runs, found, strict=True)]
-    except InputError as error:
-        if runs[0]["number"] == 0 and not isinstance(error, DivergedError):
-            raise
-        return [run | LOST | {"refused": str(error)} for run in runs]
 
 
 def search_splits(dataset: Dataset) -> list[Split]:
@@ -287,3 +286,102 @@ def _outcome(result: RunResult, epoch: int) -> Row:
         "best_epoch": epoch,
         "seconds": round(result.seconds, 2),
     }
+
+
+def random_changes(space: Space, count: int, seed: int) -> list[dict[str, Any]]:
+    """Distinct settings at random; the first changes nothing.
+
+    There are fewer if the space does not seem to hold as many.
+    """
+    rng = np.random.default_rng(seed)
+    drawn: dict[str, dict[str, Any]] = {"{}": {}}
+    for _ in range(DRAWS_PER_SETTING * count):
+        if len(drawn) >= count:
+            break
+        changes: dict[str, Any] = {}
+        for dimension in space:
+            changes |= dimension.sets(draw(dimension, rng))
+        drawn.setdefault(json.dumps(changes, sort_keys=True), changes)
+    return list(drawn.values())
+
+
+def draw(dimension: Dimension, rng: np.random.Generator) -> Any:
+    """A value, or the index of a choice, at random."""
+    if dimension.choices:
+        return int(rng.integers(len(dimension.choices)))
+    low, high = dimension.distribution.low, dimension.distribution.high
+    whole = isinstance(low, int)
+    if not dimension.distribution.log:
+        return int(rng.integers(low, high + 1)) if whole else float(rng.uniform(low, high))
+    found = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    return round(found) if whole else min(max(found, low), high)
+
+
+def by_dataset(trial: Trial) -> dict[str, list[float]]:
+    """Validation accuracies of a setting on each dataset."""
+    scores: dict[str, list[float]] = {}
+    for row in trial.rows:
+        scores.setdefault(row["dataset"], []).append(row["val_accuracy"])
+    return scores
+
+
+def spread(trial: Trial) -> float:
+    """Standard error of the mean over seeds and splits, within datasets; NaN of a single run."""
+    scores = by_dataset(trial).values()
+    errors = [stdev(s) / math.sqrt(len(s)) if len(s) > 1 else math.nan for s in scores]
+    return math.hypot(*errors) / len(errors)
+
+
+def main(
+    file: Annotated[Path, typer.Argument(help="TOML that says what to try.")],
+    output: Annotated[
+        Path | None, typer.Option(help="Log; by default beside the TOML, ending in .jsonl.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="Begin no run after so long.")] = math.inf,
+    runs_at_once: Annotated[
+        int, typer.Option(min=0, help="Seeds trained together on a GPU; 0 for as many as fit.")
+    ] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: Annotated[
+        Path | None, typer.Option(envvar="VEPM_DATA", help="Root of the datasets.")
+    ] = None,
+) -> None:
+    """Try settings of any method over datasets and seeds, judged on validation alone."""
+    sweep = Sweep.read(file)
+    path = output or file.with_suffix(".jsonl")
+    with console.run_bar("runs") as progress:
+
+        def tell(rows: list[Row]) -> None:
+            if progress is not None:
+                progress(len(rows), sweep.count, rows[-1]["dataset"])
+
+        compute = Compute(device, jobs, runs_at_once)
+        rows = run_sweep(sweep, path, root=data_dir, compute=compute, minutes=minutes, told=tell)
+    _show(standings(rows)[:SHOWN], sweep.datasets)
+    console.print_line(f"Rule: {sweep.rule}.")
+    console.print_line(f"{len(rows)} of {sweep.count} runs are in {path}")
+
+
+def _show(found: list[Trial], datasets: list[str]) -> None:
+    table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
+    for trial in found:
+        error, scores = spread(trial), by_dataset(trial)
+        mean = f"{100 * trial.val_accuracy:.1f}"
+        mean += "" if math.isnan(error) else f" ± {100 * error:.1f}"
+        cells = (f"{100 * fmean(scores.get(name, [math.nan])):.1f}" for name in datasets)
+        changes = ", ".join(f"{name}={value}" for name, value in trial.changes.items())
+        shown = on_one_line(changes) or "the settings to improve on"
+        table.add_row(str(trial.number), mean, *cells, shown)
+    console.out.print(table, highlight=False)
+
+
+if __name__ == "__main__":
+    # Other processes know what an imported module defines, not what the main program does.
+    from tools import sweep as imported
+
+    try:
+        typer.run(imported.main)
+    except (InputError, OSError) as problem:
+        console.print_error(problem)
+        sys.exit(2)

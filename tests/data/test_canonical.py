@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from vepm.data import as_dataset
-from vepm.data.edges import canonical_edges
+from vepm.data.canonical import canonical_edges
 from vepm.errors import InputError
 
 edge_lists = st.integers(1, 8).flatmap(
@@ -106,22 +106,22 @@ def graph(**changes: object) -> Data:
     [
         (Data(x=torch.ones(2, 1)), "edge_index is missing"),
         (graph(edge_index=torch.zeros(3, 2, dtype=torch.long)), r"edge_index is \[3, 2\]"),
-        (graph(edge_index=torch.zeros(2, 2)), "integers are needed"),
+        (graph(edge_index=torch.zeros(2, 2)), "tensor of integers is needed"),
         (graph(edge_index=as_edge_index([(0, 1), (1, 3)])), "edge 1 joins 1 and 3"),
         (graph(edge_index=as_edge_index([(-1, 0)])), "joins -1 and 0"),
         (graph(x=torch.ones(3)), r"shape \[3\]"),
-        (graph(x=torch.ones(3, 0)), "no columns"),
-        (graph(x=[[1.0], [2.0], [3.0]]), "give a tensor"),
+        (graph(x=torch.ones(3, 0)), "have 0 columns"),
+        (graph(x=[["a"], ["b"], ["c"]]), "not all numbers"),
         (graph(x=torch.tensor([[1, 2], [3, math.nan], [5, 6]])), "node 1, column 1 is nan"),
         (graph(x=torch.tensor([[1, 2], [3, 4], [math.inf, 6]])), "node 2, column 0 is inf"),
         (graph(y=torch.tensor([0, 1])), r"y is \[2\]"),
         (graph(y=torch.zeros(3, 3)), r"y is \[3, 3\]"),
         (graph(y=torch.tensor([0, 1.5, 1])), "label 1: label .1.5. is not an integer"),
         (graph(y=torch.tensor([0, math.nan, 1])), "not an integer"),
-        (graph(y=torch.tensor([0, -100, 1])), "label '-100' is negative"),
+        (graph(y=torch.tensor([0, -100, 1])), "label '-100' is not an integer from 0"),
         (graph(train_mask=torch.tensor([True])), r"train_mask: is \[1\]"),
         (graph(train_mask=torch.tensor([0, 1, 2])), "other than 0 and 1"),
-        (graph(train_mask=torch.zeros(3, 0, dtype=torch.bool)), "no split"),
+        (graph(train_mask=torch.zeros(3, 0, dtype=torch.bool)), r"is \[3, 0\]"),
         (Data(edge_index=as_edge_index([])), "no nodes"),
     ],
 )
