@@ -52,7 +52,7 @@ def _of_preset(name: str, preset: str) -> str:
 
 def _state(value: Value) -> str:
     if value.main is not None:
-        return "measured" if value.main.n == value.planned else "in part"
+        return "measured" if value.main.n == len(value.cells) else "in part"
     if value.dataset in NOT_AT_HAND and not value.quoted:
         return "impossible"
     return "quoted" if value.quoted else "to be run"

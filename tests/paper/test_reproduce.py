@@ -165,7 +165,7 @@ def test_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
     total = sum(
         len(square.cells)
         for square in squares(catalogue(toys)["table-1"])
-        if square.choice.dataset == "planted"
+        if square.dataset == "planted"
     )
     assert 3 <= len(before) < total
     for path in before:

@@ -21,9 +21,9 @@ from vepm.paper.plan import (
     EVERY_PRESET,
     Square,
     check_names,
-    resolve,
     select,
     squares,
+    tasks_of,
 )
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended, Ending, open_dataset, perform_batch, run
@@ -59,7 +59,6 @@ def test_a_cell_says_where_it_came_from(finished: Path) -> None:
     assert (body["experiment"], body["row"], body["column"]) == ("table-1", "GCN", "planted")
     assert body["task"]["settings"]["epochs"] == 3
     assert body["task"]["seed"] == 2
-    assert body["quick"] is False
     assert body["machine"]["torch"]
     assert len(body["result"]["curve"]["test_accuracy"]) == 3
 
@@ -148,7 +147,7 @@ def test_other_settings_are_other_cells(
 
 def test_a_setting_that_came_later_counts_where_it_is_used() -> None:
     plain, off, on = (
-        resolve(Choice("CiteSeer", "vepm", settings=settings), quick=False)
+        tasks_of(Choice("CiteSeer", "vepm", settings=settings))[0]
         for settings in ({}, {"class_balance_weight": 0.0}, {"alignment": 1.0})
     )
     assert plain.fingerprint == off.fingerprint != on.fingerprint
@@ -204,9 +203,9 @@ def test_a_cell_without_its_arrays_counts_and_serves(tmp_path: Path) -> None:
 
 def test_other_presets_have_no_more_seeds_than_the_paper() -> None:
     planned = squares(catalogue()["table-4"], presets=EVERY_PRESET)
-    seeds = {s.row.name: len(s.cells) // 10 for s in planned if s.row.name.startswith("VEPM, ")}
+    seeds = {s.row: len(s.cells) // 10 for s in planned if s.row.startswith("VEPM, ")}
     assert set(seeds.values()) == {1}
-    assert len(next(s for s in planned if s.row.name == "VEPM").cells) == 30
+    assert len(next(s for s in planned if s.row == "VEPM").cells) == 30
 
 
 def test_a_method_whose_package_is_not_installed_stops_nothing(
@@ -248,7 +247,7 @@ def test_a_failing_cell_stops_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("vepm.evaluation.VEPMMethod.__call__", fail)
+    monkeypatch.setattr(VEPMMethod, "train_batch", fail)
     chosen = planned(toys, "table-1")
     ended = run(chosen, tmp_path, nowhere, ONE)
     assert ended.ran == 3
@@ -299,7 +298,7 @@ def test_selection(toys: Path) -> None:
 
     def names(**part: tuple[str, ...]) -> list[tuple[str, str]]:
         found = select(chosen, **part)
-        return [(square.row.name, square.column.name) for square in found]
+        return [(square.row, square.column) for square in found]
 
     assert len(names()) == 6
     assert names(datasets=("cora",), rows=("vepm",)) == [("VEPM (toy)", "Cora here")]
@@ -332,10 +331,12 @@ def test_a_part_of_the_graphs_has_every_class_in_proportion(
     whole = load("digits-graphs")
     monkeypatch.setattr("vepm.paper.runner.load", lambda *_: whole)
     opened = open_dataset.__wrapped__
-    assert opened("digits-graphs", None) is opened("digits-graphs", None, 600) is whole
-    part = opened("digits-graphs", None, 55)
+    assert opened("digits-graphs", None) is whole
     # Sixty of each of ten digits are there.
-    assert part.labels.bincount().tolist() == [round(5.5)] * 10
+    part = opened("digits-graphs", None, shrink=True)
+    assert part.labels.bincount().tolist() == [4] * 10
     places = [next(i for i, g in enumerate(whole.graphs) if g is one) for one in part.graphs]
     assert places == sorted(places)
-    assert opened("digits-graphs", None, 1).labels.bincount().tolist() == [1] * 10
+    few = replace(whole, graphs=whole.graphs[:79], graph_names=None, folds=None, splits=None)
+    monkeypatch.setattr("vepm.paper.runner.load", lambda *_: few)
+    assert opened("digits-graphs", None, shrink=True) is few

@@ -36,7 +36,7 @@ def test_characteristics_by_hand() -> None:
     # 2 of 3 edges lie within; 2 of 6 pairs do.
     assert density_ratio(blocks, path) == pytest.approx((2 / 3) / (1 / 3))
     links_of = torch.eye(4)[[0, 0, 0, 2] * 30]
-    found = characteristics(setting(), links_of)
+    found = characteristics(links_of, setting().graph.edge_index)
     assert found["size_imbalance"] == pytest.approx(90 / (120 / 4))
     assert found["overlap"] == 0
 

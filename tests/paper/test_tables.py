@@ -44,11 +44,13 @@ def value(mean: float, error: float = 0.01, n: int = 10, **more: object) -> Valu
     fields: dict[str, object] = {
         "row": "GCN",
         "column": "planted",
+        "dataset": "planted",
+        "method": "gcn",
+        "preset": None,
         "metric": METRICS["accuracy"],
         "printed": Printed(80.0, 0.5),
-        "quoted": False,
+        "cells": (None,) * n,
         "summaries": (summary(mean, error, n), summary(mean + 0.1, error, n, "fold-max")),
-        "planned": n,
     }
     return Value(**(fields | more))  # type: ignore[arg-type]
 
@@ -71,18 +73,19 @@ def test_rounding_marks_nothing() -> None:
 
 
 def test_verdicts() -> None:
-    agreed = value(1.05, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=[1.0, 1.1])
+    yes, unsaid = (Printed(word, yes=[1.0, 1.1]) for word in ("YES", "N/A"))
+    agreed = value(1.05, 0.0, metric=METRICS["overlap"], printed=yes)
     assert (agreed.verdict, agreed.mark) == ("YES", "")
-    wrong = value(1.5, 0.0, metric=METRICS["overlap"], printed=Printed("YES"), yes=[1.0, 1.1])
+    wrong = value(1.5, 0.0, metric=METRICS["overlap"], printed=yes)
     assert (wrong.verdict, wrong.mark) == ("NO", "≠")
-    open_question = value(1.5, metric=METRICS["overlap"], printed=Printed("N/A"), yes=[1.0, 1.1])
+    open_question = value(1.5, metric=METRICS["overlap"], printed=unsaid)
     assert (open_question.verdict, open_question.mark) == ("", "")
 
 
 def test_words() -> None:
     assert ours(value(0.815)) == "81.5 ± 1.0 ▲"
     assert spread(value(0.815)) == "sd 3.2, n 10"
-    assert ours(value(0.815, planned=20)) == "81.5 ± 1.0 ▲ [10 of 20 runs]"
+    assert ours(value(0.815, cells=(None,) * 20)) == "81.5 ± 1.0 ▲ [10 of 20 runs]"
     assert ours(value(0.5, summaries=(), reason="data not here")) == "n/a (data not here)"
     assert theirs(Printed(79.0, 1.0)) == "79.0 ± 1.0"
     assert theirs(Printed(5429.0)) == "5429"
@@ -95,7 +98,7 @@ def test_words() -> None:
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
     experiment = catalogue(write_toys(tmp_path / "toys"))["table-1"]
-    quoted = value(0, summaries=(), quoted=True, row="Other system", printed=Printed(55.5))
+    quoted = value(0, summaries=(), method="quoted", row="Other system", printed=Printed(55.5))
     gone = value(0, summaries=(), column="Cora here", reason="data not here", printed=Printed())
     return Results(experiment, (value(0.815), gone, quoted), quick=True)
 
@@ -133,8 +136,8 @@ def test_each_number_stands_under_its_own_rule(results: Results) -> None:
 def test_lines_of_other_presets_stand_beside_ours(tmp_path: Path) -> None:
     experiment = catalogue()["table-13"]
     planned = squares(experiment, presets=EVERY_PRESET)
-    vepm = next(s for s in planned if s.column.name == "VEPM, as in the paper")
-    assert vepm.printed == Printed("N/A")
+    vepm = next(s for s in planned if s.column == "VEPM, as in the paper")
+    assert vepm.printed == Printed("N/A", yes=[1.0, 1.1])
     assert vepm.cells[0].preset == "paper"
     numbers = {"size_imbalance": 2.0, "density_ratio": 3.0, "overlap": 0.5, "task_dependence": 0.0}
     write_cell(tmp_path, vepm.cells[0], Finding(numbers), 1.0)

@@ -103,13 +103,13 @@ def candidates(edge_index: Tensor, strength: NDArray[np.float32]) -> Iterator[Pa
     rows = np.unique(np.concatenate([[0], bounds, [nodes]]))
     for start, stop in itertools.pairwise(rows):
         near = (matrix[start:stop].astype(np.int32) @ matrix).tocoo()
-        yield _without_edges(np.stack([near.row + start, near.col]), ends, nodes)
+        yield without_edges(np.stack([near.row + start, near.col]), ends, nodes)
     strongest = np.argsort(-strength, axis=0)[:STRONGEST]
     for group in strongest.T:
-        yield _without_edges(np.stack(np.meshgrid(group, group)).reshape(2, -1), ends, nodes)
+        yield without_edges(np.stack(np.meshgrid(group, group)).reshape(2, -1), ends, nodes)
 
 
-def _without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
+def without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
     """Each unordered pair once, without those that are joined."""
     pairs = pairs[:, pairs[0] < pairs[1]].astype(np.int64)
     joined = np.isin(pairs[0] * num_nodes + pairs[1], edge_index[0] * num_nodes + edge_index[1])

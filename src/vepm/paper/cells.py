@@ -82,11 +82,6 @@ class Setting:
         """The one graph of a node task."""
         return self.dataset.graphs[0]
 
-    @property
-    def parts(self) -> int:
-        """Number of communities to find."""
-        return self.config.model.num_metacommunities
-
 
 @dataclass(frozen=True, eq=False)
 class Finding:
@@ -100,15 +95,8 @@ class Finding:
 def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
     """Train VEPM on the split; gives the model and the result."""
     started, dataset, split = time.perf_counter(), setting.dataset, setting.split
-    fitted = fit(
-        dataset,
-        setting.config,
-        train_on=split.train,
-        validate_on=split.val,
-        watch=split.test,
-        seed=setting.seed,
-        device=setting.device,
-    )
+    parts = {"train_on": split.train, "validate_on": split.val, "watch": split.test}
+    fitted = fit(dataset, setting.config, **parts, seed=setting.seed, device=setting.device)
     return fitted, result_of(fitted, dataset, split, time.perf_counter() - started)
 
 
@@ -140,7 +128,7 @@ def write_cell(folder: Path, cell: Cell, found: Finding, seconds: float) -> None
         "seconds": seconds,
         "numbers": found.numbers,
         "arrays": _digest(arrays) if arrays else None,
-        "result": None if found.result is None else found.result.to_dict(),
+        "result": None if found.result is None else asdict(found.result),
     }
     _write(folder / cell.path, cell, body, arrays)
 
@@ -153,11 +141,10 @@ def copy_cell(source: Record, folder: Path, cell: Cell) -> None:
 
 
 def _write(path: Path, cell: Cell, body: dict[str, Any], arrays: bytes) -> None:
-    """Write arrays and JSON, in this order: whoever finds the JSON finds the arrays too."""
-    identity = asdict(cell)
-    identity |= {"quick": cell.task.quick, "fingerprint": cell.task.fingerprint}
+    # In this order: whoever finds the JSON finds the arrays too.
     if arrays:
         write_bytes(path.with_suffix(ARRAYS), arrays)
+    identity = asdict(cell) | {"fingerprint": cell.task.fingerprint}
     # First in the file, and never those of a cell that was copied.
     body = identity | body | identity
     write_text(path, json.dumps(body | {"checksum": _checksum(body)}) + "\n")

@@ -60,7 +60,7 @@ def communities(setting: Setting) -> Finding:
         nodes, y = shown_nodes(setting.dataset.graphs, setting.seed)
         arrays = {name: array.cpu()[nodes] for name, array in arrays.items()} | {"y": y}
     arrays = {name: array.cpu().contiguous() for name, array in arrays.items()}
-    return Finding(_compare(setting, arrays) if single else {}, arrays, result)
+    return Finding(_compare(arrays) if single else {}, arrays, result)
 
 
 @torch.no_grad()
@@ -81,17 +81,18 @@ def shown_nodes(graphs: Sequence[Data], seed: int) -> tuple[Tensor, Tensor]:
     return inside.nonzero().flatten(), torch.cat(labels)[inside]
 
 
-def _compare(setting: Setting, arrays: dict[str, Tensor]) -> dict[str, float]:
+def _compare(arrays: dict[str, Tensor]) -> dict[str, float]:
     y = arrays["y"]
     known = y >= 0
     numbers, main = {}, []
     for when, start in (("pretrained", "pretrained_"), ("finetuned", "")):
         z, activation = arrays[f"{start}z"], arrays[f"{start}activation"]
-        links = interactions(z, activation, setting.parts)
+        links = interactions(z, activation, arrays["edge_weight"].size(1))
         main.append(links.argmax(1))
         numbers[f"affiliation_nmi_{when}"] = agreement(z.argmax(1)[known], y[known])
         numbers[f"nmi_{when}"] = agreement(main[-1][known], y[known])
-    return characteristics(setting, links) | numbers | {"task_dependence": 1 - agreement(*main)}
+    numbers["task_dependence"] = 1 - agreement(*main)
+    return characteristics(links, arrays["edge_index"]) | numbers
 
 
 def confusion(setting: Setting) -> Finding:
@@ -116,18 +117,19 @@ def confusion(setting: Setting) -> Finding:
 
 def divided(divide: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
     """Those of a method that divides the graph by its edges alone."""
-    found = divide(setting.graph, setting.parts, setting.seed)
-    links = interactions(found, torch.ones(setting.parts), setting.parts)
-    return Finding(characteristics(setting, links))
+    parts = setting.config.model.num_metacommunities
+    found = divide(setting.graph, parts, setting.seed)
+    links = interactions(found, torch.ones(parts), parts)
+    return Finding(characteristics(links, setting.graph.edge_index))
 
 
-def characteristics(setting: Setting, links: Tensor) -> dict[str, float]:
+def characteristics(links: Tensor, edge_index: Tensor) -> dict[str, float]:
     """Size balance, density and overlap of communities, given each node's links in each [N, K]."""
     blocks = links.argmax(1)
     return {
         # Of the largest over the mean size.
-        "size_imbalance": float(blocks.bincount().max()) * setting.parts / blocks.numel(),
-        "density_ratio": density_ratio(blocks, setting.graph.edge_index),
+        "size_imbalance": float(blocks.bincount().max()) * links.size(1) / len(links),
+        "density_ratio": density_ratio(blocks, edge_index),
         "overlap": float((members(links).sum(1) > 1).double().mean()),
         "task_dependence": 0.0,
     }

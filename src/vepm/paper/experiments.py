@@ -19,8 +19,9 @@ QUOTED = "quoted"  # method of rows that only quote the paper
 
 @dataclass(frozen=True)
 class Metric:
-    """How a number is written."""
+    """A number that a square can show, and how it is written."""
 
+    name: str
     unit: str = ""
     scale: float = 1.0
     decimals: int = 2
@@ -44,34 +45,34 @@ _THREE_DIGITS = (
 )  # fmt: skip
 _COUNTS = ("graphs", "nodes", "edges", "features", "classes")
 
-METRICS: dict[str, Metric] = {
-    **dict.fromkeys(_PERCENT, Metric("%", 100.0, 1)),
-    **dict.fromkeys(_THREE_DIGITS, Metric(decimals=3)),
-    **dict.fromkeys(_COUNTS, Metric(decimals=1, exact=True)),
-    **dict.fromkeys(("size_imbalance", "density_ratio", "overlap"), Metric()),
-    "seconds_per_epoch": Metric("s", decimals=3),
-}
-"""Everything that a square can show."""
+_EVERY = (
+    *(Metric(name, "%", 100.0, 1) for name in _PERCENT),
+    *(Metric(name, decimals=3) for name in _THREE_DIGITS),
+    *(Metric(name, decimals=1, exact=True) for name in _COUNTS),
+    *(Metric(name) for name in ("size_imbalance", "density_ratio", "overlap")),
+    Metric("seconds_per_epoch", "s", decimals=3),
+)
+METRICS = {metric.name: metric for metric in _EVERY}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the whole experiment, a row or a column decides; None leaves it to the others."""
+    """What the whole experiment, a row or a column decides; what is empty or 0 it leaves open."""
 
-    dataset: str | None = None
-    method: str | None = None  # "vepm", a baseline, a study, or "quoted"
-    preset: str | None = checked(None, choices=PRESETS)
-    metric: str | None = checked(None, choices=METRICS)
-    protocol: str | None = None  # by default that of the dataset's task
-    keep: float | None = checked(None, above=0, high=1)  # share of the training labels
-    seeds: int | None = checked(None, low=1, high=MOST_RUNS)
-    splits: int | None = checked(None, low=1, high=MOST_RUNS)  # all by default
+    dataset: str = ""
+    method: str = ""  # "vepm", a baseline, a study, or "quoted"
+    preset: str = checked("", choices=PRESETS)
+    metric: str = checked("", choices=METRICS)
+    protocol: str = ""  # by default that of the dataset's task
+    keep: float = checked(0.0, above=0, high=1)  # share of the training labels, all by default
+    seeds: int = checked(0, low=1, high=MOST_RUNS)
+    splits: int = checked(0, low=1, high=MOST_RUNS)  # all by default
     settings: dict[str, Any] = field(default_factory=dict)  # changes to the method's or preset's
 
     def decided(self) -> dict[str, Any]:
-        """What it has an opinion on, other than settings."""
+        """What it decides, other than settings."""
         names = [item.name for item in fields(Choice) if item.name != "settings"]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Printed:
 
     value: float | str | None = None
     spread: float | None = None
+    yes: list[float] | None = None  # the least and the most that bear out a YES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class Line(Choice):
 
     name: str
     paper: dict[str, Any] = field(default_factory=dict)  # what it prints in each column of a row
-    yes: list[float] | None = None  # the least and the most that bear out a YES of it
+    yes: list[float] | None = None  # the least and the most that bear out a YES there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,8 @@ class Experiment(Choice):
     description: str
     rows: tuple[Line, ...]
     columns: tuple[Line, ...]
+    metric: str = checked("accuracy", choices=METRICS)
+    seeds: int = checked(1, low=1, high=MOST_RUNS)
     figure: str | None = checked(None, choices=FIGURES)  # a table alone without
     notes: list[str] = field(default_factory=list)  # what a reader should know
 
@@ -155,7 +159,7 @@ def _line(where: str, kind: str, values: Any) -> Line:
         raise InputError(f"{where}: paper and yes belong to rows")
     if line.yes is not None and len(line.yes) != 2:
         raise InputError(f"{where}: yes must be two numbers, the least and the most")
-    paper = {column: _printed(where, value) for column, value in line.paper.items()}
+    paper = {c: replace(_printed(where, value), yes=line.yes) for c, value in line.paper.items()}
     return replace(line, paper=paper)
 
 

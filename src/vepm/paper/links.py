@@ -15,9 +15,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GAE, VGAE, GCNConv
+from torch_geometric.utils import to_scipy_sparse_matrix
 
 from vepm.estimators import LinkPredictor
-from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges
+from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges, without_edges
 from vepm.paper.cells import Finding, Setting
 
 VALIDATED, TESTED, QUICK_EPOCHS = 0.05, 0.10, 2
@@ -112,12 +113,13 @@ def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
     edges = parts.test[0]
     ranked = _ranked(score, parts.test)
     hard = _ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))
-    numbers = {
-        "auc": roc_auc_score(*ranked),
-        "average_precision": average_precision_score(*ranked),
-        "hard_auc": roc_auc_score(*hard),
-    }
-    return Finding({name: float(number) for name, number in numbers.items()})
+    return Finding(
+        {
+            "auc": float(roc_auc_score(*ranked)),
+            "average_precision": float(average_precision_score(*ranked)),
+            "hard_auc": float(roc_auc_score(*hard)),
+        }
+    )
 
 
 def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
@@ -127,8 +129,7 @@ def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
 
 
 def _adjacency(graph: Data) -> sp.csr_array:
-    ends, nodes = graph.edge_index.numpy(), int(graph.num_nodes or 0)
-    return sp.csr_array((np.ones(ends.shape[1]), tuple(ends)), shape=(nodes, nodes))
+    return sp.csr_array(to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes))
 
 
 def _at_distance_two(setting: Setting, count: int) -> Pairs:
@@ -142,8 +143,6 @@ def _at_distance_two(setting: Setting, count: int) -> Pairs:
         middle = random.choice(nodes, size=4 * count, p=degree**2 / np.sum(degree**2))
         pick = (matrix.indptr[middle] + random.integers(degree[middle]) for _ in range(2))
         pairs = np.sort(np.stack([matrix.indices[place] for place in pick]), axis=0)
-        pairs = pairs.astype(np.int64)
-        joined = np.isin(pairs[0] * nodes + pairs[1], ends[0] * nodes + ends[1])
-        apart = (pairs[0] != pairs[1]) & ~joined
-        found = np.unique(np.concatenate([found, pairs[:, apart]], axis=1), axis=1)
+        apart = without_edges(pairs, ends, nodes)
+        found = np.unique(np.concatenate([found, apart], axis=1), axis=1)
     return found[:, random.permutation(found.shape[1])[:count]]

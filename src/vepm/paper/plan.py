@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 from vepm.baselines import BASELINES, baseline
 from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
-from vepm.evaluation import Protocol, protocol_named
+from vepm.evaluation import protocol_named
 from vepm.paper.cells import Cell, Task
 from vepm.paper.communities import DIVISIONS
-from vepm.paper.experiments import QUOTED, Choice, Experiment, Line, Printed
+from vepm.paper.experiments import METRICS, QUOTED, Choice, Experiment, Line, Metric, Printed
 from vepm.paper.studies import STUDIES, TRAINED
 from vepm.tasks import TASKS, TaskName
 from vepm.training import preset
@@ -30,20 +31,23 @@ QUICK_SPLITS, QUICK_SEEDS, QUICK_EPOCHS = 2, 1, 2
 QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 1, "passes": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Square:
-    """A row and a column of an experiment, with the runs behind its number and the paper's."""
+    """Where a row and a column meet: what is measured there, by which runs, and the paper's."""
 
-    row: Line
-    column: Line
-    choice: Choice
-    cells: tuple[Cell, ...]
+    row: str
+    column: str
+    dataset: str
+    method: str
+    preset: str | None  # VEPM's, None of other methods
+    metric: Metric
     printed: Printed
+    cells: tuple[Cell, ...]
 
     @property
-    def dataset(self) -> str:
-        """The name of its dataset."""
-        return self.choice.dataset or ""
+    def quoted(self) -> bool:
+        """Whether it only quotes the paper."""
+        return self.method == QUOTED
 
 
 def _words(name: str) -> set[str]:
@@ -59,8 +63,8 @@ def select(
     return [
         square
         for square in found
-        if (not words or any(own <= _words(square.row.name) for own in words))
-        and (not wanted or wanted & {square.dataset.lower(), square.column.name.lower()})
+        if (not words or any(own <= _words(square.row) for own in words))
+        and (not wanted or wanted & {square.dataset.lower(), square.column.lower()})
     ]
 
 
@@ -74,7 +78,7 @@ def check_names(
             raise InputError(f"no dataset '{name}' here; there are {known}")
     for name in rows:
         if not select(found, rows=[name]):
-            known = ", ".join(dict.fromkeys(square.row.name for square in found))
+            known = ", ".join(dict.fromkeys(square.row for square in found))
             raise InputError(f"no row '{name}' here; there are {known}")
 
 
@@ -100,14 +104,22 @@ def squares(
     ]
     for row, (printed_as, column) in product(rows, columns):
         choice = experiment.choose(row, column)
-        if seeds is not None:
-            choice = replace(choice, seeds=seeds)
+        others = choice.method in (*BASELINES, *DIVISIONS, QUOTED)
+        own = None if others else choice.preset or PRESET
         named = (experiment.name, row.name, column.name)
-        other = choice.method in BASELINES or choice.method in DIVISIONS
-        own = None if other else choice.preset or PRESET
-        cells = tuple(Cell(*named, task, own) for task in _tasks(choice, quick))
-        printed = row.paper.get(printed_as, Printed())
-        found.append(Square(row, column, choice, cells, printed))
+        cells = (Cell(*named, task, own) for task in tasks_of(choice, quick, seeds))
+        found.append(
+            Square(
+                row=row.name,
+                column=column.name,
+                dataset=choice.dataset,
+                method=choice.method,
+                preset=own,
+                metric=METRICS[choice.metric],
+                printed=row.paper.get(printed_as, Printed()),
+                cells=tuple(cells),
+            )
+        )
     return found
 
 
@@ -117,7 +129,7 @@ def _by_preset(experiment: Experiment, line: Line, presets: tuple[str, ...]) -> 
     if decided.get("method") not in TRAINED or "preset" in decided:
         return [line]
     # Seeds that a row has beyond those of the experiment are for our settings alone.
-    seeds = min(line.seeds, experiment.seeds or 1) if line.seeds else None
+    seeds = min(line.seeds, experiment.seeds)
     lines = [
         replace(line, name=f"{line.name}, {words}", preset=name, seeds=seeds)
         for name, words in PRESET_ROWS.items()
@@ -126,43 +138,36 @@ def _by_preset(experiment: Experiment, line: Line, presets: tuple[str, ...]) -> 
     return [*lines, line] if PRESET in presets else lines
 
 
-def _tasks(choice: Choice, quick: bool) -> list[Task]:
+def tasks_of(choice: Choice, quick: bool = False, seeds: int | None = None) -> list[Task]:
+    """The runs behind a square: every split with every seed."""
     if choice.method == QUOTED:
         return []
-    most = protocol_of(choice).num_splits
-    splits, seeds = min(most, choice.splits or most), choice.seeds or 1
+    protocol = protocol_named(choice.protocol or TASKS[task_of(choice.dataset)].protocols[0])
+    splits = min(protocol.num_splits, choice.splits or protocol.num_splits)
+    seeds = seeds or choice.seeds or 1
     if quick:
         splits, seeds = min(splits, QUICK_SPLITS), min(seeds, QUICK_SEEDS)
-    first = resolve(choice, quick)
-    runs = product(range(splits), range(seeds))
-    return [replace(first, split=split, seed=seed) for split, seed in runs]
+    named = choice.method, choice.dataset, protocol.name
+    rest = float(choice.keep or 1), quick, _settings(choice, protocol.name, quick)
+    return [Task(*named, *run, *rest) for run in product(range(splits), range(seeds))]
 
 
-def resolve(choice: Choice, quick: bool) -> Task:
-    """The task behind the first run of a square; the others differ in split and seed."""
-    method, dataset, protocol = choice.method or "", choice.dataset or "", protocol_of(choice).name
-    changes = choice.settings
+def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
+    """All settings of a method, by which its runs are told apart."""
+    method, dataset, changes = choice.method, choice.dataset, choice.settings
     if method in BASELINES:
         epochs = QUICK_EPOCHS if quick else None
         settings = baseline(method, dataset, epochs=epochs, settings=changes).settings()
-        settings.pop("device", None)
-    elif method == "vepm" or method in STUDIES:
-        known = choice.preset or PRESET, task_of(dataset), dataset, changes.get("partition")
-        config = preset(*known).replace(**changes)
-        if protocol == "gin":
-            # One epoch is chosen for all folds, so all must run equally long.
-            config = config.replace(patience=0)
-        settings = recorded(config.replace(**QUICK_VEPM) if quick else config)
-    else:
+        return {name: value for name, value in settings.items() if name != "device"}
+    if method != "vepm" and method not in STUDIES:
         there = ", ".join(["vepm", *BASELINES, *STUDIES])
         raise InputError(f"no method '{method}'; there are {there}")
-    keep = 1.0 if choice.keep is None else float(choice.keep)
-    return Task(method, dataset, protocol, 0, 0, keep, quick, settings)
-
-
-def protocol_of(choice: Choice) -> Protocol:
-    """The protocol a square is measured by."""
-    return protocol_named(choice.protocol or TASKS[task_of(choice.dataset or "")].protocols[0])
+    known = choice.preset or PRESET, task_of(dataset), dataset, changes.get("partition")
+    config = preset(*known).replace(**changes)
+    if protocol == "gin":
+        # One epoch is chosen for all folds, so all must run equally long.
+        config = config.replace(patience=0)
+    return recorded(config.replace(**QUICK_VEPM) if quick else config)
 
 
 @cache

@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from vepm.evaluation import Summary, summarise
+from vepm.evaluation import Summary, protocol_named, summarise
 from vepm.paper.cells import Record, read_cell
-from vepm.paper.experiments import METRICS, QUOTED, Experiment, Metric, Printed
-from vepm.paper.plan import Square, protocol_of, task_of
+from vepm.paper.experiments import Experiment
+from vepm.paper.plan import Square, task_of
 from vepm.paper.runner import Ended
 from vepm.paper.studies import WHOLE
 
@@ -21,25 +20,15 @@ DRAWS = (
 )
 
 
-@dataclass(frozen=True)
-class Value:
-    """What stands in one square, by the names of its row and column."""
+@dataclass(frozen=True, kw_only=True)
+class Value(Square):
+    """What stands in a square."""
 
-    row: str
-    column: str
-    metric: Metric
-    printed: Printed
-    quoted: bool
     summaries: tuple[Summary, ...] = ()  # by every rule of the protocol, the main one first
-    planned: int = 0
     reason: str = ""  # why some of the planned runs are missing
-    method: str = ""
-    preset: str | None = None
-    dataset: str = ""
     seeds: int = 0
     splits: int = 0
-    yes: list[float] | None = None
-    pretraining: str = ""  # of VEPM on many graphs, if any: whether it saw all or the training ones
+    pretrained: bool = False  # whether VEPM had seen all graphs of the set, without labels
     commits: Counter[str | None] = field(default_factory=Counter)
 
     @property
@@ -63,9 +52,10 @@ class Value:
     @property
     def verdict(self) -> str:
         """YES or NO where the paper says one of them, by our numbers."""
-        if self.main is None or self.yes is None or self.printed.value not in ("YES", "NO"):
+        yes = self.printed.yes
+        if self.main is None or yes is None or self.printed.value not in ("YES", "NO"):
             return ""
-        return "YES" if self.yes[0] <= self.main.mean <= self.yes[1] else "NO"
+        return "YES" if yes[0] <= self.main.mean <= yes[1] else "NO"
 
 
 @dataclass(frozen=True)
@@ -103,7 +93,7 @@ def with_finished_presets(
 ) -> list[Square]:
     """The squares of the experiment's own lines, and of lines of another preset that has run."""
     own = {line.name for line in (*experiment.rows, *experiment.columns)}
-    named = [(square, {square.row.name, square.column.name} - own) for square in found]
+    named = [(square, {square.row, square.column} - own) for square in found]
     run = {name for square, names in named for name in names if records(square, folder)}
     return [square for square, names in named if names <= run]
 
@@ -115,43 +105,32 @@ def records(square: Square, folder: Path) -> list[Record]:
 
 
 def _value(square: Square, folder: Path, ended: Ended) -> Value:
-    name = square.choice.metric or "accuracy"
     found = records(square, folder)
     tasks = [record.body["task"] for record in found]
+    training = tasks[0]["settings"].get("training") if tasks else None
     return Value(
-        row=square.row.name,
-        column=square.column.name,
-        metric=METRICS[name],
-        printed=square.printed,
-        quoted=square.choice.method == QUOTED,
-        summaries=_summaries(square, name, found) if found else (),
-        planned=len(square.cells),
+        **vars(square),
+        summaries=_summaries(square, found) if found else (),
         reason=_reason(square, len(found), ended),
-        method=square.choice.method or "",
-        preset=square.cells[0].preset if square.cells else None,
-        dataset=square.choice.dataset or "",
         seeds=len({task["seed"] for task in tasks}),
         splits=len({task["split"] for task in tasks}),
-        yes=square.row.yes,
-        pretraining=_pretraining(tasks[0]) if tasks else "",
+        pretrained=training is not None
+        and training["scheme"] != "scratch"
+        and square.method not in WHOLE
+        and task_of(square.dataset) == "graph",
         commits=Counter(record.body.get("commit") for record in found),
     )
 
 
-def _pretraining(task: dict[str, Any]) -> str:
-    training = task["settings"].get("training", {})
-    none = task["method"] in WHOLE or task_of(task["dataset"]) == "node"
-    return "" if none or training.get("scheme") == "scratch" else training.get("pretraining", "")
-
-
-def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Summary, ...]:
-    if metric != "accuracy":
+def _summaries(square: Square, found: Sequence[Record]) -> tuple[Summary, ...]:
+    if (metric := square.metric.name) != "accuracy":
         values = [record.numbers.get(metric, math.nan) for record in found]
         splits = [str(record.body["task"]["split"]) for record in found]
         words = f"{metric.replace('_', ' ')}; nothing was chosen on it"
         return (Summary.of("measured", words, values, splits=splits),)
     results = [record.result for record in found if record.result is not None]
-    by_rule = [summarise(results, rule) for rule in protocol_of(square.choice).rules]
+    protocol = protocol_named(square.cells[0].task.protocol)
+    by_rule = [summarise(results, rule) for rule in protocol.rules]
     drawn = [r.measures["sampled_accuracy"] for r in results if "sampled_accuracy" in r.measures]
     if drawn and len(drawn) == len(results):
         epochs, splits = [r.best_epoch for r in results], [r.split for r in results]
@@ -162,7 +141,7 @@ def _summaries(square: Square, metric: str, found: Sequence[Record]) -> tuple[Su
 def _reason(square: Square, done: int, ended: Ended) -> str:
     if done == len(square.cells):
         return ""
-    if square.choice.dataset in ended.missing:
+    if square.dataset in ended.missing:
         return NO_DATA
     failures = [ended.failed.get(cell.task.fingerprint) for cell in square.cells]
     reason = next((f"failed: {failure}" for failure in failures if failure), "not run")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sklearn.model_selection import StratifiedKFold
+
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
@@ -18,7 +20,7 @@ from vepm.paper.plan import Square
 from vepm.paper.studies import STUDIES, WHOLE
 from vepm.training import pick_device
 
-QUICK_GRAPHS = 40
+QUICK_GRAPHS = 40  # of a dataset, at least, in a quick run
 FAILURES = (ValueError, RuntimeError, ArithmeticError, LookupError)  # which stop no other run
 
 Progress = Callable[[int, int, str], None]  # told runs done, runs in all, and which was last
@@ -44,7 +46,7 @@ def run(
     progress: Progress | None = None,
 ) -> Ended:
     """Compute every cell of the squares that is not there yet, nor elsewhere under another name."""
-    ended = Ended(missing=missing_datasets(wanted, root))
+    ended = Ended(missing=_missing_datasets(wanted, root))
     groups, shelf = _by_task(wanted), _by_task([*wanted, *elsewhere])
     todo: list[list[Cell]] = []
     # By dataset, so that few are loaded at a time.
@@ -68,13 +70,13 @@ def run(
 
     work = functools.partial(perform_batch, root=root, device=compute.own_device)
     reasons = run_batches(work, tasks, _batches(tasks, root, compute), compute, keep)
-    ended.ran = sum(len(group) for group, reason in zip(todo, reasons, strict=True) if not reason)
-    failures = zip(tasks, reasons, strict=True)
-    ended.failed = {task.fingerprint: reason for task, reason in failures if reason}
+    reached = zip(tasks, reasons, strict=True)
+    ended.failed = {task.fingerprint: reason for task, reason in reached if reason}
+    ended.ran = sum(len(cells) for cells in todo if cells[0].task.fingerprint not in ended.failed)
     return ended
 
 
-def missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, str]:
+def _missing_datasets(wanted: Iterable[Square], root: Path | None) -> dict[str, str]:
     """The datasets of the squares that are neither here nor can be downloaded, and why."""
     here = {info.name for info in datasets(root) if info.available}
     needed = dict.fromkeys(cell.task.dataset for square in wanted for cell in square.cells)
@@ -109,12 +111,12 @@ def _reuse(group: list[Cell], equals: list[Cell], folder: Path) -> bool:
 
 def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list[list[int]]:
     """Indices of the tasks to train as one batch: those that differ in split and seed alone."""
-    most = compute.runs_at_once
-    if most == 1 or (most == 0 and pick_device(compute.own_device).type == "cpu"):
-        return [[i] for i in range(len(tasks))]
+    most, device = compute.runs_at_once, compute.own_device
+    alone = most == 1 or (most == 0 and pick_device(device).type == "cpu")
     alike: dict[str, list[int]] = {}
     for i, task in enumerate(tasks):
-        first = replace(task, split=0, seed=0) if task.method == "vepm" else task
+        batched = task.method == "vepm" and not alone
+        first = replace(task, split=0, seed=0) if batched else task
         alike.setdefault(first.fingerprint, []).append(i)
     batches = []
     for group in alike.values():
@@ -123,8 +125,7 @@ def _batches(tasks: Sequence[Task], root: Path | None, compute: Compute) -> list
         # Whichever cannot be prepared says so when its turn comes.
         with contextlib.suppress(*FAILURES):
             if len(own) > 1:
-                method = VEPMMethod(own[0].config, compute.own_device)
-                parts = method.batches(*_prepare(own, root), most)
+                parts = VEPMMethod(own[0].config, device).batches(*_prepare(own, root), most)
         batches += [[group[i] for i in part] for part in parts]
     return batches
 
@@ -133,11 +134,7 @@ def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list
     """Run the tasks of one batch; a failure is reported, and does not stop the others."""
     started = time.perf_counter()
     try:
-        if len(tasks) == 1:
-            found = [perform(tasks[0], root, device)]
-        else:
-            results = VEPMMethod(tasks[0].config, device).train_batch(*_prepare(tasks, root))
-            found = [Finding(result=result) for result in results]
+        found = _perform(tasks, root, device)
     except FAILURES as error:
         if len(tasks) > 1:
             return [ending for task in tasks for ending in perform_batch([task], root, device)]
@@ -146,22 +143,22 @@ def perform_batch(tasks: Sequence[Task], root: Path | None, device: str) -> list
     return [(finding, seconds) for finding in found]
 
 
-def perform(task: Task, root: Path | None, device: str) -> Finding:
-    """Run one task."""
-    dataset, [(split, seed)] = _prepare([task], root)
+def _perform(tasks: Sequence[Task], root: Path | None, device: str) -> list[Finding]:
+    task, (dataset, runs) = tasks[0], _prepare(tasks, root)
+    if task.method == "vepm":
+        results = VEPMMethod(task.config, device).train_batch(dataset, runs)
+        return [Finding(result=result) for result in results]
+    [(split, seed)] = runs
     if task.method in BASELINES:
         method = baseline(task.method, device=device, settings=task.settings)
-        return Finding(result=method(dataset, split, seed))
-    if task.method == "vepm":
-        return Finding(result=VEPMMethod(task.config, device)(dataset, split, seed))
-    return STUDIES[task.method](Setting(dataset, split, task.config, seed, device, task.quick))
+        return [Finding(result=method(dataset, split, seed))]
+    return [STUDIES[task.method](Setting(dataset, split, task.config, seed, device, task.quick))]
 
 
 def _prepare(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tuple[Split, int]]]:
     """The data of tasks that differ in split and seed alone, and those of each."""
     first = tasks[0]
-    shrink = first.quick and first.method not in WHOLE
-    dataset = open_dataset(first.dataset, root, QUICK_GRAPHS if shrink else 0)
+    dataset = open_dataset(first.dataset, root, first.quick and first.method not in WHOLE)
     splits = protocol_named(first.protocol)(dataset)
     return dataset, [
         (keep_labels(splits[task.split], dataset.labels, task.keep, task.seed), task.seed)
@@ -170,17 +167,13 @@ def _prepare(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tu
 
 
 @functools.lru_cache(maxsize=2)
-def open_dataset(name: str, root: Path | None, graphs: int = 0) -> Dataset:
-    """A dataset, or its first graphs of each class in proportion, kept for the next run."""
+def open_dataset(name: str, root: Path | None, shrink: bool = False) -> Dataset:
+    """A dataset, or a few of its graphs, of each class in proportion; kept for the next run."""
     dataset = load(name, root)
-    labels = dataset.labels
-    if not graphs or len(dataset.graphs) <= graphs:
+    parts = len(dataset.graphs) // QUICK_GRAPHS
+    if not shrink or parts < 2:
         return dataset
-    kept = []
-    for label in labels.unique():
-        own = (labels == label).nonzero().flatten().tolist()
-        kept += own[: max(1, round(graphs / len(labels) * len(own)))]
-    kept.sort()
+    _, kept = next(StratifiedKFold(parts).split(dataset.labels, dataset.labels))
     names = dataset.graph_names and tuple(dataset.graph_names[i] for i in kept)
     chosen = [dataset.graphs[i] for i in kept]
     return replace(dataset, graphs=chosen, graph_names=names, folds=None, splits=None)

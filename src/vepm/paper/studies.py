@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import fmean, median
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -30,25 +30,23 @@ Batches = GraphBatch | GraphStore
 
 def statistics(setting: Setting) -> Finding:
     """Number of graphs and classes, width of the features, mean nodes and edges of a graph."""
-    graphs = setting.dataset.graphs
-    numbers = {
-        "graphs": len(graphs),
-        "nodes": np.mean([graph.x.size(0) for graph in graphs]),
-        "edges": np.mean([graph.edge_index.size(1) / 2 for graph in graphs]),
-        "features": setting.dataset.num_features,
-        "classes": setting.dataset.num_classes,
-    }
-    return Finding({name: float(number) for name, number in numbers.items()})
+    dataset, graphs = setting.dataset, setting.dataset.graphs
+    return Finding(
+        {
+            "graphs": float(len(graphs)),
+            "nodes": fmean(graph.x.size(0) for graph in graphs),
+            "edges": fmean(graph.edge_index.size(1) / 2 for graph in graphs),
+            "features": float(dataset.num_features),
+            "classes": float(dataset.num_classes),
+        }
+    )
 
 
 def timing(setting: Setting) -> Finding:
-    """Accuracy, and the median duration of an epoch of pretraining and of finetuning."""
+    """Accuracy, and the median duration of an epoch of pretraining."""
     fitted, result = finetune(setting)
-    numbers = {}
-    for phase, of in (("pretrain", ""), ("finetune", "finetuning_")):
-        seconds = [row["seconds"] for row in fitted.history if row["phase"] == phase]
-        numbers[f"seconds_per_{of}epoch"] = float(np.median(seconds))
-    return Finding(numbers, result=result)
+    seconds = (row["seconds"] for row in fitted.history if row["phase"] == "pretrain")
+    return Finding({"seconds_per_epoch": median(seconds)}, result=result)
 
 
 def calibration(setting: Setting) -> Finding:
@@ -95,17 +93,13 @@ def partition_use(setting: Setting) -> Finding:
         raise InputError("this is measured on graphs that are trained at once; set batch_size = 0")
     numbers = _gradients(model, source, setting)
     numbers["partition_entropy"] = entropy(explain(model, source).edge_weight)
-    for name, change in {"evened": _even, "shuffled": _shuffle}.items():
+    changes: dict[str, Callable[[Tensor], Tensor]] = {
+        "evened": lambda shares: torch.full_like(shares, 1 / shares.size(1)),
+        "shuffled": lambda shares: shares[torch.randperm(len(shares), device=shares.device)],
+    }
+    for name, change in changes.items():
         numbers[f"{name}_accuracy"] = _accuracy_with(change, model, source, setting)
     return Finding(numbers, result=result)
-
-
-def _even(shares: Tensor) -> Tensor:
-    return torch.full_like(shares, 1 / shares.size(1))
-
-
-def _shuffle(shares: Tensor) -> Tensor:
-    return shares[torch.randperm(len(shares), device=shares.device)]
 
 
 def entropy(shares: Tensor) -> float:

@@ -35,12 +35,13 @@ def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> l
         # All squares in one figure.
         drawn = {name: _reduced_labels(results)} if any(v.main for v in results.values) else {}
         squares = ()
+    own_rows = {row.name for row in results.experiment.rows}
     for square in squares:
         if not (found := records(square, folder)):
             continue
         # Rows that differ in the preset alone have a figure each.
-        own_row = "" if square.row in results.experiment.rows else f"-{square.row.preset}"
-        start = f"{name}-{slug(square.column.name)}{own_row}"
+        own_row = "" if square.row in own_rows else f"-{square.preset}"
+        start = f"{name}-{slug(square.column)}{own_row}"
         try:
             arrays = {key: array.numpy() for key, array in found[0].arrays().items()}
             own = DRAWINGS[kind](arrays)

@@ -146,7 +146,8 @@ def ours(value: Value) -> str:
     text = number(main, value.metric)
     if value.verdict:
         text = f"{value.verdict} ({text})"
-    partial = f" [{main.n} of {value.planned} runs]" if main.n < value.planned else ""
+    planned = len(value.cells)
+    partial = f" [{main.n} of {planned} runs]" if main.n < planned else ""
     return f"{text} {value.mark}".rstrip() + partial
 
 
@@ -191,9 +192,8 @@ def footnotes(results: Results) -> list[str]:
         lines.append("≠: our number does not bear out the paper's YES or NO.")
     if any(value.quoted for value in results.values):
         lines.append("quoted: the paper's word; not rerun here.")
-    for kind in dict.fromkeys(value.pretraining for value in measured if value.pretraining):
-        seen = "all graphs, without labels" if kind == "transductive" else "training graphs only"
-        lines.append(f"VEPM's pretraining was {kind}: it saw {seen}.")
+    if any(value.pretrained for value in measured):
+        lines.append("VEPM's pretraining was transductive: it saw all graphs, without labels.")
     ours_on = (v.dataset for v in measured if v.preset == PRESET and v.dataset in RECORD_FOLDS)
     if known := ", ".join(dict.fromkeys(ours_on)):
         lines.append(f"Ours on {known}: {CHOSEN}.")
