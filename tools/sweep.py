@@ -42,8 +42,9 @@ from vepm.evaluation import (
 )
 from vepm.evaluation.executor import evaluate_cells
 from vepm.files import read_toml
-from vepm.paper.plan import PRESET, task_of
-from vepm.paper.runner import open_dataset
+from vepm.paper.experiments import task_of
+from vepm.paper.performing import open_dataset
+from vepm.paper.plan import PRESET
 from vepm.schema import LARGEST_SEED, checked, read
 from vepm.search.log import Row, Trial, key_of, open_log, standings, trials_of
 from vepm.search.space import STARTUP_TRIALS, Dimension, Space, flat, parse_space, suggest

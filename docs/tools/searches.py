@@ -8,7 +8,7 @@ from typing import Any
 
 from results import ROOT, grid
 from vepm.baselines import BASELINES, baseline
-from vepm.paper.plan import task_of
+from vepm.paper.experiments import task_of
 from vepm.training import preset
 
 SHARED = ", on folds of results"

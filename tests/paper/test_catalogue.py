@@ -13,8 +13,8 @@ from vepm.baselines import BASELINES, baseline
 from vepm.baselines.base import NeuralBaseline
 from vepm.errors import InputError
 from vepm.paper.cells import Task
-from vepm.paper.experiments import catalogue, read_experiment
-from vepm.paper.plan import squares, task_of
+from vepm.paper.experiments import catalogue, read_experiment, task_of
+from vepm.paper.plan import squares
 from vepm.paper.studies import STUDIES
 from vepm.training import ModelCard
 from vepm.training.config import REMOVED

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
+from vepm.estimators.pairs import draw_at_distance_two
 from vepm.evaluation import PROTOCOLS, public_split
-from vepm.paper import links, studies
+from vepm.paper import links, partition_use
 from vepm.paper.cells import Setting
 from vepm.paper.communities import (
     DIVISIONS,
@@ -25,7 +26,7 @@ from vepm.paper.communities import (
     mmsb,
     shown_nodes,
 )
-from vepm.paper.studies import STUDIES, entropy
+from vepm.paper.studies import STUDIES
 from vepm.runs import agreement
 from vepm.training import preset
 
@@ -257,8 +258,8 @@ def test_the_use_of_a_partition_of_graphs() -> None:
 
 
 def test_entropy_of_a_share_of_everything() -> None:
-    assert entropy(torch.ones(3, 1)) == 0
-    assert entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)
+    assert partition_use.entropy(torch.ones(3, 1)) == 0
+    assert partition_use.entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", ["link_prediction", "common_neighbours", "gae", "vgae"])
@@ -315,20 +316,20 @@ def test_vepm_reads_coordinates_beside_features_that_are_all_alike() -> None:
 def test_pairs_at_distance_two() -> None:
     network = nx.gnp_random_graph(40, 0.08, seed=0)
     data = as_dataset(network, task="node")
-    setting = Setting(data, PROTOCOLS["unsupervised"](data)[0], preset("links", "node"), 0)
+    graph = data.graphs[0]
     every = {
         (i, j)
-        for i, j in nx.non_edges(nx.Graph(data.graphs[0].edge_index.T.tolist()))
+        for i, j in nx.non_edges(nx.Graph(graph.edge_index.T.tolist()))
         if list(nx.common_neighbors(network, i, j))
     }
     every = {(min(pair), max(pair)) for pair in every}
-    found = links._at_distance_two(setting, 30)
+    found = draw_at_distance_two(graph, 30, seed=0)
     assert found.shape == (2, 30)
     pairs = {(int(i), int(j)) for i, j in found.T}
     assert len(pairs) == 30
     assert pairs <= every
-    assert {(int(i), int(j)) for i, j in links._at_distance_two(setting, len(every)).T} == every
-    other = links._at_distance_two(replace(setting, seed=1), 30)
+    assert {(int(i), int(j)) for i, j in draw_at_distance_two(graph, len(every), seed=0).T} == every
+    other = draw_at_distance_two(graph, 30, seed=1)
     assert (other != found).any()
 
 
@@ -351,7 +352,9 @@ def test_graph_autoencoders_are_those_of_their_paper() -> None:
 
 
 def test_parts_of_a_gradient() -> None:
-    assert studies._part(3.0, 1.0) == 0.75
-    assert studies._part(0.0, 0.0) == 0.0
+    assert partition_use._part(3.0, 1.0) == 0.75
+    assert partition_use._part(0.0, 0.0) == 0.0
     x, y = torch.tensor([3.0], requires_grad=True), torch.tensor([4.0], requires_grad=True)
-    assert studies._length((x.square() / 2 + y.square() / 2).sum(), [x, y]) == pytest.approx(5)
+    assert partition_use._length((x.square() / 2 + y.square() / 2).sum(), [x, y]) == pytest.approx(
+        5
+    )

@@ -79,13 +79,14 @@ EQUIVALENT = {
         "vepm.kernels.triton_pattern",
         "column = tl.load(columns + e, mask=e <= end, other=0).to(tl.int64)",
     ): "what is read beyond the end is masked below",
-    ("vepm.paper.runner", "method = VEPMMethod(own[ 1].config, compute.own_device)"): (
-        "tasks of a group have the same settings"
-    ),
+    (
+        "vepm.paper.performing",
+        "parts = VEPMMethod(own[ 1].config, device).batches(*_prepare(own, root), most)",
+    ): "tasks of a group have the same settings",
     **{
         (
-            "vepm.paper.runner",
-            f'first = replace(task, {same}) if task.method == "vepm" else task',
+            "vepm.paper.performing",
+            f"first = replace(task, {same}) if batched else task",
         ): ("any split and seed will do")
         for same in (
             "split= 1, seed=0",

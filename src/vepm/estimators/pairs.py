@@ -14,6 +14,7 @@ from sklearn.preprocessing import normalize
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP
+from torch_geometric.utils import to_scipy_sparse_matrix
 
 from vepm.data.canonical import is_sparse
 from vepm.errors import InputError
@@ -88,6 +89,27 @@ def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pair
     return np.stack(np.divmod(found[:count], nodes))
 
 
+def adjacency(graph: Data) -> sp.csr_array:
+    """The edges as a sparse matrix of ones [N, N]."""
+    return sp.csr_array(to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes))
+
+
+def draw_at_distance_two(graph: Data, count: int, seed: int) -> Pairs:
+    """Random pairs without an edge that have a common neighbour [2, count]."""
+    ends, matrix = graph.edge_index.numpy(), adjacency(graph)
+    nodes, degree = matrix.shape[0], np.diff(matrix.indptr)
+    random = np.random.default_rng(seed)
+    found = np.empty((2, 0), dtype=np.int64)
+    while found.shape[1] < count:
+        # Both ends of a path of length two, its middle drawn by the number of such paths.
+        middle = random.choice(nodes, size=4 * count, p=degree**2 / np.sum(degree**2))
+        pick = (matrix.indptr[middle] + random.integers(degree[middle]) for _ in range(2))
+        pairs = np.sort(np.stack([matrix.indices[place] for place in pick]), axis=0)
+        apart = _without_edges(pairs, ends, nodes)
+        found = np.unique(np.concatenate([found, apart], axis=1), axis=1)
+    return found[:, random.permutation(found.shape[1])[:count]]
+
+
 def candidates(edge_index: Tensor, strength: NDArray[np.float32]) -> Iterator[Pairs]:
     """Pairs without an edge that may miss one [2, n], in chunks; a pair may come twice.
 
@@ -103,13 +125,13 @@ def candidates(edge_index: Tensor, strength: NDArray[np.float32]) -> Iterator[Pa
     rows = np.unique(np.concatenate([[0], bounds, [nodes]]))
     for start, stop in itertools.pairwise(rows):
         near = (matrix[start:stop].astype(np.int32) @ matrix).tocoo()
-        yield without_edges(np.stack([near.row + start, near.col]), ends, nodes)
+        yield _without_edges(np.stack([near.row + start, near.col]), ends, nodes)
     strongest = np.argsort(-strength, axis=0)[:STRONGEST]
     for group in strongest.T:
-        yield without_edges(np.stack(np.meshgrid(group, group)).reshape(2, -1), ends, nodes)
+        yield _without_edges(np.stack(np.meshgrid(group, group)).reshape(2, -1), ends, nodes)
 
 
-def without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
+def _without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
     """Each unordered pair once, without those that are joined."""
     pairs = pairs[:, pairs[0] < pairs[1]].astype(np.int64)
     joined = np.isin(pairs[0] * num_nodes + pairs[1], edge_index[0] * num_nodes + edge_index[1])

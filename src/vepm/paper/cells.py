@@ -95,8 +95,15 @@ class Finding:
 def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
     """Train VEPM on the split; gives the model and the result."""
     started, dataset, split = time.perf_counter(), setting.dataset, setting.split
-    parts = {"train_on": split.train, "validate_on": split.val, "watch": split.test}
-    fitted = fit(dataset, setting.config, **parts, seed=setting.seed, device=setting.device)
+    fitted = fit(
+        dataset,
+        setting.config,
+        train_on=split.train,
+        validate_on=split.val,
+        watch=split.test,
+        seed=setting.seed,
+        device=setting.device,
+    )
     return fitted, result_of(fitted, dataset, split, time.perf_counter() - started)
 
 

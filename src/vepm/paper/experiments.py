@@ -7,9 +7,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.schema import MOST_RUNS, checked, is_of_type, read
+from vepm.tasks import TaskName
 from vepm.training import PRESETS
 
 FIGURES = ("curves", "subgraph", "adjacency", "tsne", "confusion")
@@ -150,6 +152,16 @@ def read_experiment(path: Path) -> Experiment:
     return experiment
 
 
+@cache
+def task_of(dataset: str) -> TaskName:
+    """What a dataset labels, nodes or graphs, without loading it."""
+    listed = dataset.partition(":")[0] if is_recipe(dataset) else dataset
+    for info in datasets():
+        if info.name == listed:
+            return info.task
+    raise InputError(f"unknown dataset '{dataset}'; `vepm datasets` lists those known")
+
+
 def _line(where: str, kind: str, values: Any) -> Line:
     if isinstance(values, str):
         return Line(name=values, dataset=values)
@@ -167,7 +179,7 @@ def _printed(where: str, value: Any) -> Printed:
     if isinstance(value, list):
         if len(value) != 2 or not is_of_type(value, list[float]):
             raise InputError(f"{where}: {value} is not a mean and a spread")
-        return Printed(*map(float, value))
+        return Printed(float(value[0]), float(value[1]))
     if not isinstance(value, str | int | float):
         raise InputError(f"{where}: {value!r} is neither a number nor text")
     return Printed(None if value == "-" else value if isinstance(value, str) else float(value))

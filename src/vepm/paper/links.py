@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
@@ -13,12 +12,17 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
-from torch_geometric.data import Data
 from torch_geometric.nn import GAE, VGAE, GCNConv
-from torch_geometric.utils import to_scipy_sparse_matrix
 
 from vepm.estimators import LinkPredictor
-from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges, without_edges
+from vepm.estimators.pairs import (
+    EdgeSplit,
+    Pairs,
+    adjacency,
+    draw_at_distance_two,
+    draw_non_edges,
+    split_edges,
+)
 from vepm.paper.cells import Finding, Setting
 
 VALIDATED, TESTED, QUICK_EPOCHS = 0.05, 0.10, 2
@@ -50,7 +54,7 @@ def link_prediction(setting: Setting) -> Finding:
 def common_neighbours(setting: Setting) -> Finding:
     """Held-out edges ranked by the number of common neighbours."""
     parts = split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
-    matrix = _adjacency(parts.graph)
+    matrix = adjacency(parts.graph)
     return _measure(setting, parts, lambda pairs: (matrix[pairs[0]] * matrix[pairs[1]]).sum(1))
 
 
@@ -112,7 +116,8 @@ def _products(z: Tensor) -> Score:
 def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
     edges = parts.test[0]
     ranked = _ranked(score, parts.test)
-    hard = _ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))
+    apart = draw_at_distance_two(setting.graph, edges.shape[1], setting.seed)
+    hard = _ranked(score, (edges, apart))
     return Finding(
         {
             "auc": float(roc_auc_score(*ranked)),
@@ -126,23 +131,3 @@ def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
     """Ones for edges and zeros for the others, and the scores of both."""
     parts = [score(part) for part in pairs]
     return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)
-
-
-def _adjacency(graph: Data) -> sp.csr_array:
-    return sp.csr_array(to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes))
-
-
-def _at_distance_two(setting: Setting, count: int) -> Pairs:
-    """Random pairs without an edge that have a common neighbour in the whole graph."""
-    ends, matrix = setting.graph.edge_index.numpy(), _adjacency(setting.graph)
-    nodes, degree = matrix.shape[0], np.diff(matrix.indptr)
-    random = np.random.default_rng(setting.seed)
-    found = np.empty((2, 0), dtype=np.int64)
-    while found.shape[1] < count:
-        # Both ends of a path of length two, its middle drawn by the number of such paths.
-        middle = random.choice(nodes, size=4 * count, p=degree**2 / np.sum(degree**2))
-        pick = (matrix.indptr[middle] + random.integers(degree[middle]) for _ in range(2))
-        pairs = np.sort(np.stack([matrix.indices[place] for place in pick]), axis=0)
-        apart = without_edges(pairs, ends, nodes)
-        found = np.unique(np.concatenate([found, apart], axis=1), axis=1)
-    return found[:, random.permutation(found.shape[1])[:count]]

@@ -1,21 +1,18 @@
 """From an experiment to its cells: what is to be run, and where each result lies."""
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from vepm.baselines import BASELINES, baseline
-from vepm.data import datasets, is_recipe
 from vepm.errors import InputError
 from vepm.evaluation import protocol_named
 from vepm.paper.cells import Cell, Task
 from vepm.paper.communities import DIVISIONS
-from vepm.paper.experiments import METRICS, QUOTED, Choice, Experiment, Line, Metric, Printed
+from vepm.paper.experiments import METRICS, QUOTED, Choice, Experiment, Line, Printed, task_of
+from vepm.paper.square import Square
 from vepm.paper.studies import STUDIES, TRAINED
-from vepm.tasks import TASKS, TaskName
+from vepm.tasks import TASKS
 from vepm.training import preset
 from vepm.training.config import recorded
 
@@ -29,57 +26,6 @@ PRESET_ROWS = {
 EVERY_PRESET = (*PRESET_ROWS, PRESET)
 QUICK_SPLITS, QUICK_SEEDS, QUICK_EPOCHS = 2, 1, 2
 QUICK_VEPM = {"epochs": QUICK_EPOCHS, "pretrain_epochs": 3, "encoder_interval": 1, "passes": 1}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Square:
-    """Where a row and a column meet: what is measured there, by which runs, and the paper's."""
-
-    row: str
-    column: str
-    dataset: str
-    method: str
-    preset: str | None  # VEPM's, None of other methods
-    metric: Metric
-    printed: Printed
-    cells: tuple[Cell, ...]
-
-    @property
-    def quoted(self) -> bool:
-        """Whether it only quotes the paper."""
-        return self.method == QUOTED
-
-
-def _words(name: str) -> set[str]:
-    """Words of a name: GCN is one of "Cora, GCN" and none of "GCN-64"."""
-    return set(re.findall(r"[\w=-]+", name.lower()))
-
-
-def select(
-    found: Iterable[Square], datasets: Sequence[str] = (), rows: Sequence[str] = ()
-) -> list[Square]:
-    """Squares of the datasets, by the paper's name or ours, and of rows that have these words."""
-    wanted, words = {name.lower() for name in datasets}, [_words(row) for row in rows]
-    return [
-        square
-        for square in found
-        if (not words or any(own <= _words(square.row) for own in words))
-        and (not wanted or wanted & {square.dataset.lower(), square.column.lower()})
-    ]
-
-
-def check_names(
-    found: Sequence[Square], datasets: Sequence[str] = (), rows: Sequence[str] = ()
-) -> None:
-    """Refuse a dataset or row that selects no square; the error lists those there are."""
-    for name in datasets:
-        if not select(found, datasets=[name]):
-            known = ", ".join(dict.fromkeys(square.dataset for square in found))
-            raise InputError(f"no dataset '{name}' here; there are {known}")
-    for name in rows:
-        if not select(found, rows=[name]):
-            known = ", ".join(dict.fromkeys(square.row for square in found))
-            raise InputError(f"no row '{name}' here; there are {known}")
 
 
 def squares(
@@ -147,9 +93,10 @@ def tasks_of(choice: Choice, quick: bool = False, seeds: int | None = None) -> l
     seeds = seeds or choice.seeds or 1
     if quick:
         splits, seeds = min(splits, QUICK_SPLITS), min(seeds, QUICK_SEEDS)
-    named = choice.method, choice.dataset, protocol.name
-    rest = float(choice.keep or 1), quick, _settings(choice, protocol.name, quick)
-    return [Task(*named, *run, *rest) for run in product(range(splits), range(seeds))]
+    named, keep = (choice.method, choice.dataset, protocol.name), float(choice.keep or 1)
+    settings = _settings(choice, protocol.name, quick)
+    runs = product(range(splits), range(seeds))
+    return [Task(*named, *run, keep, quick, settings) for run in runs]
 
 
 def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
@@ -168,13 +115,3 @@ def _settings(choice: Choice, protocol: str, quick: bool) -> dict[str, Any]:
         # One epoch is chosen for all folds, so all must run equally long.
         config = config.replace(patience=0)
     return recorded(config.replace(**QUICK_VEPM) if quick else config)
-
-
-@cache
-def task_of(dataset: str) -> TaskName:
-    """What a dataset labels, nodes or graphs, without loading it."""
-    listed = dataset.partition(":")[0] if is_recipe(dataset) else dataset
-    for info in datasets():
-        if info.name == listed:
-            return info.task
-    raise InputError(f"unknown dataset '{dataset}'; `vepm datasets` lists those known")

@@ -3,14 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from vepm.evaluation import Summary, protocol_named, summarise
 from vepm.paper.cells import Record, read_cell
-from vepm.paper.experiments import Experiment
-from vepm.paper.plan import Square, task_of
+from vepm.paper.experiments import Experiment, task_of
 from vepm.paper.runner import Ended
+from vepm.paper.square import Square, Value
 from vepm.paper.studies import WHOLE
 
 NO_DATA = "data not here"
@@ -18,44 +18,6 @@ DRAWS = (
     "the mean over draws of the affiliations, at the epoch that validation chose or else the last; "
     "nothing was chosen on test data"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Value(Square):
-    """What stands in a square."""
-
-    summaries: tuple[Summary, ...] = ()  # by every rule of the protocol, the main one first
-    reason: str = ""  # why some of the planned runs are missing
-    seeds: int = 0
-    splits: int = 0
-    pretrained: bool = False  # whether VEPM had seen all graphs of the set, without labels
-    commits: Counter[str | None] = field(default_factory=Counter)
-
-    @property
-    def main(self) -> Summary | None:
-        """Ours by the protocol's own rule."""
-        return self.summaries[0] if self.summaries else None
-
-    @property
-    def mark(self) -> str:
-        """▲ or ▼ where ours differs by more than our standard error, ≠ from another YES or NO."""
-        ours, theirs, metric = self.main, self.printed.value, self.metric
-        if self.verdict:
-            return "" if self.verdict == theirs else "≠"
-        if ours is None or not isinstance(theirs, float) or (ours.n < 2 and not metric.exact):
-            return ""
-        # Printed numbers are rounded: their last digit decides nothing.
-        margin = max(metric.scale * ours.standard_error, 0.5 * 10**-metric.decimals)
-        gap = metric.scale * ours.mean - theirs
-        return "" if abs(gap) <= margin + 1e-9 else "▲" if gap > 0 else "▼"
-
-    @property
-    def verdict(self) -> str:
-        """YES or NO where the paper says one of them, by our numbers."""
-        yes = self.printed.yes
-        if self.main is None or yes is None or self.printed.value not in ("YES", "NO"):
-            return ""
-        return "YES" if yes[0] <= self.main.mean <= yes[1] else "NO"
 
 
 @dataclass(frozen=True)
