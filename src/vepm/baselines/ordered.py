@@ -12,31 +12,13 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SimpleConv, SortAggregation
 from torch_geometric.utils import to_networkx
 
-from vepm.baselines.base import Classifier, GraphBaseline, Outcome, Problem
+from vepm.baselines.graph_level import FEWEST, SortedBaseline
+from vepm.baselines.neural import Classifier, Problem
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
-
-FEWEST = 10  # nodes that the convolutions over the sorted nodes need
-
-
-class SortedBaseline(GraphBaseline):
-    """A network that reads equally many nodes of every graph, in an order.
-
-    Without a number of them, it is the one that 60 % of the graphs have, ten at least.
-    """
-
-    num_nodes: int | None = checked(None, low=FEWEST)
-
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network, once it is known how many nodes to read."""
-        if self.num_nodes is None:
-            sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
-            kept = max(FEWEST, int(sizes.quantile(0.4)))
-            return replace(self, num_nodes=kept).fit(dataset, split, seed)
-        return super().fit(dataset, split, seed)
 
 
 class _SortedNetwork(Classifier):
