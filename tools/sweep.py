@@ -40,7 +40,6 @@ from vepm.evaluation import (
     keep_labels,
     run_jobs,
 )
-from vepm.evaluation.executor import evaluate_cells
 from vepm.files import read_toml
 from vepm.paper.plan import PRESET, task_of
 from vepm.paper.runner import open_dataset
@@ -222,8 +221,7 @@ class Sweep:
             for r in runs
         ]
         method = self.method_for(name, runs[0]["changes"], compute.device)
-        here = Compute(compute.device, 1, compute.runs_at_once)
-        results = evaluate_cells(method, dataset, cells, compute=here)
+        results = train_each(method, dataset, cells, compute.runs_at_once)
         return list(map(_outcome, results, self._epochs(results)))
 
     def _epochs(self, results: Sequence[RunResult]) -> list[int]:
@@ -255,8 +253,8 @@ def run_sweep(
     def measure(runs: Sequence[Row]) -> list[Row]:
         return sweep.measure(runs, root, compute)
 
-    def work(runs: list[Row]) -> list[Row]:
-        return [] if time.time() >= end else attempt(measure, runs)
+    def work(parts: list[list[Row]]) -> list[list[Row]]:
+        return [[] if time.time() >= end else attempt(measure, runs) for runs in parts]
 
     with open_log(path, sweep.about, sweep.rule, EARLIER) as log:
 
@@ -268,6 +266,17 @@ def run_sweep(
             parts = groupby(left, key=itemgetter("number", "dataset", "keep"))
             run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
         return log.rows
+
+
+def train_each(
+    method: Any, dataset: Dataset, cells: list[tuple[Split, int]], at_once: int
+) -> list[RunResult]:
+    """Train a method on each split with its seed, in this process."""
+    if not isinstance(method, VEPMMethod):
+        return [method(dataset, split, seed) for split, seed in cells]
+    work = functools.partial(method.train_batch, dataset)
+    batches = method.batches(dataset, cells, at_once)
+    return run_jobs(work, cells, HERE, lambda _, result: result, batches)
 
 
 def search_splits(dataset: Dataset) -> list[Split]:

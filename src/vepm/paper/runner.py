@@ -11,8 +11,15 @@ from pathlib import Path
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset, datasets, load
 from vepm.errors import InputError
-from vepm.evaluation import HERE, Compute, Split, VEPMMethod, keep_labels, protocol_named
-from vepm.evaluation.executor import run_batches
+from vepm.evaluation import (
+    HERE,
+    Compute,
+    Split,
+    VEPMMethod,
+    keep_labels,
+    protocol_named,
+    run_jobs,
+)
 from vepm.paper.cells import Cell, Finding, Setting, Task, copy_cell, read_cell, write_cell
 from vepm.paper.plan import Square
 from vepm.paper.studies import STUDIES, WHOLE
@@ -67,7 +74,7 @@ def run(
         return ending if isinstance(ending, str) else ""
 
     work = functools.partial(perform_batch, root=root, device=compute.own_device)
-    reasons = run_batches(work, tasks, _batches(tasks, root, compute), compute, keep)
+    reasons = run_jobs(work, tasks, compute, keep, _batches(tasks, root, compute))
     ended.ran = sum(len(group) for group, reason in zip(todo, reasons, strict=True) if not reason)
     failures = zip(tasks, reasons, strict=True)
     ended.failed = {task.fingerprint: reason for task, reason in failures if reason}
