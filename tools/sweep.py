@@ -7,12 +7,14 @@ datasets; presets and baselines are chosen with it. Test accuracies are not kept
 in the log: give the same command again to continue.
 """
 
+import contextlib
+import fcntl
 import functools
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, product
 from operator import itemgetter
@@ -256,7 +258,8 @@ def run_sweep(
     def work(parts: list[list[Row]]) -> list[list[Row]]:
         return [[] if time.time() >= end else attempt(measure, runs) for runs in parts]
 
-    with open_log(path, sweep.about, sweep.rule, EARLIER) as log:
+    with only_writer(path):
+        log = open_log(path, sweep.about, sweep.rule, EARLIER)
 
         def keep(_: int, rows: list[Row]) -> None:
             log.add(rows)
@@ -265,7 +268,25 @@ def run_sweep(
         while time.time() < end and (left := sweep.left(log.rows)):
             parts = groupby(left, key=itemgetter("number", "dataset", "keep"))
             run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
-        return log.rows
+    return log.rows
+
+
+@contextlib.contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Refuse a log that another process is writing to."""
+    lock = path.with_name(f".{path.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last holder may have removed it since it was opened.
+            lock.stat()
+        except OSError:
+            raise InputError(f"{path}: another process is writing to it; wait for it") from None
+        try:
+            yield
+        finally:
+            lock.unlink()
 
 
 def train_each(

@@ -52,7 +52,7 @@ def test_logs_name_what_is_searched() -> None:
 @pytest.mark.parametrize("low", [-1.0, 0.0])
 def test_only_positive_numbers_have_a_logarithm(low: float) -> None:
     entries = {"shift": {"low": low, "high": 1.0, "log": True}}
-    with pytest.raises(InputError, match="low above 0"):
+    with pytest.raises(InputError, match="low must be above 0"):
         parse_space(entries, lambda changes: {"shift": 0.5} | dict(changes))
 
 
@@ -78,16 +78,16 @@ def test_a_choice_may_set_several_settings() -> None:
         ("dropout = {low = 0.1}", "give a list"),
         ("dropout = {}", "is {}; give a list"),
         ("dropout = {low = 0.1, high = 0.5, step = 0.1}", "step"),
-        ("dropout = {low = 0.5, high = 0.1}", "above high"),
+        ("dropout = {low = 0.5, high = 0.1}", "low no larger than high"),
         ("dropout = {low = 0.1, high = 1.5}", "below 1"),
-        ("dropout = {low = 0.0, high = 0.5, log = true}", "low above 0"),
-        ("dropout = {low = 0.1, high = 0.5, log = 1}", "true or false"),
+        ("dropout = {low = 0.0, high = 0.5, log = true}", "low must be above 0"),
+        ("dropout = {low = 0.1, high = 0.5, log = 1}", "perhaps log = true"),
         ("dropout = []", "list of values"),
         ("dropout = {choices = [0.5]}", "give a list"),
         ('epochs = ["many"]', "type int"),
         ("epochs = {low = 1.5, high = 3}", "type int"),
         ("scheme = {low = 1, high = 3}", "type str"),
-        ("sampling = {low = false, high = true}", "no number"),
+        ("sampling = {low = false, high = true}", "or numbers low"),
         ('scheme = ["joint", "disjoint"]', "must be one of"),
         ("dropout = [", "TOML"),
     ],

@@ -292,9 +292,9 @@ def _sweep() -> Sweep:
 
 def _log() -> bytes:
     def write(path: Path) -> None:
-        with open_log(path, asdict(_sweep()), _sweep().rule) as log:
-            found = {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
-            log.add([run | found for run in _sweep().left([])[:6]])
+        log = open_log(path, asdict(_sweep()), _sweep().rule)
+        found = {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
+        log.add([run | found for run in _sweep().left([])[:6]])
 
     return _written("sweep.jsonl", write)
 
@@ -304,9 +304,9 @@ def _read_space(path: Path) -> None:
 
 
 def _continue_sweep(path: Path) -> None:
-    with open_log(path, asdict(_sweep()), _sweep().rule) as log:
-        standings(log.rows)
-        _sweep().left(log.rows)
+    log = open_log(path, asdict(_sweep()), _sweep().rule)
+    standings(log.rows)
+    _sweep().left(log.rows)
 
 
 def _read_and_scale(path: Path) -> None:

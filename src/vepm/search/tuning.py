@@ -162,18 +162,18 @@ def tune(
     summary: dict[str, Any] = {}
     told = told or (lambda done, asked, reached: None)
     end = time.monotonic() + (math.inf if timeout is None else timeout)
-    with open_log(folder / "trials.jsonl", tuning.about, RULE) as log:
-        while True:
-            reached = ""
-            if log.rows:
-                summary = summarise(tuning, log.rows, command)
-                best = tuning.config.replace(**summary["best"]["changes"])
-                write_text(folder / "best.toml", best.to_toml())
-                write_text(folder / "summary.json", json.dumps(summary, indent=1))
-                reached = f"best validation {summary['best']['val_accuracy']:.4f}"
-            told(len(trials_of(log.rows)), tuning.trials, reached)
-            late = log.rows and time.monotonic() >= end
-            runs = [] if late else tuning.next_runs(log.rows)
-            if not runs:
-                return summary
-            log.add(attempt(lambda runs: tuning.measure(runs, device), runs))
+    log = open_log(folder / "trials.jsonl", tuning.about, RULE)
+    while True:
+        reached = ""
+        if log.rows:
+            summary = summarise(tuning, log.rows, command)
+            best = tuning.config.replace(**summary["best"]["changes"])
+            write_text(folder / "best.toml", best.to_toml())
+            write_text(folder / "summary.json", json.dumps(summary, indent=1))
+            reached = f"best validation {summary['best']['val_accuracy']:.4f}"
+        told(len(trials_of(log.rows)), tuning.trials, reached)
+        late = log.rows and time.monotonic() >= end
+        runs = [] if late else tuning.next_runs(log.rows)
+        if not runs:
+            return summary
+        log.add(attempt(lambda runs: tuning.measure(runs, device), runs))
