@@ -26,6 +26,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from tools.search_log import Row, Tried, key_of, open_log, standings, trials_of
 from vepm import console
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset
@@ -46,9 +47,7 @@ from vepm.files import read_toml
 from vepm.paper.plan import PRESET, task_of
 from vepm.paper.runner import open_dataset
 from vepm.schema import LARGEST_SEED, checked, read
-from vepm.search.log import Row, Trial, key_of, open_log, standings, trials_of
 from vepm.search.space import STARTUP_TRIALS, Dimension, Space, flat, parse_space, suggest
-from vepm.search.tuning import attempt
 from vepm.tasks import TASKS
 from vepm.training import preset
 
@@ -67,6 +66,7 @@ SAMPLERS = {
     "random": "drawn at random",
     "tpe": f"Optuna's TPE after {STARTUP_TRIALS} trials at random",
 }
+LOST = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
 EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
 """What searches meant before these could be chosen."""
 
@@ -289,6 +289,19 @@ def only_writer(path: Path) -> Iterator[None]:
             lock.unlink()
 
 
+def attempt(measure: Callable[[Sequence[Row]], list[Row]], runs: Sequence[Row]) -> list[Row]:
+    """The runs of a setting with their outcomes; one that cannot be trained has lost.
+
+    The setting to improve on may diverge, but must be possible.
+    """
+    try:
+        return [run | outcome for run, outcome in zip(runs, measure(runs), strict=True)]
+    except InputError as error:
+        if runs[0]["number"] == 0 and not isinstance(error, DivergedError):
+            raise
+        return [run | LOST | {"refused": str(error)} for run in runs]
+
+
 def train_each(
     method: Any, dataset: Dataset, cells: list[tuple[Split, int]], at_once: int
 ) -> list[RunResult]:
@@ -347,7 +360,7 @@ def draw(dimension: Dimension, rng: np.random.Generator) -> Any:
     return round(found) if whole else min(max(found, low), high)
 
 
-def by_dataset(trial: Trial) -> dict[str, list[float]]:
+def by_dataset(trial: Tried) -> dict[str, list[float]]:
     """Validation accuracies of a setting on each dataset."""
     scores: dict[str, list[float]] = {}
     for row in trial.rows:
@@ -355,7 +368,7 @@ def by_dataset(trial: Trial) -> dict[str, list[float]]:
     return scores
 
 
-def spread(trial: Trial) -> float:
+def spread(trial: Tried) -> float:
     """Standard error of the mean over seeds and splits, within datasets; NaN of a single run."""
     scores = by_dataset(trial).values()
     errors = [stdev(s) / math.sqrt(len(s)) if len(s) > 1 else math.nan for s in scores]
@@ -393,7 +406,7 @@ def main(
     console.print_line(f"{len(rows)} of {sweep.count} runs are in {path}")
 
 
-def _show(found: list[Trial], datasets: list[str]) -> None:
+def _show(found: list[Tried], datasets: list[str]) -> None:
     table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
     for trial in found:
         error, scores = spread(trial), by_dataset(trial)

@@ -9,10 +9,10 @@ import pytest
 
 from training.toys import TASKS
 from vepm.errors import InputError
-from vepm.search.log import Trial
 from vepm.search.space import (
     SPACES,
     Space,
+    Trial,
     _known,
     flat,
     parse_space,
@@ -117,7 +117,7 @@ def test_optuna_learns_after_six_trials_with_a_seed_for_each(
 
     monkeypatch.setattr(optuna.samplers, "TPESampler", note)
     space, base = parsed({"dropout": {"low": 0.1, "high": 0.5}}), {"dropout": 0.2}
-    trials = [Trial(n, {"dropout": 0.3}, 0.5, 1.0) for n in range(2)]
+    trials = [Trial({"dropout": 0.3}, 0.5, 1.0) for n in range(2)]
     found = [suggest(space, base, seed, trials[:n]) for seed, n in ((0, 0), (0, 1), (0, 2), (1, 2))]
     assert found[0] == {}
     assert len({changes["dropout"] for changes in found[1:]}) == 3
@@ -143,7 +143,7 @@ def test_ranges_and_choices_are_those_of_optuna() -> None:
 
 def test_settings_that_were_refused_are_known_as_pruned() -> None:
     space = parsed({"dropout": {"low": 0.1, "high": 0.5}, "conv": ["gcn", "gin"]})
-    trial = Trial(1, {"conv": "gin"}, 0.5, 1.0)
+    trial = Trial({"conv": "gin"}, 0.5, 1.0)
     known = _known(space, {"dropout": 0.9, "conv": "gcn"}, trial)
     assert (known.state, known.value) == (optuna.trial.TrialState.COMPLETE, 0.5)
     assert known.params == {"conv": 1}

@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tools.search_log import Row, standings
 from tools.sweep import (
     Sweep,
     _outcome,
@@ -28,7 +29,6 @@ from vepm.baselines import BASELINES
 from vepm.data import load
 from vepm.errors import InputError
 from vepm.evaluation import PROTOCOLS, Compute, RunResult
-from vepm.search.log import Row, standings
 from vepm.search.space import Space, flat, parse_space
 from vepm.training import Config, preset
 
@@ -213,6 +213,16 @@ def test_settings_may_be_judged_with_fewer_labels_too(tmp_path: Path) -> None:
     assert scores[::2] != scores[1::2]
     assert run_sweep(sweep, tmp_path / "few.jsonl", compute=ONE) == rows
     assert standings(rows)[0].val_accuracy == max(sum(scores[:2]), sum(scores[2:])) / 2
+
+
+def test_ties_go_to_the_lower_loss_then_to_the_first() -> None:
+    run = {"dataset": "toy", "split": 0, "seed": 0, "changes": {}}
+    losses = (0.7, 0.5, 0.5)
+    tied = [run | {"number": i, "val_accuracy": 0.8, "val_loss": x} for i, x in enumerate(losses)]
+    refused = run | {"number": 3, "val_accuracy": 0.9, "val_loss": None, "refused": "too deep"}
+    found = standings([*tied, refused])
+    assert [trial.number for trial in found] == [1, 2, 0, 3]
+    assert standings([]) == []
 
 
 def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:

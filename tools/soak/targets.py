@@ -19,6 +19,7 @@ import numpy as np
 
 from cli.writing import write_graphs, write_nodes
 from paper.toys import NODES
+from tools.search_log import open_log, standings
 from tools.soak.mutations import (
     Mutation,
     damage_bytes,
@@ -53,7 +54,6 @@ from vepm.report.payload import build_payload, layout, take_excerpt
 from vepm.report.reading import read_run
 from vepm.runs import write_run
 from vepm.scale.batches import single_graph
-from vepm.search.log import open_log, standings
 from vepm.search.space import SPACES, read_space
 from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.saving import load_state, save_model, save_state

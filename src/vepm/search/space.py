@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vepm.errors import InputError
 from vepm.files import read_toml
-from vepm.search.log import Trial
 from vepm.training import Config
 
 if TYPE_CHECKING:
@@ -23,6 +23,17 @@ STARTUP_TRIALS = 6  # at random, the default included, before the sampler learns
 Values = Mapping[str, Any]
 Check = Callable[[Values], Values]
 """From changes to all settings of a method; raises InputError if they cannot be made."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting and how it did: its scores, means over its runs, and why it was refused."""
+
+    changes: dict[str, Any]  # none in the first, the setting to improve on
+    val_accuracy: float
+    val_loss: float
+    seconds: float = 0.0
+    refused: str = ""
 
 
 class Dimension(NamedTuple):

@@ -13,6 +13,7 @@ from vepm.errors import InputError
 from vepm.files import parse_json, refuse_special, write_text
 from vepm.runs import commit, describe_machine
 from vepm.schema import is_of_type
+from vepm.search.space import Trial
 
 Row = dict[str, Any]
 """One run: its setting's number and changes, where it ran, and how validation went."""
@@ -59,7 +60,7 @@ def open_log(path: Path, about: Row, rule: str, absent: Mapping[str, Any] | None
 def _read(
     path: Path, content: bytes, about: Row, absent: Mapping[str, Any]
 ) -> tuple[Row, list[Row]]:
-    """First line and runs of a log; refused if it is none, of another search, or has a run twice."""
+    """The first line and the runs of a log of this search, none of which may be there twice."""
     lines: list[Row] = []
     for number, line in enumerate(content.splitlines(), start=1):
         row = None
@@ -95,18 +96,14 @@ def key_of(row: Row) -> tuple[int, str, int, int, float]:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A setting and how it did: its runs, the means of their scores, and why it was refused."""
+class Tried(Trial):
+    """A setting of a sweep, with its number and its runs."""
 
-    number: int  # 0 is the setting to improve on
-    changes: dict[str, Any]
-    val_accuracy: float
-    val_loss: float
+    number: int = 0
     rows: tuple[Row, ...] = ()
-    refused: str = ""
 
 
-def trials_of(rows: Sequence[Row]) -> list[Trial]:
+def trials_of(rows: Sequence[Row]) -> list[Tried]:
     """The settings of a search in the order of their numbers."""
     groups: dict[int, list[Row]] = {}
     for row in rows:
@@ -115,11 +112,12 @@ def trials_of(rows: Sequence[Row]) -> list[Trial]:
     for number, group in sorted(groups.items()):
         means = fmean(r["val_accuracy"] for r in group), fmean(r["val_loss"] or 0.0 for r in group)
         refused = next((str(row["refused"]) for row in group if row.get("refused")), "")
-        found.append(Trial(number, group[0]["changes"], *means, tuple(group), refused))
+        changes, known = group[0]["changes"], {"number": number, "rows": tuple(group)}
+        found.append(Tried(changes, *means, refused=refused, **known))
     return found
 
 
-def standings(rows: Sequence[Row]) -> list[Trial]:
+def standings(rows: Sequence[Row]) -> list[Tried]:
     """Settings from best to worst, of those that ran wherever any did."""
     found = trials_of(rows)
     most = max((len(trial.rows) for trial in found), default=0)
