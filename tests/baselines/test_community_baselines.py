@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from benchmarks.memory import PeakMemory
 from vepm.baselines.communities import DETECTORS, bigclam, require
 from vepm.baselines.nocd import nocd
-from vepm.bench import PeakMemory
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation.communities import average_f1, modularity, overlapping_nmi
