@@ -3,15 +3,17 @@
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
 from vepm.tasks import TASKS, TaskName
+from vepm.training import GraphBatch
 
 COLUMNS = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
 
@@ -70,6 +72,22 @@ class Baseline(ABC):
         values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
         del values["name"]
         return values
+
+
+class Labelled(NamedTuple):
+    """A batch, which rows of its class scores count, and their labels."""
+
+    graph: GraphBatch
+    rows: Tensor | slice
+    labels: Tensor
+
+
+class Classifier(nn.Module):
+    """A network from a batch of graphs to class scores of its nodes or of its graphs."""
+
+    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor | float]:
+        """Cross-entropy of the labels in a training pass, and what is added to it."""
+        return cross_entropy(self(batch.graph)[batch.rows], batch.labels), 0.0
 
 
 def scored(split: Split) -> dict[str, Tensor]:

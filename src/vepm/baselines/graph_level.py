@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
-from vepm.baselines.base import scored
-from vepm.baselines.neural import Labelled, NeuralBaseline, Outcome, Problem
+from vepm.baselines.base import Labelled, scored
+from vepm.baselines.neural import NeuralBaseline, Problem
 from vepm.data import Dataset
-from vepm.evaluation import Split
+from vepm.evaluation import Curve, Split
 from vepm.schema import checked
 from vepm.training import GraphBatch, GraphStore
 
@@ -85,10 +85,10 @@ class SortedBaseline(GraphBaseline):
 
     num_nodes: int | None = checked(None, low=FEWEST)
 
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, dict[str, Tensor]]:
         """Train a fresh network, once it is known how many nodes to read."""
-        if self.num_nodes is None:
-            sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
-            kept = max(FEWEST, int(sizes.quantile(0.4)))
-            return replace(self, num_nodes=kept).fit(dataset, split, seed)
-        return super().fit(dataset, split, seed)
+        if self.num_nodes is not None:
+            return super().fit(dataset, split, seed)
+        sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
+        kept = max(FEWEST, int(sizes.quantile(0.4)))
+        return replace(self, num_nodes=kept).fit(dataset, split, seed)

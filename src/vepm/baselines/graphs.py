@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch_geometric.nn import GINConv, models
 
+from vepm.baselines.base import Classifier
 from vepm.baselines.graph_level import POOLING, PooledBaseline, Readout
-from vepm.baselines.neural import Classifier
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch

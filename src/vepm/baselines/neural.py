@@ -3,39 +3,19 @@
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.optim import Optimizer
+from torch.optim import Adam
 from torch.optim.lr_scheduler import StepLR
 
-from vepm.baselines.base import COLUMNS, Baseline
+from vepm.baselines.base import COLUMNS, Baseline, Classifier, Labelled
 from vepm.data import Dataset
 from vepm.evaluation import Curve, Split, choose_epoch
 from vepm.schema import checked
 from vepm.training import GraphBatch
-
-
-class Labelled(NamedTuple):
-    """A batch, which rows of its class scores count, and their labels."""
-
-    graph: GraphBatch
-    rows: Tensor | slice
-    labels: Tensor
-
-
-class Classifier(nn.Module):
-    """A network from a batch of graphs to class scores of its nodes or of its graphs."""
-
-    def losses(self, batch: Labelled) -> tuple[Tensor, Tensor | float]:
-        """Cross-entropy of the labels in a training pass, and what is added to it."""
-        return cross_entropy(self(batch.graph)[batch.rows], batch.labels), 0.0
-
-
-Outcome = tuple[Curve, dict[str, Tensor]]
-"""The curve, and the class scores of each held-out part at the epoch that validation chooses."""
 
 
 class Problem(NamedTuple):
@@ -48,27 +28,59 @@ class Problem(NamedTuple):
     halve_every: int | None = None  # epochs after which the learning rate is halved, each time
 
 
-def fit(
-    model: Classifier, problem: Problem, optimizer: Optimizer, epochs: int, seed: int
-) -> Outcome:
-    """Train a model in place, in mini-batches drawn by the seed, and score it after every epoch."""
-    generator = torch.Generator().manual_seed(seed)
-    scheduler = StepLR(optimizer, problem.halve_every or epochs, gamma=0.5)
-    curve: Curve = {name: [] for name in COLUMNS}
-    best: dict[str, Tensor] = {}
-    for _ in range(epochs):
-        curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
-        scheduler.step()
-        scores = _score(model, problem, curve)
+class NeuralBaseline(Baseline):
+    """A baseline trained by Adam, with weight decay where ``decayed`` says so."""
+
+    network: ClassVar[Callable[..., Classifier]]
+    """A fresh network, from the widths of its input and output, and the baseline."""
+    decayed: ClassVar[str] = ".*"  # names of parameters with weight decay, as a regular expression
+    epochs: int = checked(200, low=1)
+    learning_rate: float = checked(0.01, above=0)
+    weight_decay: float = checked(5e-4, low=0)
+    dropout: float = checked(0.5, low=0, below=1)
+    device: str = "cpu"
+
+    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
+        """Train and score every epoch."""
+        curve, scores = self.fit(dataset, split, seed)
+        return curve, torch.softmax(scores["test"], dim=1)
+
+    def fit(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, dict[str, Tensor]]:
+        """Train a fresh network, in mini-batches drawn by the seed, and score it every epoch.
+
+        Gives the curve, and the class scores of each held-out part, ``"val"`` and ``"test"``, at
+        the epoch that validation chooses.
+        """
+        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
+        groups: list[Any] = [{"params": [], "weight_decay": self.weight_decay}, {"params": []}]
+        for name, parameter in model.named_parameters():
+            groups[not re.fullmatch(self.decayed, name)]["params"].append(parameter)
+        problem, optimizer = self.problem(dataset, split), Adam(groups, lr=self.learning_rate)
+        scheduler = StepLR(optimizer, problem.halve_every or self.epochs, gamma=0.5)
+        generator = torch.Generator().manual_seed(seed)
+        curve: Curve = {name: [] for name in COLUMNS}
+        best: dict[str, Tensor] = {}
         accuracy, loss = curve["val_accuracy"], curve["val_loss"]
-        if not accuracy or choose_epoch(accuracy, loss) == len(accuracy) - 1:
-            best = scores
-        if problem.patience is not None and _stalled(accuracy, loss, problem.patience):
-            break
-    return curve, best
+        for _ in range(self.epochs):
+            curve["train_loss"].append(_train_epoch(model, problem.training(generator), optimizer))
+            scheduler.step()
+            scores = _score(model, problem, curve)
+            if not accuracy or choose_epoch(accuracy, loss) == len(accuracy) - 1:
+                best = scores
+            if problem.patience is not None and _stalled(accuracy, loss, problem.patience):
+                break
+        return curve, best
+
+    @abstractmethod
+    def problem(self, dataset: Dataset, split: Split) -> Problem:
+        """What to learn, how, and what to be scored on."""
+
+    def build(self, in_channels: int, out_channels: int) -> Classifier:
+        """A fresh network."""
+        return type(self).network(in_channels, out_channels, self)
 
 
-def _train_epoch(model: Classifier, batches: Iterable[Labelled], optimizer: Optimizer) -> float:
+def _train_epoch(model: Classifier, batches: Iterable[Labelled], optimizer: Adam) -> float:
     model.train()
     # Summed on the device: reading it in every step would make the CPU wait for the GPU.
     total, count = torch.zeros((), dtype=torch.double), 0
@@ -102,38 +114,3 @@ def _stalled(accuracy: list[float], loss: list[float], patience: int) -> bool:
         return False
     recent, before = slice(-patience, None), slice(None, -patience)
     return max(accuracy[recent]) < max(accuracy[before]) and min(loss[recent]) > min(loss[before])
-
-
-class NeuralBaseline(Baseline):
-    """A baseline trained by Adam, with weight decay where ``decayed`` says so."""
-
-    network: ClassVar[Callable[..., Classifier]]
-    """A fresh network, from the widths of its input and output, and the baseline."""
-    decayed: ClassVar[str] = ".*"  # names of parameters with weight decay, as a regular expression
-    epochs: int = checked(200, low=1)
-    learning_rate: float = checked(0.01, above=0)
-    weight_decay: float = checked(5e-4, low=0)
-    dropout: float = checked(0.5, low=0, below=1)
-    device: str = "cpu"
-
-    def train(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, Tensor]:
-        """Train and score every epoch."""
-        curve, scores = self.fit(dataset, split, seed)
-        return curve, torch.softmax(scores["test"], dim=1)
-
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network."""
-        model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
-        groups = [{"params": [], "weight_decay": self.weight_decay}, {"params": []}]
-        for name, parameter in model.named_parameters():
-            groups[0 if re.fullmatch(self.decayed, name) else 1]["params"].append(parameter)
-        optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
-        return fit(model, self.problem(dataset, split), optimizer, self.epochs, seed)
-
-    @abstractmethod
-    def problem(self, dataset: Dataset, split: Split) -> Problem:
-        """What to learn, how, and what to be scored on."""
-
-    def build(self, in_channels: int, out_channels: int) -> Classifier:
-        """A fresh network."""
-        return type(self).network(in_channels, out_channels, self)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, normalize
 from torch_geometric.nn import ChebConv, SAGEConv
 
-from vepm.baselines.base import scored
-from vepm.baselines.neural import Classifier, Labelled, NeuralBaseline, Problem
+from vepm.baselines.base import Classifier, Labelled, scored
+from vepm.baselines.neural import NeuralBaseline, Problem
 from vepm.data import Dataset
 from vepm.data.canonical import is_sparse
 from vepm.evaluation import Split

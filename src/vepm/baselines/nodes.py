@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, elu, relu
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, LabelPropagation, SAGEConv
 
-from vepm.baselines.base import Baseline, single_epoch_curve
-from vepm.baselines.neural import Classifier
+from vepm.baselines.base import Baseline, Classifier, single_epoch_curve
 from vepm.baselines.node_level import NodeBaseline, TwoLayers
 from vepm.data import Dataset
 from vepm.evaluation import Curve, Split

@@ -12,8 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SimpleConv, SortAggregation
 from torch_geometric.utils import to_networkx
 
+from vepm.baselines.base import Classifier
 from vepm.baselines.graph_level import FEWEST, SortedBaseline
-from vepm.baselines.neural import Classifier, Problem
+from vepm.baselines.neural import Problem
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.kernels.features import dense
