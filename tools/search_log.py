@@ -112,8 +112,7 @@ def trials_of(rows: Sequence[Row]) -> list[Tried]:
     for number, group in sorted(groups.items()):
         means = fmean(r["val_accuracy"] for r in group), fmean(r["val_loss"] or 0.0 for r in group)
         refused = next((str(row["refused"]) for row in group if row.get("refused")), "")
-        changes, known = group[0]["changes"], {"number": number, "rows": tuple(group)}
-        found.append(Tried(changes, *means, refused=refused, **known))
+        found.append(Tried(group[0]["changes"], *means, 0.0, refused, number, tuple(group)))
     return found
 
 

@@ -28,7 +28,7 @@ def _by_networkx(
     return as_table(find(graph, seed=seed), num_nodes)
 
 
-def _leiden(graph: nx.Graph, seed: int) -> Any:
+def _leiden(graph: Any, seed: int) -> Any:
     try:
         import igraph
         import leidenalg

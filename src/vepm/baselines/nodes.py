@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ def _two_layers(
 class MLP(NodeBaseline):
     """Two linear layers on the features of each node: what can be done without edges."""
 
-    network = partial(_two_layers, nn.Linear)
+    network: ClassVar[Callable[..., Classifier]] = partial(_two_layers, nn.Linear)
     name: str = "mlp"
     hidden_channels: int = 64
 

@@ -1,4 +1,4 @@
-"""Graph kernels with an SVM: Weisfeiler-Lehman subtrees, and anonymous walks."""
+"""SVMs on graph kernels, and that of Weisfeiler and Lehman's subtrees."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -20,7 +20,6 @@ from vepm.data.dataset import Dataset
 from vepm.evaluation import Curve, Split, choose_epoch
 
 Kernel = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_array]:

@@ -76,19 +76,19 @@ class Tuning:
         possible.
         """
         changes = suggest(self.space, flat(self.config), self.sampler_seed, trials)
-        started, parts = time.perf_counter(), {"train_on": self.train, "validate_on": self.val}
+        parts: dict[str, Any] = {"train_on": self.train, "validate_on": self.val, "device": device}
+        started = time.perf_counter()
         try:
             config = self.config.replace(**changes)
-            found = [
-                fit(self.dataset, config, **parts, seed=seed, device=device).best
-                for seed in range(self.seeds)
-            ]
+            runs = [fit(self.dataset, config, **parts, seed=seed) for seed in range(self.seeds)]
         except InputError as error:
             if not trials and not isinstance(error, DivergedError):
                 raise
             return Trial(changes, 0.0, 0.0, refused=str(error))
-        means = (fmean(best[name] for best in found) for name in ("val_accuracy", "val_loss"))
-        return Trial(changes, *means, time.perf_counter() - started)
+        accuracy, loss = (
+            fmean(r.best[name] for r in runs) for name in ("val_accuracy", "val_loss")
+        )
+        return Trial(changes, accuracy, loss, time.perf_counter() - started)
 
 
 def _digest(tensors: Iterable[Tensor]) -> str:
