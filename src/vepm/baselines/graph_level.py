@@ -83,6 +83,7 @@ class SortedBaseline(GraphBaseline):
     Without a number of them, it is the one that 60 % of the graphs have, ten at least.
     """
 
+    learning_rate: float = checked(1e-3, above=0)
     num_nodes: int | None = checked(None, low=FEWEST)
 
     def fit(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, dict[str, Tensor]]:

@@ -54,7 +54,8 @@ class NeuralBaseline(Baseline):
         model = self.build(dataset.num_features, dataset.num_classes).to(self.device)
         groups: list[Any] = [{"params": [], "weight_decay": self.weight_decay}, {"params": []}]
         for name, parameter in model.named_parameters():
-            groups[not re.fullmatch(self.decayed, name)]["params"].append(parameter)
+            group = groups[0] if re.fullmatch(self.decayed, name) else groups[1]
+            group["params"].append(parameter)
         problem, optimizer = self.problem(dataset, split), Adam(groups, lr=self.learning_rate)
         scheduler = StepLR(optimizer, problem.halve_every or self.epochs, gamma=0.5)
         generator = torch.Generator().manual_seed(seed)

@@ -47,8 +47,7 @@ class _SortedNetwork(Classifier):
         layers = [dense(graph.x)]
         for project in self.projections:
             layers.append(self.mean(project(layers[-1]), graph.edges.edge_index).tanh())
-        nodes = torch.cat(layers[1:], dim=1)
-        rows = self.sort(nodes, graph.batch, dim_size=graph.num_graphs)
+        rows = self.sort(torch.cat(layers[1:], dim=1), graph.batch, dim_size=graph.num_graphs)
         return self.read(rows.unsqueeze(1))
 
 
@@ -60,7 +59,6 @@ class DGCNN(SortedBaseline):
 
     network = _SortedNetwork
     name: str = "dgcnn"
-    learning_rate: float = checked(1e-3, above=0)
     num_layers: int = checked(3, low=1)
 
 
@@ -109,7 +107,6 @@ class PatchySan(SortedBaseline):
 
     network = _FieldNetwork
     name: str = "patchy-san"
-    learning_rate: float = checked(1e-3, above=0)
     hidden_channels: int = checked(128, low=1)
     field_size: int = checked(10, low=1)
 
