@@ -39,10 +39,13 @@ class GraphSAGE(MLP):
     patience: int | None = 100
 
 
+_cached_gcn = partial(GCNConv, cached=True)
+
+
 class GCN(MLP):
     """Kipf and Welling (2017), with their weight decay on the first layer and early stopping."""
 
-    network = partial(_two_layers, partial(GCNConv, cached=True))
+    network: ClassVar[Callable[..., Classifier]] = partial(_two_layers, _cached_gcn)
     decayed = r"first\..*"
     name: str = "gcn"
     patience: int | None = 10
