@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vepm.bench import PeakMemory, machine, time_call
+from benchmarks.memory import PeakMemory
+from vepm.bench import machine, time_call
 from vepm.data import Dataset, load
 from vepm.evaluation import gin_folds, public_split
 from vepm.files import write_text

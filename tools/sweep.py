@@ -7,12 +7,14 @@ datasets; presets and baselines are chosen with it. Test accuracies are not kept
 in the log: give the same command again to continue.
 """
 
+import contextlib
+import fcntl
 import functools
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, product
 from operator import itemgetter
@@ -24,6 +26,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from tools.search_log import Row, Tried, key_of, open_log, standings, trials_of
 from vepm import console
 from vepm.baselines import BASELINES, baseline
 from vepm.data import Dataset
@@ -40,15 +43,12 @@ from vepm.evaluation import (
     keep_labels,
     run_jobs,
 )
-from vepm.evaluation.executor import evaluate_cells
 from vepm.files import read_toml
 from vepm.paper.experiments import task_of
 from vepm.paper.performing import open_dataset
 from vepm.paper.plan import PRESET
 from vepm.schema import LARGEST_SEED, checked, read
-from vepm.search.log import Row, Trial, key_of, open_log, standings, trials_of
 from vepm.search.space import STARTUP_TRIALS, Dimension, Space, flat, parse_space, suggest
-from vepm.search.tuning import attempt
 from vepm.tasks import TASKS
 from vepm.training import preset
 
@@ -67,6 +67,7 @@ SAMPLERS = {
     "random": "drawn at random",
     "tpe": f"Optuna's TPE after {STARTUP_TRIALS} trials at random",
 }
+LOST = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
 EARLIER = {"epoch": "own", "keep": [1.0], "sampler": "random", "folds": 0}
 """What searches meant before these could be chosen."""
 
@@ -223,8 +224,7 @@ class Sweep:
             for r in runs
         ]
         method = self.method_for(name, runs[0]["changes"], compute.device)
-        here = Compute(compute.device, 1, compute.runs_at_once)
-        results = evaluate_cells(method, dataset, cells, compute=here)
+        results = train_each(method, dataset, cells, compute.runs_at_once)
         return list(map(_outcome, results, self._epochs(results)))
 
     def _epochs(self, results: Sequence[RunResult]) -> list[int]:
@@ -256,10 +256,11 @@ def run_sweep(
     def measure(runs: Sequence[Row]) -> list[Row]:
         return sweep.measure(runs, root, compute)
 
-    def work(runs: list[Row]) -> list[Row]:
-        return [] if time.time() >= end else attempt(measure, runs)
+    def work(parts: list[list[Row]]) -> list[list[Row]]:
+        return [[] if time.time() >= end else attempt(measure, runs) for runs in parts]
 
-    with open_log(path, sweep.about, sweep.rule, EARLIER) as log:
+    with only_writer(path):
+        log = open_log(path, sweep.about, sweep.rule, EARLIER)
 
         def keep(_: int, rows: list[Row]) -> None:
             log.add(rows)
@@ -268,7 +269,49 @@ def run_sweep(
         while time.time() < end and (left := sweep.left(log.rows)):
             parts = groupby(left, key=itemgetter("number", "dataset", "keep"))
             run_jobs(work, [list(runs) for _, runs in parts], compute, keep)
-        return log.rows
+    return log.rows
+
+
+@contextlib.contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Refuse a log that another process is writing to."""
+    lock = path.with_name(f".{path.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last holder may have removed it since it was opened.
+            lock.stat()
+        except OSError:
+            raise InputError(f"{path}: another process is writing to it; wait for it") from None
+        try:
+            yield
+        finally:
+            lock.unlink()
+
+
+def attempt(measure: Callable[[Sequence[Row]], list[Row]], runs: Sequence[Row]) -> list[Row]:
+    """The runs of a setting with their outcomes; one that cannot be trained has lost.
+
+    The setting to improve on may diverge, but must be possible.
+    """
+    try:
+        return [run | outcome for run, outcome in zip(runs, measure(runs), strict=True)]
+    except InputError as error:
+        if runs[0]["number"] == 0 and not isinstance(error, DivergedError):
+            raise
+        return [run | LOST | {"refused": str(error)} for run in runs]
+
+
+def train_each(
+    method: Any, dataset: Dataset, cells: list[tuple[Split, int]], at_once: int
+) -> list[RunResult]:
+    """Train a method on each split with its seed, in this process."""
+    if not isinstance(method, VEPMMethod):
+        return [method(dataset, split, seed) for split, seed in cells]
+    work = functools.partial(method.train_batch, dataset)
+    batches = method.batches(dataset, cells, at_once)
+    return run_jobs(work, cells, HERE, lambda _, result: result, batches)
 
 
 def search_splits(dataset: Dataset) -> list[Split]:
@@ -318,7 +361,7 @@ def draw(dimension: Dimension, rng: np.random.Generator) -> Any:
     return round(found) if whole else min(max(found, low), high)
 
 
-def by_dataset(trial: Trial) -> dict[str, list[float]]:
+def by_dataset(trial: Tried) -> dict[str, list[float]]:
     """Validation accuracies of a setting on each dataset."""
     scores: dict[str, list[float]] = {}
     for row in trial.rows:
@@ -326,7 +369,7 @@ def by_dataset(trial: Trial) -> dict[str, list[float]]:
     return scores
 
 
-def spread(trial: Trial) -> float:
+def spread(trial: Tried) -> float:
     """Standard error of the mean over seeds and splits, within datasets; NaN of a single run."""
     scores = by_dataset(trial).values()
     errors = [stdev(s) / math.sqrt(len(s)) if len(s) > 1 else math.nan for s in scores]
@@ -364,7 +407,7 @@ def main(
     console.print_line(f"{len(rows)} of {sweep.count} runs are in {path}")
 
 
-def _show(found: list[Trial], datasets: list[str]) -> None:
+def _show(found: list[Tried], datasets: list[str]) -> None:
     table = Table("setting", "mean", *map(on_one_line, datasets), "changes")
     for trial in found:
         error, scores = spread(trial), by_dataset(trial)

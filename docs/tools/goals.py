@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from headlines import MISSING
 from results import ROOT, grid
+from tools.search_log import standings
 from tools.sweep import spread
 from vepm.evaluation import Summary
 from vepm.files import read_toml
@@ -18,7 +19,6 @@ from vepm.paper.plan import squares
 from vepm.paper.results import Results, gather
 from vepm.paper.runner import Ended
 from vepm.report.paper_tables import number
-from vepm.search.log import standings
 from vepm.training.presets import tuned_for
 
 VEPM = "VEPM (this work)"

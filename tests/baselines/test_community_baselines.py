@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from vepm.baselines import communities
-from vepm.baselines.communities import DETECTORS, bigclam, leiden, nocd, require
-from vepm.bench import PeakMemory
+from benchmarks.memory import PeakMemory
+from vepm.baselines.communities import DETECTORS, bigclam, require
+from vepm.baselines.nocd import nocd
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation.communities import average_f1, modularity, overlapping_nmi
@@ -56,7 +56,7 @@ def test_nocd_finds_nodes_in_two_communities(seed: int) -> None:
 def test_leiden_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "leidenalg", None)
     with pytest.raises(InputError, match=r"pip install 'vepm\[leiden\]'"):
-        leiden(EDGES, 200, 3)
+        DETECTORS["leiden"](EDGES, 200, 3, 0)
 
 
 def test_nocd_is_refused_where_it_would_not_fit(
@@ -78,7 +78,7 @@ def test_nocd_is_refused_where_it_would_not_fit(
 @pytest.mark.parametrize("name", ["louvain", "label-propagation", "nocd"])
 def test_no_table_of_all_pairs_of_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph of 30,000 separate pairs, each a community; all pairs of nodes take 3.6e9 bytes."""
-    monkeypatch.setattr(communities, "EPOCHS", 1)
+    monkeypatch.setattr("vepm.baselines.nocd.EPOCHS", 1)
     once = np.arange(60_000).reshape(2, -1)
     edges = np.hstack([once, once[::-1]])
     peak = PeakMemory()

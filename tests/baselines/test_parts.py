@@ -6,10 +6,12 @@ from torch import nn
 from torch_geometric.data import Data
 
 from baselines.toys import cycle, graph_toy, star
-from vepm.baselines.base import Labelled, unit_rows
-from vepm.baselines.neighbours import DisenConv, FactorConv, FactorDiscriminator, FactorGCN
-from vepm.baselines.nodes import GAT, FeatureDropout, LabelProp
-from vepm.baselines.stochastic import GRAND, disagreement, mean_of_powers
+from vepm.baselines.base import Labelled
+from vepm.baselines.disengcn import DisenConv
+from vepm.baselines.factorgcn import FactorConv, FactorDiscriminator, FactorGCN
+from vepm.baselines.grand import GRAND, disagreement, mean_of_powers
+from vepm.baselines.node_level import FeatureDropout, unit_rows
+from vepm.baselines.nodes import GAT, LabelProp
 from vepm.baselines.svm import wl_features, wl_kernels
 from vepm.data import Dataset
 from vepm.evaluation import Split

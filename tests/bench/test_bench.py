@@ -11,10 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmarks.growth import slopes
+from benchmarks.memory import PeakMemory, _status
 from cli.running import refused, succeed
-from vepm import bench
 from vepm.bench import (
-    PeakMemory,
     Plan,
     compare,
     in_own_process,
@@ -212,4 +211,4 @@ def test_bad_input_is_refused(words: tuple[str, ...], why: str, tmp_path: Path) 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_memory_is_read_from_the_system() -> None:
     # More is reserved than was ever used, and no less was ever used than is now.
-    assert bench._status("VmSize") > bench._status("VmHWM") >= bench._status("VmRSS") > 0
+    assert _status("VmSize") > _status("VmHWM") >= _status("VmRSS") > 0

@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from benchmarks import memory
+from benchmarks.memory import PeakMemory
 from vepm import bench
-from vepm.bench import PeakMemory, Plan, in_own_process, machine, measure, ratios, run, steps
+from vepm.bench import Plan, in_own_process, machine, measure, ratios, run, steps
 from vepm.bench.steps import METHODS, STEPS, Method, Step, build_model
 from vepm.data import planted_graph
 from vepm.scale import cuda_graphs
@@ -28,7 +30,7 @@ STATUS = Path("/proc/self/status")
 
 @pytest.mark.skipif(not STATUS.exists(), reason="needs /proc")
 def test_memory_of_the_system_comes_in_whole_pages() -> None:
-    size = bench._status("VmSize")
+    size = memory._status("VmSize")
     assert size > 0
     assert size % mmap.PAGESIZE == 0
 
@@ -37,8 +39,8 @@ def test_without_a_status_file_the_peak_of_the_process_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Path, "exists", lambda _: False)
-    monkeypatch.setattr(bench, "peak_memory", lambda: {"peak_memory_mib": 1.5})
-    assert bench._status("VmHWM") == 1.5 * 1024 * 1024
+    monkeypatch.setattr(memory, "peak_memory", lambda: {"peak_memory_mib": 1.5})
+    assert memory._status("VmHWM") == 1.5 * 1024 * 1024
 
 
 @pytest.mark.parametrize(("before", "peak", "found"), [(100, 130, 30), (100, 90, 0)])
@@ -46,7 +48,7 @@ def test_peak_is_what_came_on_top_of_what_was_in_use(
     before: int, peak: int, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {"VmRSS": before, "VmHWM": peak}
-    monkeypatch.setattr(bench, "_status", known.__getitem__)
+    monkeypatch.setattr(memory, "_status", known.__getitem__)
     monkeypatch.setattr(Path, "write_text", lambda *_: 1)
     assert PeakMemory().read() == found
 
@@ -57,7 +59,7 @@ def test_a_peak_that_cannot_be_reset_is_that_of_the_whole_process(
     def refuse(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(bench, "_status", {"VmRSS": 100, "VmHWM": 130}.__getitem__)
+    monkeypatch.setattr(memory, "_status", {"VmRSS": 100, "VmHWM": 130}.__getitem__)
     monkeypatch.setattr(Path, "write_text", refuse)
     assert PeakMemory().read() == 130
 
@@ -169,9 +171,10 @@ def test_rows_tell_of_all_rounds_and_of_the_peak_at_the_end(
 ) -> None:
     turns = iter([[3.0], [0.5, 1.0, 9.0], [2.5]])
     monkeypatch.setattr(bench, "time_call", lambda *_, **__: next(turns))
-    monkeypatch.setattr(PeakMemory, "read", lambda _: 0 if next(turns, None) else 7)
+    peaks = iter([100.0, 107.5])
+    monkeypatch.setattr(bench, "peak_memory", lambda: {"peak_memory_mib": next(peaks)})
     found = measure(lambda *_: lambda: torch.zeros(()), "joint", graph_file, Plan(repeats=3))
-    assert found == {"rounds": [3.0, 1.0, 2.5], "peak_bytes": 7, "median": 2.5}
+    assert found == {"rounds": [3.0, 1.0, 2.5], "peak_bytes": 7.5 * 2**20, "median": 2.5}
 
 
 def test_a_report_says_how_busy_the_machine_was(monkeypatch: pytest.MonkeyPatch) -> None:

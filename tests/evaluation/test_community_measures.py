@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from vepm.bench import PeakMemory
+from benchmarks.memory import PeakMemory
 from vepm.data import as_dataset
 from vepm.evaluation import communities
 from vepm.evaluation.communities import (

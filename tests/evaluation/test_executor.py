@@ -1,6 +1,5 @@
 """Several runs at a time give the numbers of one after the other; lost processes are reported."""
 
-import functools
 import os
 import signal
 import subprocess
@@ -110,8 +109,8 @@ def test_errors_of_a_run_are_passed_on(jobs: int) -> None:
         evaluate(baseline("gcn"), dataset, splits, compute=Compute("cpu", jobs))
 
 
-def threads_of(_: int) -> tuple[int, bool]:
-    return torch.get_num_threads(), os.getpid() == PARENT
+def threads_of(_: list[int]) -> list[tuple[int, bool]]:
+    return [(torch.get_num_threads(), os.getpid() == PARENT)]
 
 
 PARENT = os.getpid()
@@ -141,10 +140,10 @@ def test_device_decides_how_many_processes(monkeypatch: pytest.MonkeyPatch) -> N
     assert Compute("cpu").workers(10) == 1
 
 
-def killed(job: int) -> int:
-    if job == 1:
+def killed(jobs: list[int]) -> list[int]:
+    if 1 in jobs:
         os.kill(os.getpid(), signal.SIGKILL)
-    return job
+    return jobs
 
 
 def test_a_killed_worker_takes_one_line() -> None:
@@ -155,9 +154,9 @@ def test_a_killed_worker_takes_one_line() -> None:
     assert run_jobs(killed, [0, 2], Compute("cpu", 2), lambda _, found: found) == [0, 2]
 
 
-def touch_again_and_again(folder: Path, job: int) -> None:
+def touch_again_and_again(folder: Path, jobs: list[int]) -> list[int]:
     while True:
-        (folder / f"{os.getpid()}-{job}").write_text(str(time.time()))
+        (folder / f"{os.getpid()}-{jobs[0]}").write_text(str(time.time()))
         time.sleep(0.05)
 
 
@@ -197,7 +196,7 @@ def test_workers_look_for_their_parent_twice_a_second(
 ) -> None:
     started: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread))
-    executor._end_with.__wrapped__(50)
+    executor._start_worker(50, torch.get_num_threads())
     (thread,) = started
     # A worker that is no longer needed ends although its parent does not.
     assert thread.daemon
@@ -214,8 +213,8 @@ def test_workers_look_for_their_parent_twice_a_second(
     assert (ended.value.code, waited) == (1, [0.5, 0.5])
 
 
-def double(job: int) -> int:
-    return 2 * job
+def double(jobs: list[int]) -> list[int]:
+    return [2 * job for job in jobs]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -230,7 +229,7 @@ def test_what_is_kept_comes_in_order(jobs: int) -> None:
     assert kept == ["0: 10", "1: 12", "2: 14"]
     assert sorted(indices) == [0, 1, 2]
     assert run_jobs(double, [], HERE, keep) == []
-    assert run_jobs(functools.partial(max, 6), [5, 7], HERE, lambda _, found: found) == [6, 7]
+    assert run_jobs(double, [5, 6, 7], HERE, lambda _, one: one, [[2, 0], [1]]) == [10, 12, 14]
 
 
 def test_runs_of_a_batch_share_its_time_evenly(monkeypatch: pytest.MonkeyPatch) -> None:

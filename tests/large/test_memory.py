@@ -18,7 +18,7 @@ from vepm.training.sources import available_bytes, large_bytes, require_memory, 
 CPU = torch.device("cpu")
 MEASURE = """
 import json, sys
-from vepm.bench import PeakMemory
+from benchmarks.memory import PeakMemory
 from vepm.data import load
 from vepm.training import fit, preset
 from vepm.training.sources import step_bytes

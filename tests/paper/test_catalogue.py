@@ -10,7 +10,7 @@ import torch
 
 from paper.toys import NODES, write_toys
 from vepm.baselines import BASELINES, baseline
-from vepm.baselines.base import NeuralBaseline
+from vepm.baselines.neural import NeuralBaseline
 from vepm.errors import InputError
 from vepm.paper.cells import Task
 from vepm.paper.experiments import catalogue, read_experiment, task_of

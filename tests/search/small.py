@@ -9,8 +9,7 @@ import torch
 
 from training.toys import SMALL, roles, toy
 from vepm.data import Dataset
-from vepm.search.log import Trial, trials_of
-from vepm.search.space import flat, parse_space
+from vepm.search.space import Trial, flat, parse_space
 from vepm.search.tuning import Tuning, tune
 
 SPACE = {
@@ -35,14 +34,12 @@ def search(tuning: Tuning, folder: Path, **options: Any) -> list[Trial]:
     """The trials of a search on the CPU."""
     tune(tuning, folder, device="cpu", **options)
     lines = (folder / "trials.jsonl").read_text().splitlines()
-    return trials_of([json.loads(line) for line in lines[1:]])
+    return [Trial(**json.loads(line)) for line in lines[1:]]
 
 
 def without_times(trials: list[Trial]) -> list[Trial]:
     """What must not differ between two searches."""
-    return [
-        replace(trial, rows=tuple(row | {"seconds": 0.0} for row in trial.rows)) for trial in trials
-    ]
+    return [replace(trial, seconds=0.0) for trial in trials]
 
 
 def with_shuffled_test_labels(dataset: Dataset, test: torch.Tensor) -> Dataset:

@@ -9,10 +9,10 @@ import pytest
 
 from training.toys import TASKS
 from vepm.errors import InputError
-from vepm.search.log import Trial
 from vepm.search.space import (
     SPACES,
     Space,
+    Trial,
     _known,
     flat,
     parse_space,
@@ -52,7 +52,7 @@ def test_logs_name_what_is_searched() -> None:
 @pytest.mark.parametrize("low", [-1.0, 0.0])
 def test_only_positive_numbers_have_a_logarithm(low: float) -> None:
     entries = {"shift": {"low": low, "high": 1.0, "log": True}}
-    with pytest.raises(InputError, match="low above 0"):
+    with pytest.raises(InputError, match="low must be above 0"):
         parse_space(entries, lambda changes: {"shift": 0.5} | dict(changes))
 
 
@@ -78,16 +78,16 @@ def test_a_choice_may_set_several_settings() -> None:
         ("dropout = {low = 0.1}", "give a list"),
         ("dropout = {}", "is {}; give a list"),
         ("dropout = {low = 0.1, high = 0.5, step = 0.1}", "step"),
-        ("dropout = {low = 0.5, high = 0.1}", "above high"),
+        ("dropout = {low = 0.5, high = 0.1}", "low no larger than high"),
         ("dropout = {low = 0.1, high = 1.5}", "below 1"),
-        ("dropout = {low = 0.0, high = 0.5, log = true}", "low above 0"),
-        ("dropout = {low = 0.1, high = 0.5, log = 1}", "true or false"),
+        ("dropout = {low = 0.0, high = 0.5, log = true}", "low must be above 0"),
+        ("dropout = {low = 0.1, high = 0.5, log = 1}", "perhaps log = true"),
         ("dropout = []", "list of values"),
         ("dropout = {choices = [0.5]}", "give a list"),
         ('epochs = ["many"]', "type int"),
         ("epochs = {low = 1.5, high = 3}", "type int"),
         ("scheme = {low = 1, high = 3}", "type str"),
-        ("sampling = {low = false, high = true}", "no number"),
+        ("sampling = {low = false, high = true}", "or numbers low"),
         ('scheme = ["joint", "disjoint"]', "must be one of"),
         ("dropout = [", "TOML"),
     ],
@@ -117,7 +117,7 @@ def test_optuna_learns_after_six_trials_with_a_seed_for_each(
 
     monkeypatch.setattr(optuna.samplers, "TPESampler", note)
     space, base = parsed({"dropout": {"low": 0.1, "high": 0.5}}), {"dropout": 0.2}
-    trials = [Trial(n, {"dropout": 0.3}, 0.5, 1.0) for n in range(2)]
+    trials = [Trial({"dropout": 0.3}, 0.5, 1.0) for n in range(2)]
     found = [suggest(space, base, seed, trials[:n]) for seed, n in ((0, 0), (0, 1), (0, 2), (1, 2))]
     assert found[0] == {}
     assert len({changes["dropout"] for changes in found[1:]}) == 3
@@ -143,7 +143,7 @@ def test_ranges_and_choices_are_those_of_optuna() -> None:
 
 def test_settings_that_were_refused_are_known_as_pruned() -> None:
     space = parsed({"dropout": {"low": 0.1, "high": 0.5}, "conv": ["gcn", "gin"]})
-    trial = Trial(1, {"conv": "gin"}, 0.5, 1.0)
+    trial = Trial({"conv": "gin"}, 0.5, 1.0)
     known = _known(space, {"dropout": 0.9, "conv": "gcn"}, trial)
     assert (known.state, known.value) == (optuna.trial.TrialState.COMPLETE, 0.5)
     assert known.params == {"conv": 1}

@@ -12,12 +12,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tools.search_log import Row, standings
 from tools.sweep import (
     Sweep,
     _outcome,
     by_dataset,
     draw,
     main,
+    only_writer,
     random_changes,
     run_sweep,
     search_splits,
@@ -27,7 +29,6 @@ from vepm.baselines import BASELINES
 from vepm.data import load
 from vepm.errors import InputError
 from vepm.evaluation import PROTOCOLS, Compute, RunResult
-from vepm.search.log import Row, open_log, standings
 from vepm.search.space import Space, flat, parse_space
 from vepm.training import Config, preset
 
@@ -214,6 +215,16 @@ def test_settings_may_be_judged_with_fewer_labels_too(tmp_path: Path) -> None:
     assert standings(rows)[0].val_accuracy == max(sum(scores[:2]), sum(scores[2:])) / 2
 
 
+def test_ties_go_to_the_lower_loss_then_to_the_first() -> None:
+    run = {"dataset": "toy", "split": 0, "seed": 0, "changes": {}}
+    losses = (0.7, 0.5, 0.5)
+    tied = [run | {"number": i, "val_accuracy": 0.8, "val_loss": x} for i, x in enumerate(losses)]
+    refused = run | {"number": 3, "val_accuracy": 0.9, "val_loss": None, "refused": "too deep"}
+    found = standings([*tied, refused])
+    assert [trial.number for trial in found] == [1, 2, 0, 3]
+    assert standings([]) == []
+
+
 def test_a_setting_that_diverges_stands_last(tmp_path: Path) -> None:
     space = {"learning_rate": [1e30]}
     sweep = tiny_sweep(settings=2, seeds=[7], space=space, base={**TINY, "scheme": "joint"})
@@ -310,10 +321,9 @@ def test_command_shows_the_best_settings_of_any_method(tmp_path: Path) -> None:
 
 def test_only_one_process_writes_a_log(tmp_path: Path) -> None:
     path = tmp_path / "sweep.jsonl"
-    with open_log(path, {"datasets": ["digits"]}, "a rule"), pytest.raises(InputError) as caught:
+    with only_writer(path), pytest.raises(InputError, match="another process is writing"):
         run_sweep(tiny_sweep(), path, compute=ONE)
-    assert "another process is writing" in str(caught.value)
-    assert len(path.read_text().splitlines()) == 1
+    assert not any(tmp_path.iterdir())
 
 
 RUN = {"number": 0, "changes": {}, "dataset": "digits", "split": 0, "seed": 7, "keep": 1.0}

@@ -30,7 +30,6 @@ EQUIVALENT = {
     ("vepm.bench", "if i <= 0 or time.perf_counter() - started < plan.budget:"): "none is negative",
     **dict.fromkeys(
         (
-            ("vepm.bench", 'self.cuda = device >= "cuda"'),
             ("vepm.bench", 'on_cpu = plan.device <= "cpu"'),
             ("vepm.bench", 'name = found["gpu"] if device >= "cuda" else processor'),
             (
@@ -119,9 +118,6 @@ EQUIVALENT = {
     ),
     ("vepm.files", "if level >= DEEPEST:"): "levels come one by one",
     ("vepm.files", "if level is DEEPEST:"): "small integers are one object",
-    ("vepm.search.log", "if len({key_of(row) for row in rows}) != len(rows):"): (
-        "a set has no more entries"
-    ),
     (
         "vepm.tasks",
         "areas = [roc_auc_score(true == c, score[:, c]) for c in shown] "
@@ -138,7 +134,7 @@ EQUIVALENT = {
         "vepm.training.fitted",
         "if predicted.numel() > 1 and (predicted == predicted[ 1]).all():",
     ): "all are equal to the second if they are to the first",
-    ("vepm.baselines.base", 'if name >= "val":'): "there are val and test alone",
+    ("vepm.baselines.neural", 'if name >= "val":'): "there are val and test alone",
     ("vepm.report.page", "if len(set(names)) != len(names):"): "a set has no more entries",
     ("vepm.kernels.triton_pattern", "if out.numel() == 0 or items < 0:"): (
         "only a GPU minds that no program is launched"

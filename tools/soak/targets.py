@@ -19,6 +19,7 @@ import numpy as np
 
 from cli.writing import write_graphs, write_nodes
 from paper.toys import NODES
+from tools.search_log import open_log, standings
 from tools.soak.mutations import (
     Mutation,
     damage_bytes,
@@ -54,7 +55,6 @@ from vepm.report.payload import build_payload, layout, take_excerpt
 from vepm.report.reading import read_run
 from vepm.runs import write_run
 from vepm.scale.batches import single_graph
-from vepm.search.log import open_log, standings
 from vepm.search.space import SPACES, read_space
 from vepm.training import ModelCard, load_model, probabilities
 from vepm.training.saving import load_state, save_model, save_state
@@ -293,9 +293,9 @@ def _sweep() -> Sweep:
 
 def _log() -> bytes:
     def write(path: Path) -> None:
-        with open_log(path, asdict(_sweep()), _sweep().rule) as log:
-            found = {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
-            log.add([run | found for run in _sweep().left([])[:6]])
+        log = open_log(path, asdict(_sweep()), _sweep().rule)
+        found = {"val_accuracy": 0.5, "val_loss": 1.0, "best_epoch": 3, "seconds": 1.0}
+        log.add([run | found for run in _sweep().left([])[:6]])
 
     return _written("sweep.jsonl", write)
 
@@ -305,9 +305,9 @@ def _read_space(path: Path) -> None:
 
 
 def _continue_sweep(path: Path) -> None:
-    with open_log(path, asdict(_sweep()), _sweep().rule) as log:
-        standings(log.rows)
-        _sweep().left(log.rows)
+    log = open_log(path, asdict(_sweep()), _sweep().rule)
+    standings(log.rows)
+    _sweep().left(log.rows)
 
 
 def _read_and_scale(path: Path) -> None:

@@ -9,42 +9,26 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, Sequential
 
-from vepm.baselines.nodes import FeatureDropout
+from vepm.baselines.nocd import HIDDEN, Edges, density, log_likelihood, nocd
 from vepm.errors import InputError
 from vepm.evaluation.communities import Bools, as_table
 from vepm.nn import Adjacency
-from vepm.objective import edge_log_likelihood
 from vepm.training.sources import FLOAT, GIB, available_bytes
-
-Edges = NDArray[np.int64]
 
 STEPS, STEP_SIZES, MOST_AFFILIATION, LEAST_RATE = 200, 0.3 ** np.arange(8), 1000, 1e-8
 """BigCLAM's: steps at most, the sizes tried in each, and bounds."""
-HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 128, 0.5, 1e-3, 1e-2
-EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
-"""NOCD's, as in its paper: look at the loss every 25 epochs, stop after ten without a better."""
 
 
 def _by_networkx(
-    find: Callable[..., Any], edges: Edges, num_nodes: int, num_communities: int, seed: int = 0
+    find: Callable[..., Any], edges: Edges, num_nodes: int, num_communities: int, seed: int
 ) -> sp.csr_array:
     graph = nx.empty_graph(num_nodes)
-    graph.add_edges_from(_once(edges))
+    graph.add_edges_from(edges[:, edges[0] < edges[1]].T.tolist())
     return as_table(find(graph, seed=seed), num_nodes)
 
 
-def leiden(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> sp.csr_array:
-    """Partition of highest modularity by Leiden's method."""
-    igraph, leidenalg = _leiden_libraries()
-    graph = igraph.Graph(n=num_nodes, edges=_once(edges))
-    found = leidenalg.find_partition(graph, leidenalg.ModularityVertexPartition, seed=seed)
-    return as_table(found, num_nodes)
-
-
-def _leiden_libraries() -> tuple[Any, Any]:
+def _leiden(graph: Any, seed: int) -> Any:
     try:
         import igraph
         import leidenalg
@@ -52,7 +36,8 @@ def _leiden_libraries() -> tuple[Any, Any]:
         raise InputError(
             "baseline 'leiden' needs leidenalg and igraph: pip install 'vepm[leiden]'"
         ) from None
-    return igraph, leidenalg
+    found = igraph.Graph.from_networkx(graph)
+    return leidenalg.find_partition(found, leidenalg.ModularityVertexPartition, seed=seed)
 
 
 def bigclam(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
@@ -66,16 +51,16 @@ def bigclam(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -
     graph = Adjacency(torch.from_numpy(edges), num_nodes)
     f = torch.from_numpy(_neighbourhoods(edges, num_nodes, num_communities, seed))
     for _ in range(STEPS):
-        value = _log_likelihood(f.requires_grad_(), graph, LEAST_RATE)
+        value = log_likelihood(f.requires_grad_(), graph, LEAST_RATE)
         step = torch.autograd.grad(value, f)[0] / num_nodes
         with torch.no_grad():
             tried = [(f + size * step).clamp(0, MOST_AFFILIATION) for size in STEP_SIZES]
-            values = [float(_log_likelihood(one, graph, LEAST_RATE)) for one in tried]
+            values = [float(log_likelihood(one, graph, LEAST_RATE)) for one in tried]
         if max(values) <= value.item():
             break
         f = tried[int(np.argmax(values))]
-    density = min(_density(edges.shape[1], num_nodes), 1 - LEAST_RATE)
-    return np.asarray(f.detach().numpy() >= np.sqrt(-np.log1p(-density)))
+    least = min(density(edges.shape[1], num_nodes), 1 - LEAST_RATE)
+    return np.asarray(f.detach().numpy() >= np.sqrt(-np.log1p(-least)))
 
 
 def _neighbourhoods(
@@ -99,71 +84,9 @@ def _neighbourhoods(
     return f
 
 
-def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> Bools:
-    """Overlapping communities by NOCD (Shchur and Günnemann, 2019), a GCN of the affiliations.
-
-    It is trained on the balanced Bernoulli-Poisson likelihood of the edges, and reads the adjacency
-    as features, as its paper does where there are none. It needs more than a few dozen nodes.
-    """
-    edge_index, shape = torch.from_numpy(edges), (num_nodes, num_nodes)
-    # The smallest rate of an edge is that of the graph's density, as in the paper's code.
-    density = _density(edges.shape[1], num_nodes)
-    # Rows of length one, without a table of all pairs of nodes.
-    values = torch.from_numpy(1 / np.sqrt(np.bincount(edges[0])[edges[0]], dtype=np.float32))
-    x = torch.sparse_coo_tensor(edge_index, values, shape, check_invariants=True).coalesce()
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = Sequential(
-            "x, edges",
-            [
-                (FeatureDropout(DROPOUT), "x -> x"),
-                (GCNConv(num_nodes, HIDDEN), "x, edges -> x"),
-                nn.ReLU(),
-                nn.BatchNorm1d(HIDDEN, affine=False),
-                nn.Dropout(DROPOUT),
-                (GCNConv(HIDDEN, num_communities), "x, edges -> x"),
-                nn.ReLU(),
-            ],
-        )
-        optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        best, found, waited = float("inf"), torch.zeros(num_nodes, num_communities), 0
-        for epoch in range(EPOCHS):
-            if epoch % EVERY == 0:
-                with torch.no_grad():
-                    z = model.eval()(x, edge_index)
-                    loss = -float(_log_likelihood(z, edge_index, density, balanced=True))
-                waited += 1
-                if loss < best:
-                    best, found, waited = loss, z, 0
-                if waited > PATIENCE:
-                    break
-            optimizer.zero_grad()
-            z = model.train()(x, edge_index)
-            (-_log_likelihood(z, edge_index, density, balanced=True)).backward()
-            optimizer.step()
-    return np.asarray(found.numpy() > THRESHOLD)
-
-
-def _log_likelihood(
-    z: Tensor, edges: Tensor | Adjacency, least_rate: float, *, balanced: bool = False
-) -> Tensor:
-    """That of a Bernoulli-Poisson model in which every pair has at least some rate."""
-    padded = torch.cat([z, z.new_full((z.size(0), 1), least_rate**0.5)], dim=1)
-    return edge_log_likelihood(padded, z.new_ones(padded.size(1)), edges, balanced=balanced).sum()
-
-
-def _density(num_edges: int, num_nodes: int) -> float:
-    return num_edges / max(num_nodes * (num_nodes - 1), 1)
-
-
-def _once(edges: Edges) -> list[Any]:
-    """Each pair of nodes that an edge joins, once."""
-    return edges[:, edges[0] < edges[1]].T.tolist()
-
-
 DETECTORS: dict[str, Callable[[Edges, int, int, int], Bools | sp.csr_array]] = {
     "louvain": partial(_by_networkx, nx.community.louvain_communities),
-    "leiden": leiden,
+    "leiden": partial(_by_networkx, _leiden),
     "label-propagation": partial(_by_networkx, nx.community.asyn_lpa_communities),
     "bigclam": bigclam,
     "nocd": nocd,
@@ -179,7 +102,7 @@ def require(name: str, num_nodes: int, num_edges: int) -> None:
     if name not in DETECTORS:
         raise InputError(f"no baseline '{name}'; there are {', '.join(DETECTORS)}")
     if name == "leiden":
-        _leiden_libraries()
+        _leiden(nx.path_graph(2), seed=0)
     # Measured: tables of so many rows at the peak, of weights, their moments and messages.
     need = FLOAT * HIDDEN * (8 * num_nodes + 3 * num_edges)
     available = available_bytes(torch.device("cpu"))

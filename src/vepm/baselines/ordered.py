@@ -12,31 +12,14 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SimpleConv, SortAggregation
 from torch_geometric.utils import to_networkx
 
-from vepm.baselines.base import Classifier, GraphBaseline, Outcome, Problem
+from vepm.baselines.base import Classifier
+from vepm.baselines.graph_level import FEWEST, SortedBaseline
+from vepm.baselines.neural import Problem
 from vepm.data import Dataset
 from vepm.evaluation import Split
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch
-
-FEWEST = 10  # nodes that the convolutions over the sorted nodes need
-
-
-class SortedBaseline(GraphBaseline):
-    """A network that reads equally many nodes of every graph, in an order.
-
-    Without a number of them, it is the one that 60 % of the graphs have, ten at least.
-    """
-
-    num_nodes: int | None = checked(None, low=FEWEST)
-
-    def fit(self, dataset: Dataset, split: Split, seed: int) -> Outcome:
-        """Train a fresh network, once it is known how many nodes to read."""
-        if self.num_nodes is None:
-            sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])
-            kept = max(FEWEST, int(sizes.quantile(0.4)))
-            return replace(self, num_nodes=kept).fit(dataset, split, seed)
-        return super().fit(dataset, split, seed)
 
 
 class _SortedNetwork(Classifier):
@@ -64,8 +47,7 @@ class _SortedNetwork(Classifier):
         layers = [dense(graph.x)]
         for project in self.projections:
             layers.append(self.mean(project(layers[-1]), graph.edges.edge_index).tanh())
-        nodes = torch.cat(layers[1:], dim=1)
-        rows = self.sort(nodes, graph.batch, dim_size=graph.num_graphs)
+        rows = self.sort(torch.cat(layers[1:], dim=1), graph.batch, dim_size=graph.num_graphs)
         return self.read(rows.unsqueeze(1))
 
 
@@ -77,7 +59,6 @@ class DGCNN(SortedBaseline):
 
     network = _SortedNetwork
     name: str = "dgcnn"
-    learning_rate: float = checked(1e-3, above=0)
     num_layers: int = checked(3, low=1)
 
 
@@ -126,7 +107,6 @@ class PatchySan(SortedBaseline):
 
     network = _FieldNetwork
     name: str = "patchy-san"
-    learning_rate: float = checked(1e-3, above=0)
     hidden_channels: int = checked(128, low=1)
     field_size: int = checked(10, low=1)
 

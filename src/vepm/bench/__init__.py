@@ -43,36 +43,6 @@ class Plan:
     data_dir: Path | None = None
 
 
-class PeakMemory:
-    """Peak memory between now and :meth:`read`, in bytes above what is in use now."""
-
-    def __init__(self, device: str = "cpu") -> None:
-        self.cuda = device == "cuda"
-        if self.cuda:
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            self.before = torch.cuda.memory_allocated()
-            return
-        self.before = _status("VmRSS")
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            # The peak cannot be reset here: that of the whole process is all there is.
-            self.before = 0
-
-    def read(self) -> int:
-        """Bytes."""
-        peak = torch.cuda.max_memory_allocated() if self.cuda else _status("VmHWM")
-        return max(peak - self.before, 0)
-
-
-def _status(name: str) -> int:
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return int(peak_memory()["peak_memory_mib"] * 2**20)
-    return int(status.read_text().split(f"{name}:")[1].split()[0]) * 1024
-
-
 def time_call(
     call: Callable[[], object], device: str, repeats: float = math.inf, budget: float = math.inf
 ) -> list[float]:
@@ -92,7 +62,8 @@ def measure(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
     """Time a step and take its peak memory, which needs a process of its own."""
     if plan.threads:
         torch.set_num_threads(plan.threads)
-    peak = PeakMemory(plan.device)
+    peak = "peak_gpu_memory_mib" if plan.device == "cuda" else "peak_memory_mib"
+    before = peak_memory()[peak]
     train = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
     for _ in range(WARMUP):
         train()
@@ -101,7 +72,8 @@ def measure(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
     for i in range(plan.repeats):
         if i == 0 or time.perf_counter() - started < plan.budget:
             rounds.append(statistics.median(time_call(train, plan.device, budget=TURN_SECONDS)))
-    return {"rounds": rounds, "peak_bytes": peak.read(), "median": statistics.median(rounds)}
+    used = round((peak_memory()[peak] - before) * 2**20)
+    return {"rounds": rounds, "peak_bytes": used, "median": statistics.median(rounds)}
 
 
 def in_own_process(build: Builder, step: str, graph: Path, plan: Plan) -> Row:

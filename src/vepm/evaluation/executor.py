@@ -70,40 +70,26 @@ HERE = Compute(jobs=1)
 
 
 def run_jobs(
-    work: Callable[[Job], Result],
+    work: Callable[[list[Job]], list[Result]],
     jobs: Sequence[Job],
     compute: Compute,
     keep: Callable[[int, Result], Kept],
+    batches: Sequence[Sequence[int]] | None = None,
 ) -> list[Kept]:
     """Run every job, perhaps in other processes, which share the threads of this one evenly.
 
+    ``work`` is given the jobs of a batch, whose indices are in ``batches``; by default one each.
     ``keep`` is called in this process with the index and result of each job as it ends. Whatever is
     written belongs there: a worker that outlives this process for a moment must not write. What it
     returned for each job is returned in order; with ``compute.shared``, that of all processes.
     """
     rank, world = rank_and_world() if compute.shared else (0, 1)
-    own = range(rank, len(jobs), world)
+    own = ([[i] for i in range(len(jobs))] if batches is None else batches)[rank::world]
+    kept: dict[int, Kept] = {}
     with process_group() if compute.shared else contextlib.nullcontext(ProcessGroup()) as group:
-        ended = _run(work, [jobs[i] for i in own], compute)
-        kept = {own[place]: keep(own[place], result) for place, result in ended}
-        found = {index: one for part in group.from_all(kept) for index, one in part.items()}
-    return [found[index] for index in range(len(jobs))]
-
-
-def run_batches(
-    work: Callable[[list[Job]], list[Result]],
-    jobs: Sequence[Job],
-    batches: Sequence[Sequence[int]],
-    compute: Compute,
-    keep: Callable[[int, Result], Kept],
-) -> list[Kept]:
-    """:func:`run_jobs` where ``work`` does several jobs at once; batches are of their indices."""
-
-    def keep_all(index: int, results: list[Result]) -> dict[int, Kept]:
-        return {i: keep(i, result) for i, result in zip(batches[index], results, strict=True)}
-
-    together = [[jobs[i] for i in batch] for batch in batches]
-    found = dict(ChainMap(*run_jobs(work, together, compute, keep_all)))
+        for place, results in _run(work, [[jobs[i] for i in batch] for batch in own], compute):
+            kept |= {i: keep(i, one) for i, one in zip(own[place], results, strict=True)}
+        found = ChainMap(*group.from_all(kept))
     return [found[i] for i in range(len(jobs))]
 
 
@@ -116,8 +102,9 @@ def _run(
         yield from ((place, work(job)) for place, job in enumerate(jobs))
         return
     threads = max(1, torch.get_num_threads() // workers)
-    run = delayed(functools.partial(_in_worker, work, threads, os.getpid()))
-    pool = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
+    start = {"initializer": _start_worker, "initargs": (os.getpid(), threads)}
+    pool = Parallel(workers, return_as="generator_unordered", batch_size=1, **start)
+    run = delayed(lambda place, job: (place, work(job)))
     try:
         with warnings.catch_warnings():
             # joblib replaces processes that have grown by fresh ones; no result is lost.
@@ -130,23 +117,15 @@ def _run(
         ) from None
 
 
-def _in_worker(
-    work: Callable[[Job], Result], threads: int, parent: int, place: int, job: Job
-) -> tuple[int, Result]:
-    _end_with(parent)
-    torch.set_num_threads(threads)
-    return place, work(job)
-
-
-@functools.cache
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent: there is nobody left to take its results."""
+def _start_worker(parent: int, threads: int) -> None:
+    """Let this process end soon after its parent: there is nobody left to take its results."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(SECONDS_BETWEEN_LOOKS)
         os._exit(1)
 
+    torch.set_num_threads(threads)
     threading.Thread(target=watch, daemon=True).start()
 
 
@@ -236,31 +215,18 @@ def evaluate(
         >>> summarise(results, "validation").n
         3
     """
-    cells = list(itertools.product(splits, seeds))
-    return evaluate_cells(method, dataset, cells, progress, compute)
-
-
-def evaluate_cells(
-    method: Method,
-    dataset: Dataset,
-    cells: Sequence[Cell],
-    progress: Progress | None = None,
-    compute: Compute = HERE,
-) -> list[RunResult]:
-    """:func:`evaluate` for given pairs of a split and a seed."""
+    cells, batches, done = list(itertools.product(splits, seeds)), None, itertools.count(1)
     work: Callable[[list[Cell]], list[RunResult]] = functools.partial(_run_each, method, dataset)
-    batches = [[i] for i in range(len(cells))]
     if isinstance(method, VEPMMethod):
         work = functools.partial(method.train_batch, dataset)
         batches = method.batches(dataset, cells, compute.runs_at_once)
-    done = itertools.count(1)
 
     def keep(_: int, result: RunResult) -> RunResult:
         if progress is not None:
             progress(next(done), len(cells), result)
         return result
 
-    return run_batches(work, cells, batches, compute, keep)
+    return run_jobs(work, cells, compute, keep, batches)
 
 
 def _run_each(method: Method, dataset: Dataset, cells: Sequence[Cell]) -> list[RunResult]:

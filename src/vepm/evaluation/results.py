@@ -74,10 +74,9 @@ class RunResult:
         found = read(cls, {"measures": {}, **values}, "result of a run")
         lengths = {len(values) for values in found.curve.values() if values}
         known = "test_accuracy" in found.curve and len(lengths) == 1
-        if not known or not 0 <= found.best_epoch < max(lengths):
-            raise InputError("result of a run: the curves do not have the same epochs")
-        if not is_of_type(found.measures.get("sampled_accuracy", 0.0), float):
-            raise InputError("result of a run: sampled_accuracy is no number")
+        drawn = found.measures.get("sampled_accuracy", 0.0)
+        if not known or not 0 <= found.best_epoch < max(lengths) or not is_of_type(drawn, float):
+            raise InputError("result of a run: curves of unequal length, or a measure is no number")
         return found
 
 
@@ -188,12 +187,9 @@ def summarise(results: Sequence[RunResult], rule: str) -> Summary:
         raise InputError(f"no selection rule '{rule}'; there are {', '.join(RULES)}")
     if not results or not all(result.curve["test_accuracy"] for result in results):
         raise InputError("no runs, or runs without epochs, to summarise")
-    by_seed: dict[int, list[RunResult]] = {}
-    for result in results:
-        by_seed.setdefault(result.seed, []).append(result)
-    runs, epochs = list(chain(*by_seed.values())), list[int]()
-    for own in by_seed.values():
-        epochs += RULES[rule].epochs([run.curve for run in own])
+    by_seed = [[r for r in results if r.seed == s] for s in dict.fromkeys(r.seed for r in results)]
+    chosen = [RULES[rule].epochs([run.curve for run in own]) for own in by_seed]
+    runs, epochs = list(chain(*by_seed)), list(chain(*chosen))
     values = [r.curve["test_accuracy"][epoch] for r, epoch in zip(runs, epochs, strict=True)]
     return Summary.of(rule, RULES[rule].description, values, epochs, [run.split for run in runs])
 

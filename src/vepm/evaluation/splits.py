@@ -196,11 +196,11 @@ def protocol_named(name: str) -> Protocol:
     """
     if found := _FEW_LABELS.fullmatch(name):
         labels, first = int(found[1]), int(found[2] or 0)
-
-        def few(dataset: Dataset, seed: int, num_splits: int) -> list[Split]:
-            return few_labels(dataset, first + seed, num_splits, labels)
-
-        return replace(PROTOCOLS["few-labels"], name=name, split=few)
+        return replace(
+            PROTOCOLS["few-labels"],
+            name=name,
+            split=lambda data, seed, count: few_labels(data, first + seed, count, labels),
+        )
     if name not in PROTOCOLS:
         raise InputError(f"no protocol '{name}'; there are {', '.join(PROTOCOLS)} and few-labels-N")
     return PROTOCOLS[name]

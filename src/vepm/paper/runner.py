@@ -8,8 +8,7 @@ from pathlib import Path
 
 from vepm.data import datasets
 from vepm.errors import InputError
-from vepm.evaluation import HERE, Compute
-from vepm.evaluation.executor import run_batches
+from vepm.evaluation import HERE, Compute, run_jobs
 from vepm.paper.cells import Cell, copy_cell, read_cell, write_cell
 from vepm.paper.performing import Ending, batches_of, open_dataset, perform_batch
 from vepm.paper.square import Square
@@ -59,7 +58,7 @@ def run(
         return ending if isinstance(ending, str) else ""
 
     work = functools.partial(perform_batch, root=root, device=compute.own_device)
-    reasons = run_batches(work, tasks, batches_of(tasks, root, compute), compute, keep)
+    reasons = run_jobs(work, tasks, compute, keep, batches_of(tasks, root, compute))
     reached = zip(tasks, reasons, strict=True)
     ended.failed = {task.fingerprint: reason for task, reason in reached if reason}
     ended.ran = sum(len(cells) for cells in todo if cells[0].task.fingerprint not in ended.failed)

@@ -2,24 +2,38 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vepm.errors import InputError
 from vepm.files import read_toml
-from vepm.search.log import Trial
 from vepm.training import Config
 
 if TYPE_CHECKING:
     import optuna
 
 SPACES = Path(__file__).parent / "spaces"  # those that come with the package, by task
-HOW = "give a list of values, or low and high and perhaps log = true"
+HOW = (
+    "give a list of values, or numbers low and high, low no larger than high, and perhaps "
+    "log = true, where low must be above 0"
+)
 STARTUP_TRIALS = 6  # at random, the default included, before the sampler learns from them
 
 Values = Mapping[str, Any]
 Check = Callable[[Values], Values]
 """From changes to all settings of a method; raises InputError if they cannot be made."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting and how it did: its scores, means over its runs, and why it was refused."""
+
+    changes: dict[str, Any]  # none in the first, the setting to improve on
+    val_accuracy: float
+    val_loss: float
+    seconds: float = 0.0
+    refused: str = ""
 
 
 class Dimension(NamedTuple):
@@ -81,10 +95,7 @@ def read_space(path: Path, config: Config) -> Space:
 def _dimension(name: str, entry: Any, check: Check) -> Dimension:
     from optuna import distributions
 
-    where = f"search space: {name}"
-    if isinstance(entry, list):
-        if not entry:
-            raise InputError(f"{where} needs a list of values")
+    if isinstance(entry, list) and entry:
         indices = distributions.CategoricalDistribution(range(len(entry)))
         dimension = Dimension(name, indices, tuple(entry))
         for index in range(len(entry)):
@@ -92,16 +103,13 @@ def _dimension(name: str, entry: Any, check: Check) -> Dimension:
         return dimension
     names = set(entry) if isinstance(entry, Mapping) else set()
     if not {"low", "high"} <= names <= {"low", "high", "log"}:
-        raise InputError(f"{where} is {entry!r}; {HOW}")
+        raise InputError(f"search space: {name} is {entry!r}; {HOW}")
     low, high, log = entry["low"], entry["high"], entry.get("log", False)
-    for end in (low, high):
-        check({name: end})
-        if type(end) not in (int, float):
-            raise InputError(f"{where} is no number; give a list of values")
-    if low > high:
-        raise InputError(f"{where} has low {low} above high {high}")
-    if not isinstance(log, bool) or (log and low <= 0):
-        raise InputError(f"search space: log of {name} must be true or false, and low above 0")
+    check({name: low})
+    check({name: high})
+    numbers = {type(low), type(high)} <= {int, float} and type(log) is bool
+    if not numbers or low > high or (log and low <= 0):
+        raise InputError(f"search space: {name} is {entry!r}; {HOW}")
     whole = type(check({}).get(name)) is int
     kind = distributions.IntDistribution if whole else distributions.FloatDistribution
     return Dimension(name, kind(low, high, log=log))

@@ -6,8 +6,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -16,10 +17,10 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.data.canonical import is_sparse
 from vepm.errors import DivergedError, InputError
-from vepm.files import write_text
+from vepm.files import parse_json, write_text
 from vepm.runs import describe_machine
-from vepm.search.log import Row, open_log, standings, trials_of
-from vepm.search.space import Space, flat, suggest
+from vepm.schema import read
+from vepm.search.space import Space, Trial, flat, suggest
 from vepm.tasks import UNLABELLED
 from vepm.training import Config, fit
 
@@ -27,7 +28,6 @@ RULE = (
     "the trial of highest validation accuracy (each seed at its best epoch, mean over seeds), "
     "then lowest validation loss; test labels were removed before the search"
 )
-LOST = {"val_accuracy": 0.0, "val_loss": 0.0, "best_epoch": 0, "seconds": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,31 +69,26 @@ class Tuning:
             "sampler_seed": self.sampler_seed,
         }
 
-    def next_runs(self, rows: Sequence[Row]) -> list[Row]:
-        """The runs of the next trial, or what is missing of the last; none when all are over."""
-        trials = trials_of(rows)
-        number = len(trials)
-        if trials and len(trials[-1].rows) < self.seeds:
-            number, changes = number - 1, trials[-1].changes
-        elif number < self.trials:
-            changes = suggest(self.space, flat(self.config), self.sampler_seed, trials)
-        else:
-            return []
-        done = {row["seed"] for row in rows if row["number"] == number}
-        place = {"number": number, "changes": changes, "dataset": self.dataset.name, "split": 0}
-        return [place | {"seed": s, "keep": 1.0} for s in range(self.seeds) if s not in done]
+    def next_trial(self, trials: Sequence[Trial], device: str) -> Trial:
+        """Train what should be tried after these trials, once with each seed.
 
-    def measure(self, runs: Sequence[Row], device: str) -> list[Row]:
-        """Train one setting, once with each seed."""
-        found = []
-        for run in runs:
-            started, config = time.perf_counter(), self.config.replace(**run["changes"])
-            parts: dict[str, Any] = {"train_on": self.train, "validate_on": self.val}
-            fitted = fit(self.dataset, config, **parts, seed=run["seed"], device=device)
-            scores = {name: fitted.best[name] for name in ("val_accuracy", "val_loss")}
-            seconds = time.perf_counter() - started
-            found.append({**scores, "best_epoch": fitted.best_epoch, "seconds": seconds})
-        return found
+        A setting that cannot be trained has lost. The one to improve on may diverge, but must be
+        possible.
+        """
+        changes = suggest(self.space, flat(self.config), self.sampler_seed, trials)
+        parts: dict[str, Any] = {"train_on": self.train, "validate_on": self.val, "device": device}
+        started = time.perf_counter()
+        try:
+            config = self.config.replace(**changes)
+            runs = [fit(self.dataset, config, **parts, seed=seed) for seed in range(self.seeds)]
+        except InputError as error:
+            if not trials and not isinstance(error, DivergedError):
+                raise
+            return Trial(changes, 0.0, 0.0, refused=str(error))
+        accuracy, loss = (
+            fmean(r.best[name] for r in runs) for name in ("val_accuracy", "val_loss")
+        )
+        return Trial(changes, accuracy, loss, time.perf_counter() - started)
 
 
 def _digest(tensors: Iterable[Tensor]) -> str:
@@ -106,24 +101,28 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
-def attempt(measure: Callable[[Sequence[Row]], list[Row]], runs: Sequence[Row]) -> list[Row]:
-    """The runs of a setting with their outcomes; one that cannot be trained has lost.
-
-    The setting to improve on may diverge, but must be possible.
-    """
+def read_trials(path: Path, about: dict[str, Any]) -> list[Trial]:
+    """The trials in the log of a search; refused if it is no log, or that of another search."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
     try:
-        return [run | outcome for run, outcome in zip(runs, measure(runs), strict=True)]
-    except InputError as error:
-        if runs[0]["number"] == 0 and not isinstance(error, DivergedError):
-            raise
-        return [run | LOST | {"refused": str(error)} for run in runs]
+        head, *rows = [parse_json(line) for line in lines] or [{"search": about}]
+        trials = [read(Trial, row, "trial") for row in rows]
+        found = dict(head["search"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: not the log of a search ({error}); remove it") from None
+    if other := [name for name in about | found if found.get(name) != about.get(name)]:
+        raise InputError(
+            f"{path}: holds a search with other {', '.join(other)}; choose another with --output, "
+            "or remove it to start again"
+        )
+    return trials
 
 
-def summarise(tuning: Tuning, rows: list[Row], command: str) -> dict[str, Any]:
+def summarise(tuning: Tuning, trials: Sequence[Trial], command: str) -> dict[str, Any]:
     """All that a reader of the best settings should know."""
-    trials, best = trials_of(rows), standings(rows)[0]
+    best = min(trials, key=lambda t: (bool(t.refused), -t.val_accuracy, t.val_loss))
     default, found = (
-        {"trial": t.number, "val_accuracy": t.val_accuracy, "val_loss": t.val_loss}
+        {"trial": trials.index(t), "val_accuracy": t.val_accuracy, "val_loss": t.val_loss}
         for t in (trials[0], best)
     )
     refused = sum(bool(trial.refused) for trial in trials)
@@ -137,7 +136,7 @@ def summarise(tuning: Tuning, rows: list[Row], command: str) -> dict[str, Any]:
         "best": found | {"changes": best.changes},
         "improvement": best.val_accuracy - trials[0].val_accuracy,
         "trials": {"asked": tuning.trials, "finished": len(trials), "refused": refused},
-        "seconds": sum(row["seconds"] for row in rows),
+        "seconds": sum(trial.seconds for trial in trials),
         "sampler_seed": tuning.sampler_seed,
         "command": command,
         "versions": describe_machine() | {"optuna": importlib.metadata.version("optuna")},
@@ -159,21 +158,21 @@ def tune(
     asked for; on one machine and device it ends as if it had not been stopped. After ``timeout``
     seconds no trial begins but the first.
     """
-    summary: dict[str, Any] = {}
-    told = told or (lambda done, asked, reached: None)
     end = time.monotonic() + (math.inf if timeout is None else timeout)
-    with open_log(folder / "trials.jsonl", tuning.about, RULE) as log:
-        while True:
-            reached = ""
-            if log.rows:
-                summary = summarise(tuning, log.rows, command)
-                best = tuning.config.replace(**summary["best"]["changes"])
-                write_text(folder / "best.toml", best.to_toml())
-                write_text(folder / "summary.json", json.dumps(summary, indent=1))
-                reached = f"best validation {summary['best']['val_accuracy']:.4f}"
-            told(len(trials_of(log.rows)), tuning.trials, reached)
-            late = log.rows and time.monotonic() >= end
-            runs = [] if late else tuning.next_runs(log.rows)
-            if not runs:
-                return summary
-            log.add(attempt(lambda runs: tuning.measure(runs, device), runs))
+    # As it is read from JSON.
+    about, path = json.loads(json.dumps(tuning.about)), folder / "trials.jsonl"
+    trials, summary, reached = read_trials(path, about), {}, ""
+    while True:
+        if trials:
+            lines = [{"search": about, "rule": RULE}, *map(asdict, trials)]
+            write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+            summary = summarise(tuning, trials, command)
+            best = tuning.config.replace(**summary["best"]["changes"])
+            write_text(folder / "best.toml", best.to_toml())
+            write_text(folder / "summary.json", json.dumps(summary, indent=1))
+            reached = f"best validation {summary['best']['val_accuracy']:.4f}"
+        if told is not None:
+            told(len(trials), tuning.trials, reached)
+        if trials and (len(trials) >= tuning.trials or time.monotonic() >= end):
+            return summary
+        trials.append(tuning.next_trial(trials, device))

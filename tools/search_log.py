@@ -1,22 +1,19 @@
 """The log of a search: what is searched, then a line of JSON per run, and how settings rank."""
 
 import contextlib
-import errno
-import fcntl
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from vepm.errors import InputError
-from vepm.files import parse_json, refuse_special
+from vepm.files import parse_json, refuse_special, write_text
 from vepm.runs import commit, describe_machine
 from vepm.schema import is_of_type
+from vepm.search.space import Trial
 
 Row = dict[str, Any]
 """One run: its setting's number and changes, where it ran, and how validation went."""
@@ -31,53 +28,39 @@ FIELDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Log:
-    """A log that this process alone may write; see :func:`open_log`."""
+    """What a search has found so far, in a file that is whole at any time; see :func:`open_log`."""
 
-    file: FileIO
+    path: Path
+    head: Row
     rows: list[Row]
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append runs; they are on the disk when this returns."""
-        content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-        try:
-            if self.file.write(content) < len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self.file.fileno())
-        except OSError as error:
-            # Errors of an open file do not say which one it was.
-            error.filename = str(self.file.name)
-            raise
+        written = [self.head, *self.rows, *rows]
+        write_text(self.path, "".join(json.dumps(row) + "\n" for row in written))
         self.rows.extend(rows)
 
 
-@contextlib.contextmanager
-def open_log(
-    path: Path, about: Mapping[str, Any], rule: str, absent: Mapping[str, Any] | None = None
-) -> Iterator[Log]:
+def open_log(path: Path, about: Row, rule: str, absent: Mapping[str, Any] | None = None) -> Log:
     """The log in a file, made if there is none; an incomplete last line is dropped.
 
     It must be of the same search, as ``about`` says; ``absent`` is what old logs leave out of it.
+    Two processes must not write to it at once.
     """
     refuse_special(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{path}: another process is writing to it; wait for it") from None
-        file.seek(0)
-        content = file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        rows = _read(path, whole, json.loads(json.dumps(about)), absent or {}) if whole else []
-        file.truncate(len(whole))
-        if not whole:
-            origin = {"commit": commit(), "machine": describe_machine()}
-            Log(file, []).add([{"sweep": about, "rule": rule, **origin}])
-        yield Log(file, rows)
+    content = path.read_bytes() if path.exists() else b""
+    if whole := content[: content.rfind(b"\n") + 1]:
+        return Log(path, *_read(path, whole, json.loads(json.dumps(about)), absent or {}))
+    origin = {"commit": commit(), "machine": describe_machine()}
+    log = Log(path, {"sweep": about, "rule": rule, **origin}, [])
+    log.add([])
+    return log
 
 
-def _read(path: Path, content: bytes, about: Row, absent: Mapping[str, Any]) -> list[Row]:
-    """The runs of a log; refused if it is none, holds another search, or a run twice."""
+def _read(
+    path: Path, content: bytes, about: Row, absent: Mapping[str, Any]
+) -> tuple[Row, list[Row]]:
+    """The first line and the runs of a log of this search, none of which may be there twice."""
     lines: list[Row] = []
     for number, line in enumerate(content.splitlines(), start=1):
         row = None
@@ -98,7 +81,7 @@ def _read(path: Path, content: bytes, about: Row, absent: Mapping[str, Any]) -> 
         )
     if len({key_of(row) for row in rows}) < len(rows):
         raise InputError(f"{path}: holds a run twice; remove it to start again")
-    return rows
+    return head, rows
 
 
 def _is_run(row: Row) -> bool:
@@ -113,18 +96,14 @@ def key_of(row: Row) -> tuple[int, str, int, int, float]:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A setting and how it did: its runs, the means of their scores, and why it was refused."""
+class Tried(Trial):
+    """A setting of a sweep, with its number and its runs."""
 
-    number: int  # 0 is the setting to improve on
-    changes: dict[str, Any]
-    val_accuracy: float
-    val_loss: float
+    number: int = 0
     rows: tuple[Row, ...] = ()
-    refused: str = ""
 
 
-def trials_of(rows: Sequence[Row]) -> list[Trial]:
+def trials_of(rows: Sequence[Row]) -> list[Tried]:
     """The settings of a search in the order of their numbers."""
     groups: dict[int, list[Row]] = {}
     for row in rows:
@@ -133,11 +112,11 @@ def trials_of(rows: Sequence[Row]) -> list[Trial]:
     for number, group in sorted(groups.items()):
         means = fmean(r["val_accuracy"] for r in group), fmean(r["val_loss"] or 0.0 for r in group)
         refused = next((str(row["refused"]) for row in group if row.get("refused")), "")
-        found.append(Trial(number, group[0]["changes"], *means, tuple(group), refused))
+        found.append(Tried(group[0]["changes"], *means, 0.0, refused, number, tuple(group)))
     return found
 
 
-def standings(rows: Sequence[Row]) -> list[Trial]:
+def standings(rows: Sequence[Row]) -> list[Tried]:
     """Settings from best to worst, of those that ran wherever any did."""
     found = trials_of(rows)
     most = max((len(trial.rows) for trial in found), default=0)
