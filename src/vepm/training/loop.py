@@ -1,10 +1,11 @@
 """The training loop: pretrain on the edges, finetune on the labels, keep the best epoch."""
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, stack
@@ -70,6 +71,13 @@ class Course:
         return better
 
 
+class Pretrained(NamedTuple):
+    """Where finetuning begins: what pretraining learned, which uses neither bank nor composer."""
+
+    weights: dict[str, Tensor]
+    history: list[Row]
+
+
 @dataclass
 class TrainingState:
     """All that is needed, beside the data, to continue as if never stopped."""
@@ -82,6 +90,7 @@ class TrainingState:
     held: tuple[int, Held | None] | None = None
     """Affiliations of the one graph, the same until the encoder steps again, and the cycle they
     were sampled for; a resumed run samples the same again."""
+    pretrained: list[Pretrained] = field(default_factory=list)  # of each run, if it was just now
 
     @classmethod
     def start(cls, executor: OneRun | ManyRuns, config: TrainingConfig) -> "TrainingState":
@@ -120,9 +129,8 @@ def train(
     *,
     progress: Progress | None = None,
     on_epoch: Callable[[TrainingState], None] | None = None,
-    until: str = PHASES[-1],
 ) -> TrainingState:
-    """Run the phases before ``until``, then restore the weights of each run's best epoch.
+    """Run the phases that are left, then restore the weights of each run's best epoch.
 
     All runs are in the same phase; each stops and chooses its epoch on its own. Every epoch draws
     its random numbers from the seeds, its phase and its index alone, so a run resumed from the
@@ -135,7 +143,7 @@ def train(
     most = {"pretrain": config.pretrain_epochs, "finetune": config.epochs if labelled else 0}
     with torch.random.fork_rng(devices=devices):
         for phase, epochs in most.items():
-            if state.phase != phase or phase == until:
+            if state.phase != phase:
                 continue
             executor.begin(phase, epochs)
             while active := state.active(epochs, config):
@@ -144,6 +152,10 @@ def train(
                     on_epoch(state)
             if phase == "pretrain":
                 executor.restore()
+                for model, course in zip(executor.models, state.courses, strict=True):
+                    own = copy.deepcopy(model.state_dict())
+                    own = {k: v for k, v in own.items() if not k.startswith(("bank.", "composer."))}
+                    state.pretrained.append(Pretrained(own, list(course.history)))
             state.enter(PHASES[PHASES.index(phase) + 1])
     executor.restore()
     return state
