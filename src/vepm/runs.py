@@ -24,14 +24,13 @@ from vepm.data import Dataset
 from vepm.data.canonical import canonical_kinds
 from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
-from vepm.nn import VEPM, Adjacency, interactions
+from vepm.nn import VEPM, interactions
 from vepm.scale.batches import GraphStore, single_graph
-from vepm.scale.chunks import affiliations, classify, posterior_table
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
 from vepm.tasks import TASKS
 from vepm.training.fitted import Fitted
-from vepm.training.prediction import Explanation, attribute, explain, probabilities, seeded
+from vepm.training.prediction import Explanation, attribute, explain, probabilities
 from vepm.training.saving import save_model
 
 Tensors = dict[str, Tensor]
@@ -54,28 +53,21 @@ FEWEST_JOINED = 50  # edges between training nodes below which their homophily i
 
 
 def write_run(
-    folder: Path,
-    dataset: Dataset,
-    fitted: Fitted,
-    roles: Tensors,
-    extra: dict[str, Any],
-    explained: Explanation | None = None,
+    folder: Path, dataset: Dataset, fitted: Fitted, roles: Tensors, extra: dict[str, Any]
 ) -> dict[str, Any]:
     """Write model, settings, metrics, history and outputs of a run; gives the metrics.
 
     ``roles`` are the indices of the ``train``, ``val`` and ``test`` nodes or graphs, ``extra`` more
     entries of ``metrics.json``. Of a large graph, outputs are those around a training node.
     """
-    model, card, source = fitted.model, fitted.card, fitted.source
+    model, card, source, nodes = fitted.model, fitted.card, fitted.source, None
     if isinstance(source, LargeGraph) and source.num_nodes <= LARGEST:
         source = single_graph(card.prepare(dataset).graphs[0], model.activation.device)
-    nodes = None
     if isinstance(source, LargeGraph):
         nodes = neighbourhood(source, next(iter(roles["train"].tolist()), 0), LARGEST)
-        explained = _explain_excerpt(model, source, nodes, explained)
         sizes = {"nodes": source.num_nodes, "edges": source.num_edges // 2}
         extra = {**extra, "excerpt_of": sizes}
-    found = explained or explain(model, source)
+    found = explain(model, source, nodes)
     tables = _tables(fitted, source, roles, found)
     metrics, x = _metrics(dataset, fitted, roles, tables), dataset.features
     names: dict[str, Any] = {
@@ -92,7 +84,7 @@ def write_run(
             names["node_names"] = [names["node_names"][i] for i in nodes.tolist()]
     elif roles["train"].numel() and card.config.model.partition != "even":
         # Parts of an even split differ in nothing.
-        metrics["parts"] = _parts(dataset, model, edges, roles["train"])
+        metrics["parts"] = summarise_parts(model, dataset, roles["train"], **edges)
     outputs = {**tables, **edges, "activation": model.activation.detach().cpu()}
     if x.numel() <= LARGEST_FEATURES:
         outputs["features"] = x.to_dense().contiguous()
@@ -113,22 +105,6 @@ def write_metrics(folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
     written: dict[str, Any] = for_json(metrics)
     write_text(folder / "metrics.json", json.dumps(written, indent=1))
     return written
-
-
-@torch.no_grad()
-def _explain_excerpt(
-    model: VEPM, graph: LargeGraph, nodes: Tensor, explained: Explanation | None
-) -> Explanation:
-    """What ``explain`` gives, with the edges between some nodes alone."""
-    if explained is None:
-        model.eval()
-        with seeded(model):
-            z = affiliations(model, posterior_table(model, graph), sample=False)
-            found = classify(model, graph, z)
-        explained = Explanation(z, nodes, z, found.community_embeddings, found.logits)
-    edges = Adjacency(graph.inside(nodes).to(graph.device), nodes.numel())
-    shares = model.split_edges(explained.memberships[nodes].to(graph.device), edges)
-    return explained._replace(edge_index=edges.edge_index, edge_weight=shares)
 
 
 def _tables(fitted: Fitted, source: Source, roles: Tensors, found: Explanation) -> Tensors:
@@ -209,18 +185,6 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, tables: Tensors) 
     return metrics
 
 
-def _parts(dataset: Dataset, model: VEPM, edges: Tensors, train: Tensor) -> list[dict[str, Any]]:
-    graph, kinds, ends = dataset.graphs[0], None, edges["edge_index"]
-    if not dataset.single_graph:
-        # Neither labels nor kinds are those of the nodes.
-        train = train[:0]
-    elif "edge_kind" in graph:
-        # The split has both directions of every edge, a directed graph perhaps one.
-        kinds = canonical_kinds(ends, graph.edge_index, graph.edge_kind)
-    known = dataset.labels, train, kinds, dataset.kind_names
-    return summarise_parts(model, ends, edges["edge_weight"], *known)
-
-
 def neighbourhood(graph: LargeGraph, start: int, count: int) -> Tensor:
     """So many nodes, ascending: those nearest to one, and on from the first not reached."""
     reached, found = torch.zeros(graph.num_nodes, dtype=torch.bool), 0
@@ -258,31 +222,28 @@ def agreement(communities: Tensor, y: Tensor) -> float:
 
 @torch.no_grad()
 def summarise_parts(
-    model: VEPM,
-    edge_index: Tensor,
-    shares: Tensor,
-    labels: Tensor,
-    train: Tensor,
-    kinds: Tensor | None = None,
-    kind_names: tuple[str, ...] | None = None,
+    model: VEPM, dataset: Dataset, train: Tensor, edge_index: Tensor, edge_weight: Tensor
 ) -> list[dict[str, Any]]:
     """What each metacommunity's part of the edges is worth, given their shares [E, K].
 
     ``relevance`` is the weight the labels gave it in the composer, one on average, None without;
     ``share`` its share of all edges; ``homophily`` how often its edges join equal labels among the
     training nodes, None if few edges join two; ``kinds`` the share of its edges that is of each
-    known kind. Labels are those of nodes [N], kinds those of edges [E, R].
+    known kind.
     """
-    relevance, shares = model.composer.relevance, shares.double()
+    graph, relevance, shares = dataset.graphs[0], model.composer.relevance, edge_weight.double()
     weights = [None] * shares.size(1) if relevance is None else relevance.weight.tolist()
     total = shares.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    known = torch.isin(edge_index, train).all(0)
+    # Labels of graphs are not those of their nodes.
+    known = torch.isin(edge_index, train).all(0) & dataset.single_graph
     enough = int(known.sum()) >= 2 * FEWEST_JOINED
-    equal = labels[edge_index[0, known]] == labels[edge_index[1, known]]
-    among, joined = shares[known].sum(0), (shares[known] * equal[:, None]).sum(0)
+    first, second = dataset.labels[edge_index[:, known]]
+    among, joined = shares[known].sum(0), shares[known][first == second].sum(0)
     by_kind = {}
-    if kinds is not None:
-        by_kind = dict(zip(kind_names or (), kinds.double().t() @ shares, strict=True))
+    if dataset.single_graph and dataset.kind_names:
+        # The split has both directions of every edge, a directed graph perhaps one.
+        kinds = canonical_kinds(edge_index, graph.edge_index, graph.edge_kind)
+        by_kind = dict(zip(dataset.kind_names, kinds.double().t() @ shares, strict=True))
     return [
         {
             "relevance": weights[k],

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -99,6 +100,10 @@ def test_calibration_has_fifteen_bins_unless_told() -> None:
     assert calibration_error(found, y) == pytest.approx(calibration_by_loop(found, y, 15))
 
 
+def of_nodes(labels: Tensor) -> Any:
+    return SimpleNamespace(graphs=[None], labels=labels, single_graph=True, kind_names=None)
+
+
 @pytest.mark.parametrize(("joined", "enough"), [(49, False), (50, True)])
 def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> None:
     model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
@@ -108,7 +113,7 @@ def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> N
     shares = torch.tensor([[0.25, 0.75, 0.0]]).expand(edges.size(1), 3)
     labels = torch.arange(joined + 2) % 2
     train = torch.arange(joined + 1)
-    parts = summarise_parts(model, edges, shares, labels, train)  # type: ignore[arg-type]
+    parts = summarise_parts(model, of_nodes(labels), train, edges, shares)  # type: ignore[arg-type]
     assert [part["share"] for part in parts] == pytest.approx([0.25, 0.75, 0.0])
     half = pytest.approx((joined // 2) / joined) if enough else None
     assert [part["homophily"] for part in parts] == [half, half, None]
@@ -119,7 +124,8 @@ def test_parts_of_hardly_any_edge(edges: int, shares: list[float]) -> None:
     model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
     ends, none = torch.zeros(2, edges).long(), torch.zeros(0).long()
     table = torch.tensor([[0.25, 0.75]]).expand(edges, 2)
-    parts = summarise_parts(model, ends, table, torch.zeros(1), none)  # type: ignore[arg-type]
+    data = of_nodes(torch.zeros(1))
+    parts = summarise_parts(model, data, none, ends, table)  # type: ignore[arg-type]
     assert [part["share"] for part in parts] == pytest.approx(shares)
     assert {part["homophily"] for part in parts} == {None}
     assert [part["kinds"] for part in parts] == [{}, {}]

@@ -70,7 +70,7 @@ def communities(
             tables[name] = DETECTORS[name](edges, nodes, found.soft.shape[1], given.seed)
         write_communities(folder, job.data, found, explained)
         scores = {name: judge(table) for name, table in tables.items()}
-        metrics = job.write(folder, fitted, {"communities": scores}, explained)
+        metrics = job.write(folder, fitted, {"communities": scores})
     console.print_result(metrics, folder, given.as_json, print_communities)
 
 
