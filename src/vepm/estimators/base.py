@@ -130,10 +130,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Self:
         """Read a model that :meth:`save`, or ``vepm train``, wrote."""
-        return cls._loaded(*read_model(folder, device), folder, device)
-
-    @classmethod
-    def _loaded(cls, model: VEPM, card: ModelCard, folder: str | Path, device: str) -> Self:
+        path = Path(folder) / "model.safetensors"
+        model, card = training.load_model(path, training.pick_device(device))
         if card.task != cls._task:
             raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
         if cls._needs_classes and not card.class_names:
@@ -236,11 +234,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _look(self, X: Any) -> tuple[Dataset, Rows, Explanation]:
         dataset, rows = self._items(X)
         return dataset, rows, training.explain(self.model_, self._source(dataset))
-
-
-def read_model(folder: str | Path, device: str) -> tuple[VEPM, ModelCard]:
-    """The model of a folder, and its card."""
-    return training.load_model(Path(folder) / "model.safetensors", training.pick_device(device))
 
 
 def unlabelled(dataset: Dataset) -> Dataset:

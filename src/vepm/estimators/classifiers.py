@@ -14,10 +14,10 @@ from torch import Tensor
 
 from vepm.data import Dataset, require_labels
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, Rows, plain, read_model
+from vepm.estimators.base import Array, Estimator, RandomState, Rows, plain
 from vepm.schema import check_value, unknown
 from vepm.tasks import TaskName
-from vepm.training import Config, Progress, probabilities
+from vepm.training import Config, Progress, load_model, probabilities
 from vepm.training.config import FIELDS
 
 ClassWeight = Mapping[Any, float] | str | None
@@ -242,5 +242,5 @@ CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
 
 def load_classifier(folder: str | Path, device: str = "auto") -> NodeClassifier | GraphClassifier:
     """Read a classifier that its ``save``, or ``vepm train``, wrote, of whatever kind it is."""
-    model, card = read_model(folder, device)
-    return CLASSIFIERS[card.task]._loaded(model, card, folder, device)
+    _, card = load_model(Path(folder) / "model.safetensors")
+    return CLASSIFIERS[card.task].load(folder, device)

@@ -59,10 +59,8 @@ def signs_of_failure(fitted: Fitted, train: Tensor, val: Tensor) -> Iterator[str
         if reached <= largest < 1:
             better["always choosing the largest class"] = largest
         if isinstance(source, GraphBatch):
-            known = torch.zeros(y.numel(), len(card.class_names))
-            known[train, y[train]] = 1
-            edges = source.edges.edge_index.cpu()
-            spread = LabelPropagation(num_layers=50, alpha=0.9)(known, edges).argmax(1)
+            edges, propagate = source.edges.edge_index.cpu(), LabelPropagation(50, alpha=0.9)
+            spread = propagate(y.clamp_min(0), edges, mask=train).argmax(1)
             propagated = float((spread[val] == y[val]).double().mean())
             if reached < propagated:
                 better["label propagation, which looks at edges alone"] = propagated

@@ -82,10 +82,7 @@ def predictor_loss(
         model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
     ]
-    task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
-    weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    task = task / batch.count(rows).labels
-    return Terms(weight * spread - task, task=task, disagreement=spread, correct=correct)
+    return _supervised(passes, rows, b, config, consistency_weight, class_weights)
 
 
 def bound_loss(
@@ -103,27 +100,21 @@ def bound_loss(
     for z in draws:
         split = model.split_edges(z, b.edges, b.batch)
         passes.append(model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits)
-    loss, _, edges, kl, *_ = _unsupervised(model, posterior, draws[0], batch, config)
-    task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
-    counts = batch.count(rows)
-    task = task / (counts.nodes if config.likelihood == "summed" else counts.labels)
-    weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    return Terms(loss - task + weight * spread, task, edges, kl, spread, correct)
+    own = _unsupervised(model, posterior, draws[0], batch, config)
+    labels = _supervised(passes, rows, b, config, consistency_weight, class_weights, bound=True)
+    return labels._replace(loss=own.loss + labels.loss, edges=own.edges, kl=own.kl)
 
 
 def _unsupervised(
     model: VEPM, posterior: Weibull, z: Tensor, batch: GraphBatch, config: TrainingConfig
 ) -> Terms:
     """Edges and KL divergence, given the posterior of the affiliations and a draw of it [N, C]."""
-    activation = model.interactions
     # An exponential prior; a number would not live on the samples' device.
-    one = z.new_ones(())
-    kl = masked(
-        kl_divergence(posterior, Gamma(one, one, validate_args=False)), batch.node_mask
-    ).sum()
+    one, activation = z.new_ones(()), model.interactions
+    divergence = kl_divergence(posterior, Gamma(one, one, validate_args=False))
+    kl, counts = masked(divergence, batch.node_mask).sum(), batch.count(batch.y)
     given = (z, posterior.mean, activation, config.likelihood, model.directed)
     edges = batch.edge_log_likelihood(*given)
-    counts = batch.count(batch.y)
     if config.likelihood == "summed":
         edges, kl = edges / counts.nodes, kl / counts.nodes
     else:
@@ -140,20 +131,24 @@ def _supervised(
     rows: Tensor,
     batch: GraphBatch,
     config: TrainingConfig,
+    consistency_weight: Tensor | None,
     class_weights: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-likelihood of all labels, disagreement of the passes, number of correct labels."""
+    bound: bool = False,
+) -> Terms:
+    """Labels, and the disagreement of the passes; in a bound they may be divided by its nodes."""
     scores = torch.stack([logits[rows] for logits in passes])
     y, counts, balance = batch.y[rows], batch.count(rows), config.class_balance_weight
-    task = -torch.stack([cross_entropy(s, y, reduction="none") for s in scores]).mean(0)
+    of_labels = -torch.stack([cross_entropy(s, y, reduction="none") for s in scores]).mean(0)
     if class_weights is not None:
-        task = task * class_weights[y]
+        of_labels = of_labels * class_weights[y]
     hits = scores.detach().mean(0).argmax(1) == y
     power = balance * scores.size(-1) / counts.labels if balance else None
     outputs = counts.nodes if batch.batch is None else counts.graphs
     spread = disagreement(passes, batch, power) / outputs
-    kept, right = (masked(values, batch.graph_mask).sum() for values in (task, hits))
-    return kept, spread, right
+    task, correct = (masked(values, batch.graph_mask).sum() for values in (of_labels, hits))
+    task = task / (counts.nodes if bound and config.likelihood == "summed" else counts.labels)
+    weight = config.consistency_weight if consistency_weight is None else consistency_weight
+    return Terms(weight * spread - task, task=task, disagreement=spread, correct=correct)
 
 
 def disagreement(
