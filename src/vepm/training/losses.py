@@ -19,10 +19,8 @@ from vepm.objective import Terms, shrinking_penalty
 from vepm.scale.batches import GraphBatch, masked
 from vepm.training.config import TrainingConfig
 
-VISIBLE = 0.5
-"""Share of the edges and features that the encoder sees where the likelihood is masked."""
-SHARPENING = 0.5
-"""Temperature of the mean prediction that passes should agree on; below one sharpens it."""
+VISIBLE = 0.5  # share of edges and features that the encoder sees where the likelihood is masked
+SHARPENING = 0.5  # temperature of the mean prediction that passes should agree on
 
 
 class Held(NamedTuple):
@@ -82,7 +80,10 @@ def predictor_loss(
         model.classify(b.x, held.z, split, b.edges, b.batch, b.num_graphs).logits
         for _ in range(config.passes)
     ]
-    return _supervised(passes, rows, b, config, consistency_weight, class_weights)
+    task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
+    weight = config.consistency_weight if consistency_weight is None else consistency_weight
+    task = task / batch.count(rows).labels
+    return Terms(weight * spread - task, task=task, disagreement=spread, correct=correct)
 
 
 def bound_loss(
@@ -100,9 +101,12 @@ def bound_loss(
     for z in draws:
         split = model.split_edges(z, b.edges, b.batch)
         passes.append(model.classify(b.x, z, split, b.edges, b.batch, b.num_graphs).logits)
-    own = _unsupervised(model, posterior, draws[0], batch, config)
-    labels = _supervised(passes, rows, b, config, consistency_weight, class_weights, bound=True)
-    return labels._replace(loss=own.loss + labels.loss, edges=own.edges, kl=own.kl)
+    loss, _, edges, kl, *_ = _unsupervised(model, posterior, draws[0], batch, config)
+    task, spread, correct = _supervised(passes, rows, batch, config, class_weights)
+    counts = batch.count(rows)
+    task = task / (counts.nodes if config.likelihood == "summed" else counts.labels)
+    weight = config.consistency_weight if consistency_weight is None else consistency_weight
+    return Terms(loss - task + weight * spread, task, edges, kl, spread, correct)
 
 
 def _unsupervised(
@@ -131,24 +135,20 @@ def _supervised(
     rows: Tensor,
     batch: GraphBatch,
     config: TrainingConfig,
-    consistency_weight: Tensor | None,
     class_weights: Tensor | None,
-    bound: bool = False,
-) -> Terms:
-    """Labels, and the disagreement of the passes; in a bound they may be divided by its nodes."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-likelihood of all labels, disagreement of the passes, number of correct labels."""
     scores = torch.stack([logits[rows] for logits in passes])
     y, counts, balance = batch.y[rows], batch.count(rows), config.class_balance_weight
-    of_labels = -torch.stack([cross_entropy(s, y, reduction="none") for s in scores]).mean(0)
+    task = -torch.stack([cross_entropy(s, y, reduction="none") for s in scores]).mean(0)
     if class_weights is not None:
-        of_labels = of_labels * class_weights[y]
+        task = task * class_weights[y]
     hits = scores.detach().mean(0).argmax(1) == y
     power = balance * scores.size(-1) / counts.labels if balance else None
     outputs = counts.nodes if batch.batch is None else counts.graphs
     spread = disagreement(passes, batch, power) / outputs
-    task, correct = (masked(values, batch.graph_mask).sum() for values in (of_labels, hits))
-    task = task / (counts.nodes if bound and config.likelihood == "summed" else counts.labels)
-    weight = config.consistency_weight if consistency_weight is None else consistency_weight
-    return Terms(weight * spread - task, task=task, disagreement=spread, correct=correct)
+    kept, right = (masked(values, batch.graph_mask).sum() for values in (task, hits))
+    return kept, spread, right
 
 
 def disagreement(
