@@ -117,10 +117,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _, rows, found = self._look(X)
         return found.embeddings[rows].cpu().numpy()
 
-    def explain(self, X: Any) -> Explanation:
-        """Memberships, the split of the edges and embeddings at once, as tensors."""
-        return self._look(X)[2]
-
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
         path = Path(folder)
