@@ -213,7 +213,9 @@ def _set_rates(state: TrainingState, phase: str, epoch: int, config: TrainingCon
     # In place: a captured step reads it from there.
     warmed = min(epoch / CONSISTENCY_WARMUP, 1.0)
     state.consistency_weight.fill_(config.consistency_weight * warmed)
-    factor = schedule_factor(config.schedule, epoch, config.epochs)
+    factor = 0.5 ** (epoch // 50) if config.schedule == "halving" else 1.0
+    if config.schedule == "cosine":
+        factor = (1 + math.cos(math.pi * epoch / config.epochs)) / 2
     set_rate(state.predictor_optimizer, factor * config.learning_rate)
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)
     return factor * config.learning_rate
@@ -250,21 +252,19 @@ def _history_rows(
     means = {name: stack(values).double().mean(0) for name, values in given.items() if values}
     weights = executor.weight_sums().double()
     labelled = weights.new_tensor([sum(counts) for counts in zip(*labels, strict=True)])
-    found = means | {"weights": weights, "labels": labelled} | watched
+    found = means | {"the sum of the weights": weights, "labels": labelled} | watched
     # Left on the device until here: one transfer for all.
     table = stack([value.reshape(len(executor.runs)) for value in found.values()])
     rows = []
     for run, values in enumerate(executor.group.sum(table).T.tolist()):
         own = dict(zip(found, values, strict=True))
-        if run in active and not all(math.isfinite(own[name]) for name in (*means, "weights")):
-            # The loss comes first, but the term that made it so says more about the cause.
-            terms = ((n, t) for step in steps for n, t in reversed(step._asdict().items()))
-            last = ((name, float(t.reshape(-1)[run])) for name, t in terms if t is not None)
-            odd = (f"{name} is {value}" for name, value in last if not math.isfinite(value))
-            what = next(odd, "a gradient or running statistic is not finite")
+        # The loss comes first, but the term that made it so says more about the cause.
+        terms = (*reversed(means), "the sum of the weights")
+        odd = [name for name in terms if not math.isfinite(own[name])]
+        if run in active and odd:
             raise DivergedError(
-                f"training diverged: {what} in epoch {state.courses[run].epoch} of {state.phase}; "
-                "lower the learning rate or check the features' scale"
+                f"training diverged: {odd[0]} is {own[odd[0]]} in epoch {state.courses[run].epoch} "
+                f"of {state.phase}; lower the learning rate or check the features' scale"
             )
         row = {name: own[name] for name in means}
         if "correct" in row:
@@ -281,10 +281,3 @@ def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
     if scheme in ("joint", "scratch"):
         return ("both",)
     return ("predictor", "encoder") if (step + 1) % interval == 0 else ("predictor",)
-
-
-def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
-    """Learning rate of an epoch relative to the first."""
-    if schedule == "cosine":
-        return (1 + math.cos(math.pi * epoch / epochs)) / 2
-    return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0
