@@ -1,7 +1,7 @@
 """Pairs of nodes: edges held out, non-edges drawn, candidates, and the evidence of a link."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +86,12 @@ def draw_non_edges(graph: Data, count: int, random: np.random.Generator) -> Pair
         found = np.concatenate([found, new])
         found = found[np.sort(np.unique(found, return_index=True)[1])]
     return np.stack(np.divmod(found[:count], nodes))
+
+
+def ranked(score: Callable[[Pairs], Floats], pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
+    """Ones for edges and zeros for non-edges, and what a function says of both."""
+    parts = [score(part) for part in pairs]
+    return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)
 
 
 def candidates(edge_index: Tensor, strength: NDArray[np.float32]) -> Iterator[Pairs]:

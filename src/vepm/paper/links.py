@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAE, VGAE, GCNConv
 
 from vepm.estimators import LinkPredictor
-from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, split_edges
+from vepm.estimators.pairs import EdgeSplit, Pairs, draw_non_edges, ranked, split_edges
 from vepm.paper.cells import Finding, Setting
 
 VALIDATED, TESTED, QUICK_EPOCHS = 0.05, 0.10, 2
@@ -37,7 +37,7 @@ def link_prediction(setting: Setting) -> Finding:
     nodes = model.nodes(seen)
     found = _measure(setting, parts, lambda pairs: nodes.log_odds(pairs, model.calibration_))
     found.numbers["calibration_error"] = model.scores_["calibration_error"]
-    (y, x), (y_test, x_test) = (_ranked(nodes.evidence, part) for part in (parts.val, parts.test))
+    (y, x), (y_test, x_test) = (ranked(nodes.evidence, part) for part in (parts.val, parts.test))
     for name, columns in (("rate_auc", [0, 1]), ("surroundings_auc", [2, 3])):
         # Of some of the evidence, weighed anew on the validation edges.
         curve = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[:, columns], y)
@@ -90,7 +90,7 @@ def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
             model.eval()
             with torch.no_grad():
                 found = model.encode(x, edges)
-            reached = roc_auc_score(*_ranked(_products(found), parts.val))
+            reached = roc_auc_score(*ranked(_products(found), parts.val))
             if reached >= best:
                 best, z = reached, found
     return _measure(setting, parts, _products(z))
@@ -110,20 +110,14 @@ def _products(z: Tensor) -> Score:
 
 def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
     edges = parts.test[0]
-    ranked = _ranked(score, parts.test)
-    hard = _ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))
+    found = ranked(score, parts.test)
+    hard = ranked(score, (edges, _at_distance_two(setting, edges.shape[1])))
     numbers = {
-        "auc": roc_auc_score(*ranked),
-        "average_precision": average_precision_score(*ranked),
+        "auc": roc_auc_score(*found),
+        "average_precision": average_precision_score(*found),
         "hard_auc": roc_auc_score(*hard),
     }
     return Finding({name: float(number) for name, number in numbers.items()})
-
-
-def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
-    """Ones for edges and zeros for the others, and the scores of both."""
-    parts = [score(part) for part in pairs]
-    return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)
 
 
 def _adjacency(graph: Data) -> sp.csr_array:
