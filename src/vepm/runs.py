@@ -303,14 +303,9 @@ def peak_memory() -> dict[str, float]:
 
 def commit() -> str | None:
     """Commit of the source tree, or VEPM_COMMIT; a plus if changed since, None if installed."""
-    return os.environ.get("VEPM_COMMIT", "").strip() or _commit_of_tree()
-
-
-@functools.cache
-def _commit_of_tree() -> str | None:
-    folder = Path(__file__).parent
-    if not (folder.parents[1] / ".git").exists():
-        return None
+    folder, given = Path(__file__).parent, os.environ.get("VEPM_COMMIT", "").strip()
+    if given or not (folder.parents[1] / ".git").exists():
+        return given or None
     git = functools.partial(subprocess.check_output, cwd=folder, text=True, stderr=subprocess.PIPE)
     try:
         head = git(["git", "rev-parse", "HEAD"]).strip()

@@ -44,11 +44,6 @@ class Fitted:
         """History rows of finetuning."""
         return [row for row in self.history if row["phase"] == "finetune"]
 
-    @property
-    def score(self) -> tuple[float, float]:
-        """Validation accuracy and minus validation loss of the best epoch; zeros if unknown."""
-        return self.best.get("val_accuracy", 0.0), -self.best.get("val_loss", 0.0)
-
 
 def signs_of_failure(fitted: Fitted, train: Tensor, val: Tensor) -> Iterator[str]:
     """What looks wrong with a trained model, one line each, given its labelled nodes or graphs."""

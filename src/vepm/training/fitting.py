@@ -150,13 +150,16 @@ def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[st
 
 def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
     """The model that validates best, the first of equals; perhaps calibrated and checked."""
-    ranked = sorted(tried, key=lambda name: tried[name].score, reverse=True)
+    scored = {
+        name: (one.best.get("val_accuracy", 0.0), -one.best.get("val_loss", 0.0))
+        for name, one in tried.items()
+    }
+    ranked = sorted(scored, key=lambda name: scored[name], reverse=True)
     best, *others = (tried[name] for name in ranked)
     if others:
         wasted = [row for one in others for row in one.finetuned]
         spent = len(wasted), sum(row["seconds"] for row in wasted)
-        found = {name: tried[name].score[0] for name in ranked}
-        best = replace(best, tried=found, spent=spent)
+        best = replace(best, tried={name: scored[name][0] for name in ranked}, spent=spent)
     if not calibrated:
         return best
     card, (learned, val, *_) = best.card, run
