@@ -67,7 +67,7 @@ def write_run(
         nodes = neighbourhood(source, next(iter(roles["train"].tolist()), 0), LARGEST)
         sizes = {"nodes": source.num_nodes, "edges": source.num_edges // 2}
         extra = {**extra, "excerpt_of": sizes}
-    found = explain(model, source, nodes)
+    found = Explanation(*(tensor.cpu().contiguous() for tensor in explain(model, source, nodes)))
     tables = _tables(fitted, source, roles, found)
     metrics, x = _metrics(dataset, fitted, roles, tables), dataset.features
     names: dict[str, Any] = {
@@ -75,7 +75,7 @@ def write_run(
         "graph_names": dataset.graph_names,
         "feature_names": dataset.feature_names,
     }
-    edges = _on_cpu({"edge_index": found.edge_index, "edge_weight": found.edge_weight})
+    edges = {"edge_index": found.edge_index, "edge_weight": found.edge_weight}
     if nodes is not None:
         whole = {name: tables[name] for name in PREDICTIONS if name in tables}
         write_bytes(folder / "predictions.safetensors", save(whole))
@@ -89,7 +89,7 @@ def write_run(
     if x.numel() <= LARGEST_FEATURES:
         outputs["features"] = x.to_dense().contiguous()
     if isinstance(grouping := model.partitioner.grouping(), Tensor):
-        outputs |= _on_cpu({"assignment": grouping})
+        outputs["assignment"] = grouping.detach().cpu().contiguous()
     write_bytes(folder / "outputs.safetensors", save(outputs))
     save_model(folder / "model.safetensors", model, card)
     write_text(folder / "config.toml", card.config.to_toml())
@@ -126,11 +126,7 @@ def _tables(fitted: Fitted, source: Source, roles: Tensors, found: Explanation) 
         }
         if not isinstance(source, LargeGraph):
             tables |= attribute(model, source, proba.argmax(1))._asdict()
-    return _on_cpu(tables)
-
-
-def _on_cpu(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: tensor.cpu().contiguous() for name, tensor in tables.items()}
 
 
 def facts(dataset: Dataset, seed: int, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

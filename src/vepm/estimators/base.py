@@ -21,7 +21,7 @@ from vepm.nn import VEPM
 from vepm.scale.ddp import ProcessGroup
 from vepm.schema import LARGEST_SEED, unknown
 from vepm.tasks import TaskName
-from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, fit
+from vepm.training import Config, Explanation, Fitted, ModelCard, Progress
 from vepm.training.card import Used
 from vepm.training.config import FIELDS
 
@@ -156,14 +156,12 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             train_on, validate_on = training.set_aside(train_on, dataset.labels, seed)
         labels = dataset.labels[train_on].numpy()
         config, start = self._plan(dataset, seed, check_memory)
-        fitted = fit(
+        weights = self._class_weights(dataset.class_names, labels)
+        (fitted,) = training.fit_many(
             dataset,
             config,
-            train_on=train_on,
-            validate_on=validate_on,
-            class_weights=self._class_weights(dataset.class_names, labels),
-            seed=start,
-            device=self.device,
+            [training.Run(train_on, validate_on, seed=start, class_weights=weights)],
+            self.device,
             progress=self.progress,
             checkpoint=checkpoint,
             group=group,
