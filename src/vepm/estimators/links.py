@@ -17,17 +17,8 @@ from vepm.data.canonical import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
 from vepm.estimators.communities import node_names
-from vepm.estimators.pairs import (
-    EVIDENCE,
-    EdgeSplit,
-    Links,
-    Nodes,
-    candidates,
-    each_once,
-    ranked,
-    split_edges,
-    surroundings,
-)
+from vepm.estimators.evidence import EVIDENCE, Links, Nodes, surroundings
+from vepm.estimators.pairs import EdgeSplit, candidates, each_once, ranked, split_edges
 from vepm.files import read_toml, write_text
 from vepm.kernels.shares import couple
 from vepm.runs import calibration_error
