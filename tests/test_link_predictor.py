@@ -265,7 +265,7 @@ def test_evidence_is_the_same_in_chunks_and_finite_without_any(
     random = np.random.default_rng(0)
     z = np.vstack([random.random((9, 3)), np.zeros((1, 3))])
     rows, degree = random.random((10, 4)), random.random(10)
-    nodes = pairs_module.Nodes([*range(10)], torch.zeros(2, 0), z, 2 * z, rows, degree)
+    nodes = evidence.Nodes([*range(10)], torch.zeros(2, 0), z, 2 * z, rows, degree)
     pairs = np.stack(np.triu_indices(10, 1))
     found = nodes.evidence(pairs)
     i, j = pairs[:, 0]

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
+from vepm.estimators.pairs import ranked
 from vepm.evaluation import PROTOCOLS, public_split
 from vepm.paper import links, studies
 from vepm.paper.cells import Setting
@@ -343,9 +344,7 @@ def test_graph_autoencoders_are_those_of_their_paper() -> None:
     edges = torch.tensor([[0, 1], [1, 0]])
     assert isinstance(model(torch.rand(3, 7), edges), tuple)
     assert links._Encoder(7, 1)(torch.rand(3, 7), edges).shape == (3, 16)
-    y, scores = links._ranked(
-        lambda pairs: pairs[0] * 2.0, (np.ones((2, 3), int), np.zeros((2, 2), int))
-    )
+    y, scores = ranked(lambda pairs: pairs[0] * 2.0, (np.ones((2, 3), int), np.zeros((2, 2), int)))
     assert y.tolist() == [1, 1, 1, 0, 0]
     assert scores.tolist() == [2, 2, 2, 0, 0]
 

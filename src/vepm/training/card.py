@@ -62,7 +62,7 @@ class ModelCard:
     """The description of a model: what it was trained on, and with which settings."""
 
     task: str
-    in_channels: int = checked(low=1, below=2**31)
+    in_channels: int
     config: Config
     class_names: tuple[str, ...]
     seed: int = checked(0, low=-(2**63), below=2**64)
@@ -121,16 +121,19 @@ class ModelCard:
         # Files of earlier versions have fewer entries, and others.
         found = {name: description[name] for name in fields_of(cls) if name in description}
         found = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
-        if isinstance(sections := description.get("config"), dict):
+        sections = description["config"]
+        if isinstance(sections, dict):
             # The model is trained: settings of training that were removed do not matter any more.
             own = sections.get("training", {})
             kept = {name: own[name] for name in own if name not in REMOVED["training"]}
             sections = sections | {"training": kept}
         found |= {"seed": description["seed"], "config": Config.from_dict(sections)}
         card = schema.read(cls, found, "description")
-        names, parts = card.feature_names, dict[str, Any]()
-        if names is not None and not len(names) == len(set(names)) == card.in_channels:
-            raise ValueError(f"{len(set(names))} different names for {card.in_channels} features")
+        names, width, parts = card.feature_names, card.in_channels, dict[str, Any]()
+        if not 1 <= width < 2**31:
+            raise ValueError(f"in_channels must be from 1 to {2**31 - 1}, got {width}")
+        if names is not None and not len(names) == len(set(names)) == width:
+            raise ValueError(f"{len(set(names))} different names for {width} features")
         if tensors["anchors"]:
             parts["anchors"] = Anchors.from_tensors(tensors["anchors"])
         added = card.added_positions

@@ -47,20 +47,20 @@ def explain(model: VEPM, source: Source, nodes: Tensor | None = None) -> Explana
     Of a large graph the edges may be those between some nodes alone, which count from 0 then.
     """
     model.eval()
-    parts, offset = [], 0
     if isinstance(source, LargeGraph):
         z = affiliations(model, posterior_table(model, source), sample=False)
-        edges = _large_split(model, source, z, nodes)
-        logits, states, _ = classify(model, source, z)
-        return Explanation(_finite(z), *edges, states, _finite(logits))
+        split = _large_split(model, source, z, nodes)
+        logits, *embeddings = classify(model, source, z)
+        return Explanation(_finite(z), *split, embeddings[0], _finite(logits))
+    parts, offset = [], 0
     for b in pieces(source):
         out = model(b.x, b.edges, b.batch, b.num_graphs)
         edge_index = b.edges.edge_index + offset
         offset += b.x.size(0)
         states = out.community_embeddings, _finite(out.embeddings)
         parts.append(Explanation(_finite(out.z), edge_index, out.edge_weight, *states))
-    z, edges, *others = zip(*parts, strict=True)
-    return Explanation(torch.cat(z), torch.cat(edges, dim=1), *map(torch.cat, others))
+    every, edges, *others = zip(*parts, strict=True)
+    return Explanation(torch.cat(every), torch.cat(edges, dim=1), *map(torch.cat, others))
 
 
 def _large_split(
