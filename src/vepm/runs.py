@@ -1,4 +1,4 @@
-"""The run folder, which :mod:`vepm.report` reads, and the numbers in it: measures and machines."""
+"""The run folder, which :mod:`vepm.report` reads, the facts of a run, and the machine behind it."""
 
 import contextlib
 import functools
@@ -14,21 +14,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save
-from sklearn.metrics import normalized_mutual_info_score, roc_auc_score
 from torch import Tensor
 
 from vepm.data import Dataset
-from vepm.data.canonical import canonical_kinds
 from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
-from vepm.nn import VEPM, interactions
+from vepm.measures import (
+    accuracy,
+    agreement,
+    calibration_error,
+    class_measures,
+    summarise_parts,
+)
+from vepm.nn import interactions
 from vepm.scale.batches import GraphStore, single_graph
 from vepm.scale.executor import Source
 from vepm.scale.large import LargeGraph
-from vepm.tasks import TASKS
 from vepm.training.fitted import Fitted
 from vepm.training.prediction import Explanation, attribute, explain, probabilities
 from vepm.training.saving import save_model
@@ -47,9 +50,6 @@ RULE = (
 LAST = "the last epoch; there were no validation labels"
 PREDICTIONS = ("memberships", "probabilities", "prediction")  # written of all nodes of large graphs
 PACKAGES = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
-# Edges, evenly spaced, by which shares are ranked against kinds.
-RANKED_EDGES = 200_000
-FEWEST_JOINED = 50  # edges between training nodes below which their homophily is mostly chance
 
 
 def write_run(
@@ -168,7 +168,7 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, tables: Tensors) 
             found, truth = tables["probabilities"][roles[role]], y[roles[role]]
             if truth.numel():
                 metrics[f"{role}_accuracy"] = accuracy(found, truth)
-                measures = TASKS[dataset.task].measures(found, truth)
+                measures = class_measures(found, truth)
                 metrics |= {f"{role}_{name}": value for name, value in measures.items()}
         if truth.numel():
             metrics["ece"] = calibration_error(found, truth)
@@ -194,80 +194,6 @@ def neighbourhood(graph: LargeGraph, start: int, count: int) -> Tensor:
         around = graph.edges_into(frontier)[1].long().unique()
         frontier = around[~reached[around]]
     return reached.nonzero().flatten()
-
-
-def accuracy(probabilities: Tensor, y: Tensor) -> float:
-    """Share of labels [n] that the most probable class of [n, classes] hits."""
-    return float((probabilities.argmax(1) == y).double().mean())
-
-
-def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> float:
-    """Expected calibration error: how far confidence is from accuracy, over equal-width bins."""
-    confidence, predicted = probabilities.double().max(1)
-    hit = (predicted == y).double()
-    bucket = (confidence * bins).long().clamp(max=bins - 1)
-    gap = torch.zeros(bins, dtype=torch.double, device=hit.device)
-    gap.index_add_(0, bucket, hit - confidence)
-    return round(float(gap.abs().sum()) / max(y.numel(), 1), 12)
-
-
-def agreement(communities: Tensor, y: Tensor) -> float:
-    """Normalised mutual information of two groupings of the same nodes."""
-    return float(normalized_mutual_info_score(y.cpu().numpy(), communities.cpu().numpy()))
-
-
-@torch.no_grad()
-def summarise_parts(
-    model: VEPM, dataset: Dataset, train: Tensor, edge_index: Tensor, edge_weight: Tensor
-) -> list[dict[str, Any]]:
-    """What each metacommunity's part of the edges is worth, given their shares [E, K].
-
-    ``relevance`` is the weight the labels gave it in the composer, one on average, None without;
-    ``share`` its share of all edges; ``homophily`` how often its edges join equal labels among the
-    training nodes, None if few edges join two; ``kinds`` the share of its edges that is of each
-    known kind.
-    """
-    graph, relevance, shares = dataset.graphs[0], model.composer.relevance, edge_weight.double()
-    weights = [None] * shares.size(1) if relevance is None else relevance.weight.tolist()
-    total = shares.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    # Labels of graphs are not those of their nodes.
-    known = torch.isin(edge_index, train).all(0) & dataset.single_graph
-    enough = int(known.sum()) >= 2 * FEWEST_JOINED
-    first, second = dataset.labels[edge_index[:, known]]
-    among, joined = shares[known].sum(0), shares[known][first == second].sum(0)
-    by_kind = {}
-    if dataset.single_graph and dataset.kind_names:
-        # The split has both directions of every edge, a directed graph perhaps one.
-        kinds = canonical_kinds(edge_index, graph.edge_index, graph.edge_kind)
-        by_kind = dict(zip(dataset.kind_names, kinds.double().t() @ shares, strict=True))
-    return [
-        {
-            "relevance": weights[k],
-            "share": float(total[k] / max(len(shares), 1)),
-            "homophily": float(joined[k] / among[k]) if enough and among[k] > 0 else None,
-            "kinds": {name: float(row[k] / total[k]) for name, row in by_kind.items()},
-        }
-        for k in range(shares.size(1))
-    ]
-
-
-def agreement_with_kinds(shares: Tensor, kinds: Tensor) -> tuple[float, float]:
-    """Compare shares [E, K] with known kinds [E, R], which the model never saw.
-
-    Gives the normalised mutual information of an edge's strongest part and its kind, over edges of
-    one kind, and the ROC AUC with which the best part of each kind ranks its edges, on average.
-    """
-    single = kinds.sum(1) == 1
-    parts = shares[single].argmax(1).numpy()
-    information = normalized_mutual_info_score(kinds[single].int().argmax(1).numpy(), parts)
-    every = max(1, len(shares) // RANKED_EDGES)
-    some, truth = shares[::every].numpy(), kinds[::every].numpy()
-    areas = [
-        max(roc_auc_score(of_kind, part) for part in some.T)
-        for of_kind in truth.T
-        if of_kind.any() and not of_kind.all()
-    ]
-    return float(information), float(np.mean(areas)) if areas else float("nan")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from vepm.data import as_dataset, planted_graph
 from vepm.estimators.pairs import ranked
 from vepm.evaluation import PROTOCOLS, public_split
+from vepm.measures import agreement
 from vepm.paper import links, studies
 from vepm.paper.cells import Setting
 from vepm.paper.communities import (
@@ -27,7 +28,6 @@ from vepm.paper.communities import (
     shown_nodes,
 )
 from vepm.paper.studies import STUDIES, entropy
-from vepm.runs import agreement
 from vepm.training import preset
 
 

@@ -15,17 +15,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
-from vepm import runs
-from vepm.runs import (
+from vepm import measures
+from vepm.measures import (
     accuracy,
     agreement,
     agreement_with_kinds,
     calibration_error,
-    commit,
-    describe_machine,
-    peak_memory,
     summarise_parts,
 )
+from vepm.runs import commit, describe_machine, peak_memory
 
 
 def rows(*values: tuple[float, ...]) -> Tensor:
@@ -136,9 +134,9 @@ def test_edges_that_rank_kinds_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch
     shares = kinds.float()
     # The parts of every third edge are swapped, which is as good if only those are looked at.
     shares[::3] = 1 - shares[::3]
-    monkeypatch.setattr(runs, "RANKED_EDGES", 8)
+    monkeypatch.setattr(measures, "RANKED_EDGES", 8)
     assert agreement_with_kinds(shares, kinds)[1] == 1
-    monkeypatch.setattr(runs, "RANKED_EDGES", 24)
+    monkeypatch.setattr(measures, "RANKED_EDGES", 24)
     assert agreement_with_kinds(shares, kinds)[1] < 1
 
 

@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 from vepm.cli.train import part_in_words
 from vepm.data import planted_relations
 from vepm.errors import InputError
+from vepm.measures import agreement_with_kinds, summarise_parts
 from vepm.nn import VEPM
-from vepm.runs import agreement_with_kinds, summarise_parts
 from vepm.training import Config, fit
 from vepm.training.card import ModelCard
 
@@ -33,14 +33,14 @@ def model(composer: str = "weighted") -> VEPM:
 
 def test_parts_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     train = torch.tensor([0, 1, 2])
-    monkeypatch.setattr("vepm.runs.FEWEST_JOINED", 2)
+    monkeypatch.setattr("vepm.measures.FEWEST_JOINED", 2)
     first, second = summarise_parts(model(), path(("a", "b")), train, EDGES, SHARES)
     assert first["relevance"] == second["relevance"] == 1
     assert first["share"] == second["share"] == 0.5
     assert first["homophily"] == pytest.approx(0.75)
     assert second["homophily"] == pytest.approx(0.25)
     assert first["kinds"] == {"a": pytest.approx(0.75), "b": pytest.approx(0.25)}
-    monkeypatch.setattr("vepm.runs.FEWEST_JOINED", 3)
+    monkeypatch.setattr("vepm.measures.FEWEST_JOINED", 3)
     few = summarise_parts(model(), path(), train, EDGES, SHARES)
     assert [part["homophily"] for part in few] == [None, None]
 

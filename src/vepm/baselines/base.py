@@ -16,8 +16,9 @@ from vepm.data.canonical import is_sparse
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split, choose_epoch
+from vepm.measures import class_measures
 from vepm.schema import checked
-from vepm.tasks import TASKS, TaskName
+from vepm.tasks import TaskName
 from vepm.training import GraphBatch, GraphStore, single_graph
 
 COLUMNS = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
@@ -175,7 +176,7 @@ class Baseline(ABC):
             torch.manual_seed(seed)
             curve, found = self.train(dataset, split, seed)
         seconds = perf_counter() - start
-        measures = TASKS[self.task].measures(found, dataset.labels[split.test])
+        measures = class_measures(found, dataset.labels[split.test])
         known = (curve, seconds, self.settings(), measures)
         return RunResult.from_curve(self.name, dataset.name, split.name, seed, *known)
 

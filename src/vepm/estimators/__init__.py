@@ -1,6 +1,6 @@
 """VEPM as scikit-learn users expect it: fit, predict, predict_proba, transform."""
 
-from vepm.estimators.base import EdgePartition, Estimator, unlabelled
+from vepm.estimators.base import EdgePartition, Estimator
 from vepm.estimators.classifiers import (
     CLASSIFIERS,
     GraphClassifier,
@@ -9,6 +9,7 @@ from vepm.estimators.classifiers import (
 )
 from vepm.estimators.communities import CommunityDetector, Memberships
 from vepm.estimators.evidence import Links
+from vepm.estimators.inputs import unlabelled
 from vepm.estimators.links import LinkPredictor
 
 __all__ = [

@@ -2,14 +2,14 @@
 
 from typing import Any, NamedTuple, Self
 
-import networkx as nx
 import numpy as np
 import torch
 from sklearn.base import ClusterMixin
 
 from vepm.data import Dataset
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
+from vepm.estimators.base import Estimator, RandomState
+from vepm.estimators.inputs import Array, node_names, unlabelled
 from vepm.nn import interactions, members
 from vepm.training import Config, Progress, explain, fit
 from vepm.training.fitting import NONE
@@ -143,10 +143,3 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         nodes, member = np.arange(len(names))[rows], self.communities(X).overlapping
         found = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
         return {k: nodes for k, nodes in found.items() if nodes}
-
-
-def node_names(X: Any, dataset: Dataset) -> list[Any]:
-    """What users call the nodes: NetworkX's node objects, ids as text, or indices."""
-    if isinstance(X, nx.Graph):
-        return list(X)
-    return dataset.item_names if dataset.node_names else list(range(dataset.labels.numel()))

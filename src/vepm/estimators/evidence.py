@@ -14,7 +14,7 @@ from torch_geometric.nn import APPNP
 
 from vepm.data.canonical import is_sparse
 from vepm.errors import InputError
-from vepm.estimators.base import plain
+from vepm.estimators.inputs import plain
 from vepm.estimators.pairs import Pairs
 
 Floats = NDArray[Any]

@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from vepm.data import Dataset
 from vepm.data.canonical import structural_features
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
-from vepm.estimators.communities import node_names
+from vepm.estimators.base import Estimator, RandomState
 from vepm.estimators.evidence import EVIDENCE, Links, Nodes, surroundings
+from vepm.estimators.inputs import Array, node_names, unlabelled
 from vepm.estimators.pairs import EdgeSplit, candidates, each_once, ranked, split_edges
 from vepm.files import read_toml, write_text
 from vepm.kernels.shares import couple
-from vepm.runs import calibration_error
+from vepm.measures import calibration_error
 from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 

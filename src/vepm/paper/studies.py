@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy
 from vepm.baselines.nodes import GCN
 from vepm.errors import InputError
 from vepm.evaluation import RunResult
+from vepm.measures import accuracy, calibration_error
 from vepm.nn import VEPM
 from vepm.paper.cells import Finding, Setting, finetune
 from vepm.paper.communities import COMMUNITY_STUDIES
 from vepm.paper.links import LINK_STUDIES
-from vepm.runs import accuracy, calibration_error
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.large import LargeGraph
 from vepm.training import explain, pick_device, probabilities
