@@ -15,7 +15,8 @@ from typing import Any
 from vepm.bench import machine
 from vepm.data import load
 from vepm.files import write_text
-from vepm.runs import accuracy, peak_memory
+from vepm.measures import accuracy
+from vepm.runs import peak_memory
 from vepm.training import fit, preset, probabilities
 
 COMMUNITIES = 8

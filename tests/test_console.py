@@ -19,7 +19,7 @@ from vepm.cli.links import print_links
 from vepm.cli.train import print_run
 from vepm.errors import InputError
 from vepm.evaluation import RULES, RunResult
-from vepm.tasks import TASKS
+from vepm.measures import class_measures
 
 RUN: dict[str, Any] = {
     "dataset": "pets",
@@ -50,7 +50,7 @@ def result(method: str, seed: int, right: int, validated: bool = True) -> RunRes
         curve |= {"val_accuracy": [0.5], "val_loss": [1.0]}
     second = torch.tensor([1.0] * right + [0.0] * (4 - right))
     scores = torch.stack([1 - second, second], dim=1)
-    measures = TASKS["node"].measures(scores, torch.tensor([1, 1, 1, 0]))
+    measures = class_measures(scores, torch.tensor([1, 1, 1, 0]))
     return RunResult.from_curve(method, "pets", "own", seed, curve, 1.5, {"k": 2}, measures)
 
 

@@ -7,8 +7,8 @@ import torch
 
 from vepm.data import Dataset, load
 from vepm.evaluation import public_split
+from vepm.measures import agreement
 from vepm.nn import interactions
-from vepm.runs import agreement
 from vepm.training import Fitted, explain, fit, preset
 
 pytestmark = pytest.mark.skipif("VEPM_DATA" not in os.environ, reason="VEPM_DATA is not set")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import defaultdict
 
 import pytest
 import torch
@@ -235,7 +236,7 @@ def test_a_model_of_a_directed_graph_has_directions() -> None:
     assert dataset.directed
     card = ModelCard.of(dataset, Config())
     assert card.directed
-    assert ModelCard.from_description(card.description()).build().directed
+    assert ModelCard.read(card.description(), defaultdict(dict)).build().directed
     fitted = fit(dataset, Config().replace(pretrain_epochs=2, inputs="x", num_metacommunities=4))
     assert explain(fitted.model, fitted.source).memberships.shape == (8, 128)
 

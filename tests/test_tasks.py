@@ -7,7 +7,8 @@ import torch
 
 from vepm.data import load
 from vepm.errors import InputError
-from vepm.tasks import TASKS, task_named
+from vepm.measures import class_measures
+from vepm.tasks import task_named
 
 
 @pytest.mark.parametrize("name", ["KarateClub", "digits-graphs"])
@@ -45,7 +46,7 @@ def test_measures_of_several_classes_by_hand() -> None:
     probabilities = torch.tensor(
         [[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.1, 0.8, 0.1], [0.0, 0.1, 0.9]]
     )
-    found = TASKS["graph"].measures(probabilities, torch.tensor([0, 0, 1, 2]))
+    found = class_measures(probabilities, torch.tensor([0, 0, 1, 2]))
     assert found["per_class"][0] == {
         "precision": 1.0,
         "recall": 0.5,
@@ -61,29 +62,29 @@ def test_the_area_of_three_classes_is_the_mean_over_all_of_them() -> None:
     probabilities = torch.tensor(
         [[0.2, 0.1, 0.1], [0.6, 0.0, 0.0], [0.1, 0.9, 0.1], [0.4, 0.1, 0.8]]
     )
-    found = TASKS["node"].measures(probabilities, torch.tensor([0, 0, 1, 2]))
+    found = class_measures(probabilities, torch.tensor([0, 0, 1, 2]))
     assert found["roc_auc"] == pytest.approx((0.75 + 1 + 1) / 3)
     assert [row["support"] for row in found["per_class"]] == [2, 1, 1]
 
 
 def test_classes_without_test_items_count_for_nothing() -> None:
     probabilities = torch.tensor([[0.6, 0.4, 0.0], [0.7, 0.3, 0.0], [0.65, 0.35, 0.0]])
-    found = TASKS["node"].measures(probabilities, torch.tensor([1, 0, 0]))
+    found = class_measures(probabilities, torch.tensor([1, 0, 0]))
     assert found["macro_f1"] == pytest.approx(0.4)
     assert found["roc_auc"] == 1.0
     assert found["per_class"][2] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
-    assert TASKS["node"].measures(probabilities, torch.zeros(3).long())["roc_auc"] is None
+    assert class_measures(probabilities, torch.zeros(3).long())["roc_auc"] is None
 
 
 def test_a_model_that_has_diverged_ranks_nothing() -> None:
     lost = torch.full((4, 2), torch.nan)
-    assert TASKS["node"].measures(lost, torch.tensor([0, 1, 0, 1]))["roc_auc"] == 0.5
+    assert class_measures(lost, torch.tensor([0, 1, 0, 1]))["roc_auc"] == 0.5
 
 
 def test_two_classes_have_one_curve() -> None:
     # The second of class 1 ranks below one of class 0: three of four pairs are in order.
     one = torch.tensor([0.9, 0.4, 0.5, 0.1])
-    found = TASKS["node"].measures(torch.stack([1 - one, one], 1), torch.tensor([1, 1, 0, 0]))
+    found = class_measures(torch.stack([1 - one, one], 1), torch.tensor([1, 1, 0, 0]))
     assert found["roc_auc"] == 0.75
 
 

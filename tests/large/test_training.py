@@ -9,7 +9,7 @@ import torch
 from training.toys import SCHEMES, SMALL, roles, run, same_run, toy
 from vepm.data import planted_graph
 from vepm.errors import InputError
-from vepm.runs import accuracy
+from vepm.measures import accuracy
 from vepm.scale.batches import GraphBatch
 from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import LargeGraph

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data import as_dataset, planted_graph
-from vepm.estimators.pairs import draw_at_distance_two
+from vepm.estimators.pairs import draw_at_distance_two, ranked
 from vepm.evaluation import PROTOCOLS, public_split
+from vepm.measures import agreement
 from vepm.paper import links, partition_use
 from vepm.paper.cells import Setting
 from vepm.paper.communities import (
@@ -27,7 +28,6 @@ from vepm.paper.communities import (
     shown_nodes,
 )
 from vepm.paper.studies import STUDIES
-from vepm.runs import agreement
 from vepm.training import preset
 
 
@@ -344,9 +344,7 @@ def test_graph_autoencoders_are_those_of_their_paper() -> None:
     edges = torch.tensor([[0, 1], [1, 0]])
     assert isinstance(model(torch.rand(3, 7), edges), tuple)
     assert links._Encoder(7, 1)(torch.rand(3, 7), edges).shape == (3, 16)
-    y, scores = links._ranked(
-        lambda pairs: pairs[0] * 2.0, (np.ones((2, 3), int), np.zeros((2, 2), int))
-    )
+    y, scores = ranked(lambda pairs: pairs[0] * 2.0, (np.ones((2, 3), int), np.zeros((2, 2), int)))
     assert y.tolist() == [1, 1, 1, 0, 0]
     assert scores.tolist() == [2, 2, 2, 0, 0]
 

@@ -13,6 +13,7 @@ from vepm.nn import VEPM
 from vepm.training import Fitted, fit, preset
 from vepm.training import fitted as checks
 from vepm.training.fitted import signs_of_failure
+from vepm.training.fitting import NONE
 
 TRAIN, VAL = torch.arange(0, 60), torch.arange(60, 100)
 
@@ -128,7 +129,8 @@ def test_a_single_node_or_community_is_no_collapse(
     monkeypatch.setattr(checks, "pieces", lambda _: [SimpleNamespace(x=None, edges=None)])
     monkeypatch.setattr(checks, "draw", lambda *_, **__: table)
     monkeypatch.setattr(checks, "interactions", lambda z, *_: z)
-    found = [*checks._collapses(model, card, None, labelled=True)]  # type: ignore[arg-type]
+    fitted: Any = SimpleNamespace(model=model, card=card, source=None, finetuned=[])
+    found = [*signs_of_failure(fitted, torch.arange(9), torch.arange(20))]
     assert len(found) == count
     assert all("class 'dog'" in line for line in found[:1])
-    assert len([*checks._collapses(model, card, None, labelled=False)]) == max(count - 1, 0)  # type: ignore[arg-type]
+    assert len([*signs_of_failure(fitted, NONE, NONE)]) == max(count - 1, 0)

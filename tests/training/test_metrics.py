@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,17 +15,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
-from vepm import runs
-from vepm.runs import (
+from vepm import measures
+from vepm.measures import (
     accuracy,
     agreement,
     agreement_with_kinds,
     calibration_error,
-    commit,
-    describe_machine,
-    peak_memory,
     summarise_parts,
 )
+from vepm.runs import commit, describe_machine, peak_memory
 
 
 def rows(*values: tuple[float, ...]) -> Tensor:
@@ -99,6 +98,10 @@ def test_calibration_has_fifteen_bins_unless_told() -> None:
     assert calibration_error(found, y) == pytest.approx(calibration_by_loop(found, y, 15))
 
 
+def of_nodes(labels: Tensor) -> Any:
+    return SimpleNamespace(graphs=[None], labels=labels, single_graph=True, kind_names=None)
+
+
 @pytest.mark.parametrize(("joined", "enough"), [(49, False), (50, True)])
 def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> None:
     model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
@@ -108,7 +111,7 @@ def test_homophily_of_few_edges_is_mostly_chance(joined: int, enough: bool) -> N
     shares = torch.tensor([[0.25, 0.75, 0.0]]).expand(edges.size(1), 3)
     labels = torch.arange(joined + 2) % 2
     train = torch.arange(joined + 1)
-    parts = summarise_parts(model, edges, shares, labels, train)  # type: ignore[arg-type]
+    parts = summarise_parts(model, of_nodes(labels), train, edges, shares)  # type: ignore[arg-type]
     assert [part["share"] for part in parts] == pytest.approx([0.25, 0.75, 0.0])
     half = pytest.approx((joined // 2) / joined) if enough else None
     assert [part["homophily"] for part in parts] == [half, half, None]
@@ -119,7 +122,8 @@ def test_parts_of_hardly_any_edge(edges: int, shares: list[float]) -> None:
     model = SimpleNamespace(composer=SimpleNamespace(relevance=None))
     ends, none = torch.zeros(2, edges).long(), torch.zeros(0).long()
     table = torch.tensor([[0.25, 0.75]]).expand(edges, 2)
-    parts = summarise_parts(model, ends, table, torch.zeros(1), none)  # type: ignore[arg-type]
+    data = of_nodes(torch.zeros(1))
+    parts = summarise_parts(model, data, none, ends, table)  # type: ignore[arg-type]
     assert [part["share"] for part in parts] == pytest.approx(shares)
     assert {part["homophily"] for part in parts} == {None}
     assert [part["kinds"] for part in parts] == [{}, {}]
@@ -130,9 +134,9 @@ def test_edges_that_rank_kinds_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch
     shares = kinds.float()
     # The parts of every third edge are swapped, which is as good if only those are looked at.
     shares[::3] = 1 - shares[::3]
-    monkeypatch.setattr(runs, "RANKED_EDGES", 8)
+    monkeypatch.setattr(measures, "RANKED_EDGES", 8)
     assert agreement_with_kinds(shares, kinds)[1] == 1
-    monkeypatch.setattr(runs, "RANKED_EDGES", 24)
+    monkeypatch.setattr(measures, "RANKED_EDGES", 24)
     assert agreement_with_kinds(shares, kinds)[1] < 1
 
 
@@ -170,19 +174,21 @@ def test_code_that_has_changed_since_its_commit_is_marked(
     changes: str, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = iter(["abc\n", changes])
+    monkeypatch.delenv("VEPM_COMMIT", raising=False)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: next(said))
-    assert runs._commit_of_tree.__wrapped__() == f"abc{mark}"
+    assert commit() == f"abc{mark}"
 
 
 def test_without_git_there_is_no_commit_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> str:
         raise FileNotFoundError
 
+    monkeypatch.delenv("VEPM_COMMIT", raising=False)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", fail)
-    assert runs._commit_of_tree.__wrapped__() is None
+    assert commit() is None
     monkeypatch.setattr(Path, "exists", lambda _: False)
-    assert runs._commit_of_tree.__wrapped__() is None
+    assert commit() is None
     monkeypatch.setenv("VEPM_COMMIT", " abc ")
     assert commit() == "abc"

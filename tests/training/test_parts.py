@@ -1,42 +1,52 @@
 """What each part of the edges is worth, on graphs small enough to count by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from vepm.cli.train import part_in_words
 from vepm.data import planted_relations
 from vepm.errors import InputError
+from vepm.measures import agreement_with_kinds, summarise_parts
 from vepm.nn import VEPM
-from vepm.runs import agreement_with_kinds, summarise_parts
 from vepm.training import Config, fit
 from vepm.training.card import ModelCard
 
-EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]).repeat(1, 25)
-SHARES = torch.tensor([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75], [0.25, 0.75]]).repeat(25, 1)
+EDGES = torch.tensor([[1, 0, 2, 1], [0, 1, 1, 2]])
+SHARES = torch.tensor([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75], [0.25, 0.75]])
+KINDS = torch.tensor([[True, False], [True, False], [False, True], [False, True]])
+
+
+def path(kind_names: tuple[str, ...] | None = None) -> Any:
+    graph = Data(edge_index=EDGES, edge_kind=KINDS, num_nodes=3)
+    labels = torch.tensor([0, 0, 1])
+    return SimpleNamespace(graphs=[graph], labels=labels, single_graph=True, kind_names=kind_names)
 
 
 def model(composer: str = "weighted") -> VEPM:
     return VEPM(3, 2, num_communities=4, num_metacommunities=2, composer=composer)
 
 
-def test_parts_by_hand() -> None:
-    labels, train = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2])
-    kinds = torch.tensor([[True, False], [True, False], [False, True], [False, True]])
-    kinds = kinds.repeat(25, 1)
-    first, second = summarise_parts(model(), EDGES, SHARES, labels, train, kinds, ("a", "b"))
+def test_parts_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = torch.tensor([0, 1, 2])
+    monkeypatch.setattr("vepm.measures.FEWEST_JOINED", 2)
+    first, second = summarise_parts(model(), path(("a", "b")), train, EDGES, SHARES)
     assert first["relevance"] == second["relevance"] == 1
     assert first["share"] == second["share"] == 0.5
     assert first["homophily"] == pytest.approx(0.75)
     assert second["homophily"] == pytest.approx(0.25)
     assert first["kinds"] == {"a": pytest.approx(0.75), "b": pytest.approx(0.25)}
-    few = summarise_parts(model(), EDGES[:, 2:], SHARES[2:], labels, train)
+    monkeypatch.setattr("vepm.measures.FEWEST_JOINED", 3)
+    few = summarise_parts(model(), path(), train, EDGES, SHARES)
     assert [part["homophily"] for part in few] == [None, None]
 
 
 def test_parts_without_relevance_kinds_or_labelled_pairs() -> None:
-    parts = summarise_parts(model("gnn"), EDGES, SHARES, torch.zeros(3), torch.tensor([0]))
+    parts = summarise_parts(model("gnn"), path(), torch.tensor([0]), EDGES, SHARES)
     assert [part["relevance"] for part in parts] == [None, None]
     assert [part["homophily"] for part in parts] == [None, None]
     assert parts[0]["kinds"] == {}

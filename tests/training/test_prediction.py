@@ -9,7 +9,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from training.toys import SMALL, TASKS, roles, run, toy
 from vepm.errors import InputError
-from vepm.runs import accuracy, agreement, calibration_error
+from vepm.measures import accuracy, agreement, calibration_error
 from vepm.scale import batches
 from vepm.training import (
     GraphBatch,

@@ -17,6 +17,13 @@ from vepm.data import planted_relations
 from vepm.errors import InputError
 from vepm.evaluation import Split
 from vepm.evaluation.executor import result_of
+from vepm.measures import (
+    accuracy,
+    agreement,
+    agreement_with_kinds,
+    calibration_error,
+    class_measures,
+)
 from vepm.nn import interactions
 from vepm.report import read_run
 from vepm.report.reading import METRICS, read_metrics
@@ -25,10 +32,6 @@ from vepm.runs import (
     LARGEST_FEATURES,
     LAST,
     RULE,
-    accuracy,
-    agreement,
-    agreement_with_kinds,
-    calibration_error,
     commit,
     describe_machine,
     neighbourhood,
@@ -36,7 +39,6 @@ from vepm.runs import (
     write_run,
 )
 from vepm.scale.large import LargeGraph
-from vepm.tasks import TASKS as BY_NAME
 from vepm.training import Config, fit, load_model, probabilities
 from vepm.training.fitting import NONE
 
@@ -71,7 +73,7 @@ def test_metrics_are_those_of_the_outputs(task: str, tmp_path: Path) -> None:
         mask = outputs[f"{role}_mask"]
         expected = accuracy(outputs["probabilities"][mask], outputs["y"][mask])
         assert metrics[f"{role}_accuracy"] == expected
-        measures = BY_NAME[task].measures(outputs["probabilities"][mask], outputs["y"][mask])
+        measures = class_measures(outputs["probabilities"][mask], outputs["y"][mask])
         assert set(measures) == {"macro_f1", "roc_auc", "per_class"}
         assert measures == {name: metrics[f"{role}_{name}"] for name in measures}
     mask = outputs["test_mask"]

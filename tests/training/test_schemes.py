@@ -32,7 +32,7 @@ from vepm.training import (
     scores,
     train,
 )
-from vepm.training.loop import schedule_factor, scheme_steps
+from vepm.training.loop import _set_rates, scheme_steps
 from vepm.training.prediction import calibrate
 
 
@@ -121,19 +121,25 @@ def test_steps_of_every_scheme_by_hand() -> None:
     assert [scheme_steps("alternating", 1, step) for step in range(3)] == [two] * 3
 
 
+def factors(schedule: str, epochs: int, *at: int) -> list[float]:
+    config = SMALL["node"].replace(schedule=schedule, epochs=epochs, learning_rate=1.0)
+    state, _ = start("node", config)
+    return [_set_rates(state, "finetune", epoch, config.training) for epoch in at]
+
+
 def test_schedules_by_hand() -> None:
-    assert [schedule_factor("constant", epoch, 4) for epoch in (0, 3)] == [1.0, 1.0]
-    cosine = [schedule_factor("cosine", epoch, 4) for epoch in range(5)]
+    assert factors("constant", 4, 0, 3) == [1.0, 1.0]
+    cosine = factors("cosine", 4, *range(5))
     assert cosine == pytest.approx([1, (1 + 2**-0.5) / 2, 0.5, (1 - 2**-0.5) / 2, 0])
-    halving = [schedule_factor("halving", epoch, 999) for epoch in (0, 49, 50, 99, 100, 150)]
+    halving = factors("halving", 999, 0, 49, 50, 99, 100, 150)
     assert halving == [1, 1, 0.5, 0.5, 0.25, 0.125]
 
 
 def test_schedule_reaches_the_steps_and_the_history() -> None:
     config = SMALL["node"].replace(schedule="cosine", learning_rate=0.02)
     rates = [row["learning_rate"] for row in run("node", config).history]
-    factors = [schedule_factor("cosine", epoch, 5) for epoch in range(5)]
-    assert rates == pytest.approx([0.01] * 3 + [0.02 * factor for factor in factors])
+    cosine = [0.02 * factor for factor in factors("cosine", 5, *range(5))]
+    assert rates == pytest.approx([0.01] * 3 + cosine)
 
 
 LONG: dict[str, Any] = {"epochs": 20, "learning_rate": 0.2, "patience": 4}

@@ -100,7 +100,7 @@ EQUIVALENT = {
         '(f" of {total} affiliations" if total != groups else ""))',
     ): "communities are never fewer than their groups",
     **{
-        ("vepm.runs", line): "the last digits are those of rounding, and of samples"
+        ("vepm.measures", line): "the last digits are those of rounding, and of samples"
         for line in (
             "return round(float(gap.abs().sum()) / max(y.numel(), 1), 11)",
             "return round(float(gap.abs().sum()) / max(y.numel(), 1), 13)",
@@ -111,7 +111,6 @@ EQUIVALENT = {
     ("vepm.nn.partitioner", "return parts[ -1] if len(parts) == 1 else torch.cat(parts, dim=-1)"): (
         "it is the only one"
     ),
-    ("vepm.runs", "train = train[: 1]"): "no edge lies within one node",
     ("vepm.runs", "while found != min(count, graph.num_nodes):"): "no more are ever found",
     ("vepm.scale.large", "row[:] = np.where(degree != 0, cluster[columns[place]], cluster)"): (
         "no degree is negative"

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
-from vepm.tasks import TASKS, TaskName
+from vepm.measures import class_measures
+from vepm.tasks import TaskName
 from vepm.training import GraphBatch
 
 COLUMNS = ("train_loss", "val_loss", "val_accuracy", "test_accuracy")
@@ -56,7 +57,7 @@ class Baseline(ABC):
             torch.manual_seed(seed)
             curve, found = self.train(dataset, split, seed)
         seconds = perf_counter() - start
-        measures = TASKS[self.task].measures(found, dataset.labels[split.test])
+        measures = class_measures(found, dataset.labels[split.test])
         known = (curve, seconds, self.settings(), measures)
         return RunResult.from_curve(self.name, dataset.name, split.name, seed, *known)
 

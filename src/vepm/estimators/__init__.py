@@ -1,6 +1,6 @@
 """VEPM as scikit-learn users expect it: fit, predict, predict_proba, transform."""
 
-from vepm.estimators.base import EdgePartition, Estimator, unlabelled
+from vepm.estimators.base import EdgePartition, Estimator
 from vepm.estimators.classifiers import (
     CLASSIFIERS,
     GraphClassifier,
@@ -8,8 +8,9 @@ from vepm.estimators.classifiers import (
     load_classifier,
 )
 from vepm.estimators.communities import CommunityDetector, Memberships
+from vepm.estimators.evidence import Links
+from vepm.estimators.inputs import unlabelled
 from vepm.estimators.links import LinkPredictor
-from vepm.estimators.pairs import Links
 
 __all__ = [
     "CLASSIFIERS",

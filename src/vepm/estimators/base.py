@@ -7,25 +7,24 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vepm import training
 from vepm.data import Dataset, as_dataset, relabelled
 from vepm.errors import InputError, TrainingWarning
+from vepm.estimators.inputs import Array, ClassWeight, class_weights, node_indices, plain
 from vepm.files import write_text
 from vepm.nn import VEPM
 from vepm.scale.ddp import ProcessGroup
 from vepm.schema import LARGEST_SEED, unknown
 from vepm.tasks import TaskName
-from vepm.training import Config, Explanation, Fitted, ModelCard, Progress, fit
+from vepm.training import Config, Explanation, Fitted, ModelCard, Progress
 from vepm.training.card import Used
 from vepm.training.config import FIELDS
 
-Array = NDArray[Any]
 RandomState = int | np.random.RandomState | None
 Rows = Tensor | slice  # nodes of a bound graph by index, or all nodes or graphs of a dataset
 
@@ -44,6 +43,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _needs_classes = False
     _community_per_group = False  # whether there are as many groups as communities by default
     graph: Any = None
+    class_weight: ClassWeight = None
     preset: str
     config: Config | None
     device: str
@@ -117,10 +117,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _, rows, found = self._look(X)
         return found.embeddings[rows].cpu().numpy()
 
-    def explain(self, X: Any) -> Explanation:
-        """Memberships, the split of the edges and embeddings at once, as tensors."""
-        return self._look(X)[2]
-
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
         path = Path(folder)
@@ -130,10 +126,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Self:
         """Read a model that :meth:`save`, or ``vepm train``, wrote."""
-        return cls._loaded(*read_model(folder, device), folder, device)
-
-    @classmethod
-    def _loaded(cls, model: VEPM, card: ModelCard, folder: str | Path, device: str) -> Self:
+        path = Path(folder) / "model.safetensors"
+        model, card = training.load_model(path, training.pick_device(device))
         if card.task != cls._task:
             raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
         if cls._needs_classes and not card.class_names:
@@ -160,16 +154,16 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         seed = self._seed()
         if validate_on is None:
             train_on, validate_on = training.set_aside(train_on, dataset.labels, seed)
-        labels = dataset.labels[train_on].numpy()
         config, start = self._plan(dataset, seed, check_memory)
-        fitted = fit(
+        weights = None
+        if self.class_weight is not None and train_on.numel():
+            names, labels = dataset.class_names, dataset.labels[train_on].numpy()
+            weights = class_weights(self.class_weight, names, labels)
+        (fitted,) = training.fit_many(
             dataset,
             config,
-            train_on=train_on,
-            validate_on=validate_on,
-            class_weights=self._class_weights(dataset.class_names, labels),
-            seed=start,
-            device=self.device,
+            [training.Run(train_on, validate_on, seed=start, class_weights=weights)],
+            self.device,
             progress=self.progress,
             checkpoint=checkpoint,
             group=group,
@@ -183,10 +177,6 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         fitted = replace(fitted, card=replace(fitted.card, seed=seed, used=used))
         self._adopt(fitted.model, fitted.card)
         return fitted
-
-    def _class_weights(self, names: tuple[str, ...], labels: Array) -> Tensor | None:
-        """Weight of each class, one on average over the training labels; None for equal ones."""
-        return None
 
     def _plan(self, dataset: Dataset, seed: int, check_memory: bool) -> tuple[Config, int]:
         """The settings to train with, and the seed of the weights and all draws."""
@@ -220,7 +210,7 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.graph is None:
             return as_dataset(X, task=self._task, labels=y, **known), slice(None)
         dataset = as_dataset(self.graph, task=self._task, **known)
-        rows = _node_indices(X, dataset.labels.numel())
+        rows = node_indices(X, dataset.labels.numel())
         return dataset if y is None else relabelled(dataset, y, rows), rows
 
     def _items(self, X: Any) -> tuple[Dataset, Rows]:
@@ -236,32 +226,3 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _look(self, X: Any) -> tuple[Dataset, Rows, Explanation]:
         dataset, rows = self._items(X)
         return dataset, rows, training.explain(self.model_, self._source(dataset))
-
-
-def read_model(folder: str | Path, device: str) -> tuple[VEPM, ModelCard]:
-    """The model of a folder, and its card."""
-    return training.load_model(Path(folder) / "model.safetensors", training.pick_device(device))
-
-
-def unlabelled(dataset: Dataset) -> Dataset:
-    """The dataset for a model that sees no label: it has no classes, and must not seem to."""
-    return replace(dataset, num_classes=0, class_names=())
-
-
-def plain(value: Any) -> Any:
-    """NumPy's numbers, which grids are often made of, as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _node_indices(X: Any, num_nodes: int) -> Tensor:
-    """Indices of nodes of a bound graph, given as [n] or [n, 1]."""
-    try:
-        nodes = column_or_1d(np.asarray(X))
-    except ValueError:
-        nodes = np.empty(0)
-    if not nodes.size or nodes.dtype.kind not in "iuf" or (nodes != nodes.round()).any():
-        wanted = "integers, the indices of nodes, as graph= was given"
-        raise InputError(f"X must be {wanted}; for other graphs leave graph= out")
-    for node in nodes[(nodes < 0) | (nodes >= num_nodes)]:
-        raise InputError(f"X holds node {int(node)}; the graph has nodes 0 to {num_nodes - 1}")
-    return torch.from_numpy(nodes.astype(np.int64))

@@ -1,6 +1,5 @@
 """Labels of nodes and of graphs."""
 
-from collections.abc import Mapping
 from operator import index
 from pathlib import Path
 from typing import Any, Self
@@ -9,24 +8,20 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
-from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from vepm.data import Dataset, require_labels
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, Rows, plain, read_model
-from vepm.schema import check_value, unknown
+from vepm.estimators.base import Estimator, RandomState, Rows
+from vepm.estimators.inputs import Array, ClassWeight
+from vepm.schema import check_value
 from vepm.tasks import TaskName
-from vepm.training import Config, Progress, probabilities
+from vepm.training import Config, Progress, load_model, probabilities
 from vepm.training.config import FIELDS
-
-ClassWeight = Mapping[Any, float] | str | None
-LEAST_WEIGHT = 1e-9
 
 
 class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     _needs_classes = True
-    class_weight: ClassWeight
 
     def __init__(
         self,
@@ -105,27 +100,6 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         predicted = self._probabilities(prepared, counted).argmax(1)
         right = np.array(names, dtype=object)[predicted] == truth
         return float(np.average(right, weights=weight))
-
-    def _class_weights(self, names: tuple[str, ...], labels: Array) -> Tensor | None:
-        given = self.class_weight
-        if given is None or not labels.size:
-            return None
-        weights = np.ones(len(names))
-        if isinstance(given, Mapping):
-            by_name = {str(plain(label)): float(weight) for label, weight in given.items()}
-            for name in sorted(by_name.keys() - set(names)):
-                raise unknown(name, names, "class_weight")
-            weights = np.array([by_name.get(name, 1.0) for name in names])
-        elif given == "balanced":
-            found = np.unique(labels)
-            weights[found] = compute_class_weight("balanced", classes=found, y=labels)
-        else:
-            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
-        mean = weights[labels].mean()
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and mean > 0):
-            raise InputError("class_weight: weights must be finite, not negative and not all 0")
-        # Validation labels may all be of classes that weigh nothing, and still choose the epoch.
-        return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
     def _labelled(self, X: Any, y: Any, **known: Any) -> tuple[Dataset, Rows]:
         if self.graph is not None and y is None:
@@ -242,5 +216,5 @@ CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
 
 def load_classifier(folder: str | Path, device: str = "auto") -> NodeClassifier | GraphClassifier:
     """Read a classifier that its ``save``, or ``vepm train``, wrote, of whatever kind it is."""
-    model, card = read_model(folder, device)
-    return CLASSIFIERS[card.task]._loaded(model, card, folder, device)
+    _, card = load_model(Path(folder) / "model.safetensors")
+    return CLASSIFIERS[card.task].load(folder, device)

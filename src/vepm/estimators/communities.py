@@ -2,16 +2,16 @@
 
 from typing import Any, NamedTuple, Self
 
-import networkx as nx
 import numpy as np
 import torch
 from sklearn.base import ClusterMixin
 
 from vepm.data import Dataset
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, Rows, unlabelled
+from vepm.estimators.base import Estimator, RandomState
+from vepm.estimators.inputs import Array, node_names, unlabelled
 from vepm.nn import interactions, members
-from vepm.training import Config, Explanation, Progress, explain, fit
+from vepm.training import Config, Progress, explain, fit
 from vepm.training.fitting import NONE
 
 SHORT = 3  # starts are compared after one in so many of the epochs
@@ -115,6 +115,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         """Mean affiliation of every node to every community [N, C]."""
         return np.asarray(self.memberships(X))
 
+    @torch.no_grad()
     def communities(self, X: Any) -> Memberships:
         """Hard, soft and overlapping memberships, by a node's links through each metacommunity.
 
@@ -122,26 +123,8 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         and if that is anywhere, then also in its main one (:func:`vepm.nn.members`).
         """
         _, rows, found = self._look(X)
-        return self.communities_behind(found, rows)
-
-    def cover(self, X: Any) -> dict[int, set[Any]]:
-        """The members of each metacommunity that has any, by its number, as sets of node names.
-
-        Names are node objects of a NetworkX graph, for which ``list(cover.values())`` is a cover,
-        ids as text, or else indices.
-        """
-        dataset, rows, found = self._look(X)
-        member = self.communities_behind(found, rows).overlapping
-        names = node_names(X if self.graph is None else self.graph, dataset)
-        nodes = np.arange(len(names))[rows]
-        found_in = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
-        return {k: members for k, members in found_in.items() if members}
-
-    @torch.no_grad()
-    def communities_behind(self, found: Explanation, rows: Rows = slice(None)) -> Memberships:
-        """Memberships that follow from what :meth:`explain` gives, of all nodes or some."""
-        model = self._model()
-        links = interactions(found.memberships, model.interactions, model.partitioner.grouping())
+        grouping = self.model_.partitioner.grouping()
+        links = interactions(found.memberships, self.model_.interactions, grouping)
         links, member = links[rows], members(links)[rows]
         return Memberships(
             hard=links.argmax(1).cpu().numpy(),
@@ -149,9 +132,14 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
             overlapping=member.cpu().numpy(),
         )
 
+    def cover(self, X: Any) -> dict[int, set[Any]]:
+        """The members of each metacommunity that has any, by its number, as sets of node names.
 
-def node_names(X: Any, dataset: Dataset) -> list[Any]:
-    """What users call the nodes: NetworkX's node objects, ids as text, or indices."""
-    if isinstance(X, nx.Graph):
-        return list(X)
-    return dataset.item_names if dataset.node_names else list(range(dataset.labels.numel()))
+        Names are node objects of a NetworkX graph, for which ``list(cover.values())`` is a cover,
+        ids as text, or else indices.
+        """
+        dataset, rows = self._items(X)
+        names = node_names(X if self.graph is None else self.graph, dataset)
+        nodes, member = np.arange(len(names))[rows], self.communities(X).overlapping
+        found = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
+        return {k: nodes for k, nodes in found.items() if nodes}

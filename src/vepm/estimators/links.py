@@ -15,22 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from vepm.data import Dataset
 from vepm.data.canonical import structural_features
 from vepm.errors import InputError
-from vepm.estimators.base import Array, Estimator, RandomState, unlabelled
-from vepm.estimators.communities import node_names
-from vepm.estimators.pairs import (
-    EVIDENCE,
-    EdgeSplit,
-    Links,
-    Nodes,
-    Pairs,
-    candidates,
-    each_once,
-    split_edges,
-    surroundings,
-)
+from vepm.estimators.base import Estimator, RandomState
+from vepm.estimators.evidence import EVIDENCE, Links, Nodes, surroundings
+from vepm.estimators.inputs import Array, node_names, unlabelled
+from vepm.estimators.pairs import EdgeSplit, candidates, each_once, ranked, split_edges
 from vepm.files import read_toml, write_text
 from vepm.kernels.shares import couple
-from vepm.runs import calibration_error
+from vepm.measures import calibration_error
 from vepm.training import Config, Progress
 from vepm.training.fitting import NONE
 
@@ -112,9 +103,9 @@ class LinkPredictor(Estimator):
         seen = replace(unlabelled(dataset), graphs=[graph])
         self.fit_split(seen, NONE, NONE, **how)
         nodes = self.nodes(seen)
-        evidence = np.concatenate([nodes.evidence(pairs) for pairs in parts.val])
+        joined, evidence = ranked(nodes.evidence, parts.val)
         scale = StandardScaler().fit(evidence)
-        curve = LogisticRegression().fit(scale.transform(evidence), _joined(parts.val))
+        curve = LogisticRegression().fit(scale.transform(evidence), joined)
         weights = curve.coef_[0] / scale.scale_
         count, edges = len(nodes.z), dataset.graphs[0].num_edges / 2
         odds = edges / max(count * (count - 1) / 2 - edges, 1)
@@ -122,7 +113,15 @@ class LinkPredictor(Estimator):
             "intercept": float(curve.intercept_[0] - scale.mean_ @ weights),
             "log_odds": float(np.log(odds)),
         }
-        self.scores_ = self._scores(nodes, parts.test)
+        joined, logits = ranked(lambda pairs: nodes.log_odds(pairs, self.calibration_), parts.test)
+        p = torch.from_numpy(expit(logits))
+        self.scores_ = {
+            "auc": float(roc_auc_score(joined, logits)),
+            "average_precision": float(average_precision_score(joined, logits)),
+            "calibration_error": calibration_error(
+                torch.stack([1 - p, p], dim=1), torch.from_numpy(joined)
+            ),
+        }
         return self
 
     def predict_proba(self, pairs: Any, X: Any = None) -> Array:
@@ -222,18 +221,3 @@ class LinkPredictor(Estimator):
             surroundings(graph.x, graph.edge_index),
             np.log1p(degree),
         )
-
-    def _scores(self, nodes: Nodes, pairs: tuple[Pairs, Pairs]) -> dict[str, float]:
-        logits = np.concatenate([nodes.log_odds(part, self.calibration_) for part in pairs])
-        joined, p = _joined(pairs), torch.from_numpy(expit(logits))
-        known = torch.stack([1 - p, p], dim=1), torch.from_numpy(joined).long()
-        return {
-            "auc": float(roc_auc_score(joined, logits)),
-            "average_precision": float(average_precision_score(joined, logits)),
-            "calibration_error": calibration_error(*known),
-        }
-
-
-def _joined(pairs: tuple[Pairs, Pairs]) -> Array:
-    """Ones for edges, zeros for non-edges."""
-    return np.repeat([1.0, 0.0], [part.shape[1] for part in pairs])

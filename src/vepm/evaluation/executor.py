@@ -22,9 +22,8 @@ from vepm.data.canonical import canonical_kinds
 from vepm.errors import LostProcessError
 from vepm.evaluation.results import RunResult
 from vepm.evaluation.splits import Split
-from vepm.runs import accuracy, agreement_with_kinds
+from vepm.measures import accuracy, agreement_with_kinds, class_measures
 from vepm.scale.ddp import ProcessGroup, own_device, process_group, rank_and_world
-from vepm.tasks import TASKS
 from vepm.training import Config, Fitted, Run, pick_device
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -176,7 +175,7 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
     """
     card, y = fitted.card, dataset.labels[split.test]
     found = training.probabilities(fitted.model, fitted.source).cpu()[split.test]
-    measures = TASKS[dataset.task].measures(found, y)
+    measures = class_measures(found, y)
     if samples := card.config.training.num_samples:
         drawn = training.probabilities(fitted.model, fitted.source, samples, card.seed)
         measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)

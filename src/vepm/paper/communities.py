@@ -23,9 +23,9 @@ from vepm.baselines.communities import DETECTORS
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Cover, compare, known_communities
+from vepm.measures import agreement
 from vepm.nn import draw, interactions, members
 from vepm.paper.cells import Finding, Setting, finetune
-from vepm.runs import agreement
 from vepm.scale.batches import GraphBatch
 from vepm.training import Fitted, explain, fit
 from vepm.training.prediction import seeded

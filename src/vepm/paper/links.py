@@ -21,6 +21,7 @@ from vepm.estimators.pairs import (
     adjacency,
     draw_at_distance_two,
     draw_non_edges,
+    ranked,
     split_edges,
 )
 from vepm.paper.cells import Finding, Setting
@@ -42,7 +43,7 @@ def link_prediction(setting: Setting) -> Finding:
     nodes = model.nodes(seen)
     found = _measure(setting, parts, lambda pairs: nodes.log_odds(pairs, model.calibration_))
     found.numbers["calibration_error"] = model.scores_["calibration_error"]
-    (y, x), (y_test, x_test) = (_ranked(nodes.evidence, part) for part in (parts.val, parts.test))
+    (y, x), (y_test, x_test) = (ranked(nodes.evidence, part) for part in (parts.val, parts.test))
     for name, columns in (("rate_auc", [0, 1]), ("surroundings_auc", [2, 3])):
         # Of some of the evidence, weighed anew on the validation edges.
         curve = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[:, columns], y)
@@ -95,7 +96,7 @@ def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
             model.eval()
             with torch.no_grad():
                 found = model.encode(x, edges)
-            reached = roc_auc_score(*_ranked(_products(found), parts.val))
+            reached = roc_auc_score(*ranked(_products(found), parts.val))
             if reached >= best:
                 best, z = reached, found
     return _measure(setting, parts, _products(z))
@@ -115,19 +116,13 @@ def _products(z: Tensor) -> Score:
 
 def _measure(setting: Setting, parts: EdgeSplit, score: Score) -> Finding:
     edges = parts.test[0]
-    ranked = _ranked(score, parts.test)
+    found = ranked(score, parts.test)
     apart = draw_at_distance_two(setting.graph, edges.shape[1], setting.seed)
-    hard = _ranked(score, (edges, apart))
+    hard = ranked(score, (edges, apart))
     return Finding(
         {
-            "auc": float(roc_auc_score(*ranked)),
-            "average_precision": float(average_precision_score(*ranked)),
+            "auc": float(roc_auc_score(*found)),
+            "average_precision": float(average_precision_score(*found)),
             "hard_auc": float(roc_auc_score(*hard)),
         }
     )
-
-
-def _ranked(score: Score, pairs: tuple[Pairs, Pairs]) -> tuple[Floats, Floats]:
-    """Ones for edges and zeros for the others, and the scores of both."""
-    parts = [score(part) for part in pairs]
-    return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from vepm.errors import InputError
+from vepm.measures import accuracy
 from vepm.nn import VEPM
 from vepm.paper.cells import Finding, Setting, finetune
-from vepm.runs import accuracy
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.large import LargeGraph
 from vepm.training import explain

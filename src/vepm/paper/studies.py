@@ -8,11 +8,11 @@ import torch
 
 from vepm.baselines.nodes import GCN
 from vepm.evaluation import RunResult
+from vepm.measures import calibration_error
 from vepm.paper.cells import Finding, Setting, finetune
 from vepm.paper.communities import COMMUNITY_STUDIES
 from vepm.paper.links import LINK_STUDIES
 from vepm.paper.partition_use import partition_use
-from vepm.runs import calibration_error
 from vepm.training import pick_device, probabilities
 from vepm.training.prediction import best_inverse_temperature, calibrate
 

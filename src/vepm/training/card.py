@@ -10,12 +10,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from vepm import schema
 from vepm.data import Dataset
 from vepm.data.canonical import NUM_POSITIONS
 from vepm.data.dataset import with_columns
 from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
+from vepm.schema import checked, fields_of
 from vepm.training.config import REMOVED, SCALED, Config
 
 logger = logging.getLogger("vepm")
@@ -37,16 +39,7 @@ class Used:
         graph = dataset.graphs[0]
         digest = hashlib.blake2b(str(graph.num_nodes).encode(), digest_size=16)
         digest.update(graph.edge_index.contiguous().numpy())
-        found = torch.tensor(list(digest.digest()), dtype=torch.uint8)
-        return cls(found, torch.cat(nodes))
-
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The nodes behind :meth:`tensors`; a ValueError or KeyError if those are others."""
-        graph, nodes = tensors["graph"], tensors["nodes"]
-        if graph.dtype != torch.uint8 or nodes.dtype != torch.int64 or nodes.dim() != 1:
-            raise ValueError(f"training nodes are {list(nodes.shape)} {nodes.dtype}")
-        return cls(graph, nodes)
+        return cls(torch.tensor(list(digest.digest()), dtype=torch.uint8), torch.cat(nodes))
 
     def tensors(self) -> dict[str, Tensor]:
         """The nodes as a file of tensors can hold them."""
@@ -54,11 +47,14 @@ class Used:
 
     def within(self, dataset: Dataset) -> Tensor:
         """Their indices in a dataset; none if its graph is another."""
-        same = dataset.single_graph and Used.of(dataset, self.nodes[:0]).graph.equal(self.graph)
-        if not same:
-            return self.nodes[:0]
+        nodes = self.nodes.long().flatten()
+        if (
+            not dataset.single_graph
+            or Used.of(dataset, nodes).graph.tolist() != self.graph.tolist()
+        ):
+            return nodes[:0]
         # A file may claim anything.
-        return self.nodes[(self.nodes >= 0) & (self.nodes < dataset.labels.numel())]
+        return nodes[(nodes >= 0) & (nodes < dataset.labels.numel())]
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class ModelCard:
     in_channels: int
     config: Config
     class_names: tuple[str, ...]
-    seed: int = 0
+    seed: int = checked(0, low=-(2**63), below=2**64)
     feature_names: tuple[str, ...] | None = None  # of the columns; None if they had no names
     added_positions: int = 0  # columns of spectral coordinates beside those of the data
     directed: bool = False
@@ -84,7 +80,7 @@ class ModelCard:
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
         """The card of a model that is to be trained on a dataset, its partition settled."""
-        norm, whole, model = config.model.feature_norm, dataset, config.model
+        model, whole, norm = config.model, dataset, config.model.feature_norm
         if model.partition == "auto":
             config = config.replace(partition="learned")
         elif model.partition == "kinds":
@@ -118,47 +114,36 @@ class ModelCard:
         return self.in_channels + self.added_positions
 
     @classmethod
-    def from_description(cls, description: dict[str, Any]) -> Self:
-        """The card behind a description from a file, or an error of any kind if it is none."""
-        width, seed = description["in_channels"], description["seed"]
-        # Files of earlier versions do not have these.
-        names, weighted = description.get("feature_names"), description.get("weighted")
-        added = description.get("added_positions", 0)
-        _require(type(width) is int and 1 <= width < 2**31, f"{width!r} is not a width")
-        _require(type(seed) is int and -(2**63) <= seed < 2**64, f"{seed!r} is not a seed")
-        _require(added in (0, NUM_POSITIONS), f"{added!r} columns of coordinates")
-        _require(weighted in (None, True, False), f"{weighted!r} is neither true nor false")
-        if names is not None:
-            text = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            _require(text, "feature names are not a list of text")
-            fit = len(names) == len(set(names)) == width
-            _require(fit, f"{len(set(names))} different feature names for {width} features")
+    def read(
+        cls, description: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]
+    ) -> Self:
+        """The card in a file, or an error if it is none; tensors are those beside the weights."""
+        # Files of earlier versions have fewer entries, and others.
+        found = {name: description[name] for name in fields_of(cls) if name in description}
+        found = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
         sections = description["config"]
-        if isinstance(sections, dict) and isinstance(own := sections.get("training"), dict):
+        if isinstance(sections, dict):
             # The model is trained: settings of training that were removed do not matter any more.
-            kept = {name: value for name, value in own.items() if name not in REMOVED["training"]}
+            own = sections.get("training", {})
+            kept = {name: own[name] for name in own if name not in REMOVED["training"]}
             sections = sections | {"training": kept}
-        return cls(
-            task=description["task"],
-            in_channels=width,
-            config=Config.from_dict(sections),
-            class_names=tuple(str(name) for name in description["class_names"]),
-            seed=seed,
-            feature_names=None if names is None else tuple(names),
-            added_positions=int(added),
-            directed=description.get("directed") is True,
-            weighted=None if weighted is None else bool(weighted),
-        )
-
-    def with_tensors(self, parts: Mapping[str, Mapping[str, Tensor]]) -> Self:
-        """A card read from a file, with the tensors that stood beside the weights."""
-        anchors = Anchors.from_tensors(parts["anchors"]) if parts["anchors"] else None
-        if self.added_positions and anchors is None:
+        found |= {"seed": description["seed"], "config": Config.from_dict(sections)}
+        card = schema.read(cls, found, "description")
+        names, width, parts = card.feature_names, card.in_channels, dict[str, Any]()
+        if not 1 <= width < 2**31:
+            raise ValueError(f"in_channels must be from 1 to {2**31 - 1}, got {width}")
+        if names is not None and not len(names) == len(set(names)) == width:
+            raise ValueError(f"{len(set(names))} different names for {width} features")
+        if tensors["anchors"]:
+            parts["anchors"] = Anchors.from_tensors(tensors["anchors"])
+        added = card.added_positions
+        if added and (added != NUM_POSITIONS or "anchors" not in parts):
             raise ValueError("coordinates are missing")
-        scaled = self.config.model.feature_norm in SCALED
-        scaling = Scaling.from_tensors(parts["scaling"], self.width) if scaled else None
-        used = Used.from_tensors(parts["used"]) if parts["used"] else None
-        return replace(self, anchors=anchors, scaling=scaling, used=used)
+        if card.config.model.feature_norm in SCALED:
+            parts["scaling"] = Scaling.from_tensors(tensors["scaling"], card.width)
+        if tensors["used"]:
+            parts["used"] = Used(**tensors["used"])
+        return replace(card, **parts)
 
     def description(self) -> dict[str, Any]:
         """The card as JSON can hold it, which is all but its tensors."""
@@ -211,8 +196,3 @@ class ModelCard:
             return VEPM(self.width, max(len(self.class_names), 1), **options)
         except ValueError as error:
             raise InputError(f"settings: {error}") from None
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(otherwise)

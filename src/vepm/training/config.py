@@ -175,10 +175,12 @@ class Config:
         changes = upgraded(changes)
         if changes.get("num_communities") == "auto":
             changes = AUTO | changes | {"num_communities": AUTO["num_communities"]}
-        sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-        for name, value in changes.items():
-            sections[section_of(name)][name] = value
-        changed = {k: dataclasses.replace(getattr(self, k), **own) for k, own in sections.items()}
+        for name in changes.keys() - FIELDS:
+            raise unknown(name, FIELDS, "settings")
+        changed = {}
+        for section, kind in SECTIONS.items():
+            own = {name: changes[name] for name in fields_of(kind) if name in changes}
+            changed[section] = dataclasses.replace(getattr(self, section), **own)
         return Config(**changed)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
@@ -202,15 +204,16 @@ class Config:
 
     def updated(self, sections: dict[str, Any]) -> "Config":
         """A copy in which the given sections' values replace this one's."""
-        if not isinstance(sections, dict):
-            raise InputError(f"settings: {sections!r} is not a table; use {SECTIONS_IN_WORDS}")
         changes: dict[str, Any] = {}
+        if not isinstance(sections, dict):
+            raise InputError(f"settings: {sections!r} is not a table")
         for section, values in sections.items():
             if section not in SECTIONS or not isinstance(values, dict):
-                raise InputError(f"settings: unknown section [{section}]; use {SECTIONS_IN_WORDS}")
-            for name in (own := upgraded(values)):
-                if section_of(name) != section:
-                    raise InputError(f"settings: {name} belongs in [{section_of(name)}]")
+                tables = " and ".join(f"[{name}]" for name in SECTIONS)
+                raise InputError(f"settings: unknown section [{section}]; use {tables}")
+            own = upgraded(values)
+            for name in own.keys() & FIELDS.keys() - fields_of(SECTIONS[section]).keys():
+                raise InputError(f"settings: {name} belongs in another section than [{section}]")
             changes |= own
         return self.replace(**changes)
 
@@ -225,15 +228,7 @@ class Config:
 
 
 SECTIONS: dict[str, type] = {"model": ModelConfig, "training": TrainingConfig}
-SECTIONS_IN_WORDS = " and ".join(f"[{name}]" for name in SECTIONS)
 FIELDS: dict[str, dataclasses.Field[Any]] = fields_of(*SECTIONS.values())
-
-
-def section_of(name: str) -> str:
-    """The section a setting belongs to."""
-    if name not in FIELDS:
-        raise unknown(name, FIELDS, "settings")
-    return "model" if name in fields_of(ModelConfig) else "training"
 
 
 RENAMED = {"alignment": "class_balance_weight", "edge_weight": "edge_term_weight"}

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import LabelPropagation
 
 from vepm.nn import VEPM, draw, interactions
-from vepm.scale.batches import GraphBatch, GraphStore, pieces
+from vepm.scale.batches import GraphBatch, pieces
 from vepm.scale.executor import Row, Source
 from vepm.scale.large import LargeGraph
 from vepm.training.card import ModelCard
@@ -44,25 +44,19 @@ class Fitted:
         """History rows of finetuning."""
         return [row for row in self.history if row["phase"] == "finetune"]
 
-    @property
-    def score(self) -> tuple[float, float]:
-        """Validation accuracy and minus validation loss of the best epoch; zeros if unknown."""
-        return self.best.get("val_accuracy", 0.0), -self.best.get("val_loss", 0.0)
 
-
+@torch.no_grad()
 def signs_of_failure(fitted: Fitted, train: Tensor, val: Tensor) -> Iterator[str]:
     """What looks wrong with a trained model, one line each, given its labelled nodes or graphs."""
-    card, source, rows = fitted.card, fitted.source, fitted.finetuned
+    model, card, source, rows = fitted.model, fitted.card, fitted.source, fitted.finetuned
     if train.numel() and val.numel() and rows:
         reached, y, better = fitted.best["val_accuracy"], source.y.cpu(), dict[str, float]()
         largest = float((y[val] == y[train].mode().values).double().mean())
         if reached <= largest < 1:
             better["always choosing the largest class"] = largest
         if isinstance(source, GraphBatch):
-            known = torch.zeros(y.numel(), len(card.class_names))
-            known[train, y[train]] = 1
-            edges = source.edges.edge_index.cpu()
-            spread = LabelPropagation(num_layers=50, alpha=0.9)(known, edges).argmax(1)
+            edges, propagate = source.edges.edge_index.cpu(), LabelPropagation(50, alpha=0.9)
+            spread = propagate(y.clamp_min(0), edges, mask=train).argmax(1)
             propagated = float((spread[val] == y[val]).double().mean())
             if reached < propagated:
                 better["label propagation, which looks at edges alone"] = propagated
@@ -82,19 +76,12 @@ def signs_of_failure(fitted: Fitted, train: Tensor, val: Tensor) -> Iterator[str
             f"{few} to validate on: the choice of epoch and the calibration of probabilities are "
             f"unreliable; label more, so that at least {FEWEST_TO_CALIBRATE} can validate"
         )
-    if not isinstance(source, LargeGraph):
-        yield from _collapses(fitted.model, card, source, labelled=train.numel() > 0)
-
-
-@torch.no_grad()
-def _collapses(
-    model: VEPM, card: ModelCard, source: GraphBatch | GraphStore, *, labelled: bool
-) -> Iterator[str]:
-    if labelled:
-        predicted = scores(model, source).argmax(1)
-        if predicted.numel() > 1 and (predicted == predicted[0]).all():
-            name = card.class_names[int(predicted[0])]
-            yield f"every {card.task} is predicted to be of class '{name}'; {_remedy(card)}"
+    if isinstance(source, LargeGraph):
+        return
+    predicted = scores(model, source).argmax(1) if train.numel() else train
+    if predicted.numel() > 1 and (predicted == predicted[0]).all():
+        name = card.class_names[int(predicted[0])]
+        yield f"every {card.task} is predicted to be of class '{name}'; {_remedy(card)}"
     heads = card.config.model.num_metacommunities
     z = torch.cat([draw(model.encode(b.x, b.edges), sample=False) for b in pieces(source)])
     main = interactions(z, model.interactions, heads).argmax(1)

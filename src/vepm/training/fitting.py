@@ -1,41 +1,32 @@
 """From a dataset and settings to a trained model: the one call behind every user of training."""
 
-import copy
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
-from vepm.nn import VEPM
 from vepm.scale.batches import GraphBatch
 from vepm.scale.ddp import ProcessGroup, own_device
-from vepm.scale.executor import OneRun, Row, Run, Source
+from vepm.scale.executor import OneRun, Run
 from vepm.scale.large import LargeGraph
 from vepm.scale.many import ManyRuns
 from vepm.training.card import ModelCard
-from vepm.training.config import INEXACT, TRIED, Config, TrainingConfig
+from vepm.training.config import INEXACT, TRIED, Config
 from vepm.training.fitted import Fitted, signs_of_failure
-from vepm.training.loop import PHASES, Course, Progress, TrainingState, train
+from vepm.training.loop import PHASES, Course, Pretrained, Progress, TrainingState, train
 from vepm.training.prediction import calibrate, scores
 from vepm.training.saving import fingerprint_of, load_state, save_state
 from vepm.training.sources import in_batches, pick_device, require_memory
 
 SECONDS_BETWEEN_SAVES = 10.0
 NONE = torch.empty(0, dtype=torch.long)
-
-
-class Pretrained(NamedTuple):
-    """Where finetuning begins: what pretraining learned, which uses neither bank nor composer."""
-
-    weights: dict[str, Tensor]
-    history: list[Row]
 
 
 def fit(
@@ -115,7 +106,8 @@ def fit_many(
             f"{dataset.name}: one graph that is taken at once cannot be shared between "
             f"{group.size} processes; divide it into clusters with --batch-nodes"
         )
-    share = len(runs) > 1 and len({run.seed for run in runs}) == 1
+    size, capture = training.batch_size, training.likelihood not in INEXACT
+    share = len({run.seed for run in runs}) == 1 < len(runs) and isinstance(source, GraphBatch)
     tried, starts = [dict[str, Fitted]() for _ in runs], list[Pretrained]()
     for name, own in _candidates(card, config, runs).items():
         cards = [replace(own, seed=int(run.seed)) for run in runs]
@@ -124,14 +116,20 @@ def fit_many(
             for card in cards:
                 torch.manual_seed(card.seed)
                 models.append(card.build().to(where))
-        if share and isinstance(source, GraphBatch) and not starts:
+        if share and not starts:
             unlabelled = Run(NONE, NONE, seed=runs[0].seed)
-            executor = _executor(models[:1], source, [unlabelled], training, group)
-            starts = _pretrained(TrainingState.start(executor, training), training) * len(runs)
+            alone = OneRun(models[0], source, unlabelled, scores=scores, capture=capture)
+            starts = train(TrainingState.start(alone, training), training).pretrained * len(runs)
         for model, start in zip(models, starts, strict=bool(starts)):
             model.load_state_dict(start.weights, strict=False)
             model.train()
-        executor = _executor(models, source, runs, training, group)
+        executor: OneRun | ManyRuns
+        if len(runs) > 1:
+            assert not isinstance(source, LargeGraph)
+            executor = ManyRuns(models, source, runs, size)
+        else:
+            options: Any = {"batch_size": size, "group": group, "capture": capture}
+            executor = OneRun(models[0], source, runs[0], scores=scores, **options)
         named = name if tried[0] else ""
         courses, starts = _train(executor, cards[0], starts, named, progress, checkpoint)
         for done, model, card, course in zip(tried, models, cards, courses, strict=True):
@@ -150,47 +148,24 @@ def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[st
     return {name: replace(card, config=own) for name, own in found.items()}
 
 
-def _executor(
-    models: Sequence[VEPM],
-    source: Source,
-    runs: Sequence[Run],
-    config: TrainingConfig,
-    group: ProcessGroup,
-) -> OneRun | ManyRuns:
-    size, capture = config.batch_size, config.likelihood not in INEXACT
-    if len(runs) == 1:
-        given = models[0], source, runs[0]
-        return OneRun(*given, scores=scores, batch_size=size, group=group, capture=capture)
-    assert not isinstance(source, LargeGraph)
-    return ManyRuns(models, source, runs, size)
-
-
 def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
     """The model that validates best, the first of equals; perhaps calibrated and checked."""
-    ranked = sorted(tried, key=lambda name: tried[name].score, reverse=True)
+    scored = {
+        name: (one.best.get("val_accuracy", 0.0), -one.best.get("val_loss", 0.0))
+        for name, one in tried.items()
+    }
+    ranked = sorted(scored, key=lambda name: scored[name], reverse=True)
     best, *others = (tried[name] for name in ranked)
     if others:
         wasted = [row for one in others for row in one.finetuned]
         spent = len(wasted), sum(row["seconds"] for row in wasted)
-        found = {name: tried[name].score[0] for name in ranked}
-        best = replace(best, tried=found, spent=spent)
+        best = replace(best, tried={name: scored[name][0] for name in ranked}, spent=spent)
     if not calibrated:
         return best
     card, (learned, val, *_) = best.card, run
     if learned.numel():
         calibrate(best.model, best.source, val, card.config.training.num_samples, card.seed)
     return replace(best, warnings=tuple(signs_of_failure(best, learned, val)))
-
-
-def _pretrained(state: TrainingState, config: TrainingConfig, **told: Any) -> list[Pretrained]:
-    """Pretrain the runs of a state, which all begin with it."""
-    train(state, config, until="finetune", **told)
-    found = []
-    for model, course in zip(state.executor.models, state.courses, strict=True):
-        weights = copy.deepcopy(model.state_dict())
-        learned = {k: v for k, v in weights.items() if not k.startswith(("bank.", "composer."))}
-        found.append(Pretrained(learned, list(course.history)))
-    return found
 
 
 def _train(
@@ -239,8 +214,6 @@ def _train(
     tell = named if name else progress
     unfinished = state.phase != PHASES[-1]
     try:
-        if state.phase == "pretrain":
-            starts = _pretrained(state, config, progress=tell, on_epoch=save_if_due)
         train(state, config, progress=tell, on_epoch=save_if_due)
     except DivergedError as error:
         if checkpoint is None or not checkpoint.exists():
@@ -251,4 +224,4 @@ def _train(
         save_if_due(state, 0.0)
     # Clusters of a large graph remember what was pretrained, and each training has its own.
     by_clusters = isinstance(executor, OneRun) and executor.clusters is not None
-    return state.courses, [] if by_clusters else starts
+    return state.courses, [] if by_clusters else state.pretrained or starts

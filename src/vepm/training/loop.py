@@ -1,10 +1,11 @@
 """The training loop: pretrain on the edges, finetune on the labels, keep the best epoch."""
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, stack
@@ -70,6 +71,13 @@ class Course:
         return better
 
 
+class Pretrained(NamedTuple):
+    """Where finetuning begins: what pretraining learned, which uses neither bank nor composer."""
+
+    weights: dict[str, Tensor]
+    history: list[Row]
+
+
 @dataclass
 class TrainingState:
     """All that is needed, beside the data, to continue as if never stopped."""
@@ -82,6 +90,7 @@ class TrainingState:
     held: tuple[int, Held | None] | None = None
     """Affiliations of the one graph, the same until the encoder steps again, and the cycle they
     were sampled for; a resumed run samples the same again."""
+    pretrained: list[Pretrained] = field(default_factory=list)  # of each run, if it was just now
 
     @classmethod
     def start(cls, executor: OneRun | ManyRuns, config: TrainingConfig) -> "TrainingState":
@@ -120,9 +129,8 @@ def train(
     *,
     progress: Progress | None = None,
     on_epoch: Callable[[TrainingState], None] | None = None,
-    until: str = PHASES[-1],
 ) -> TrainingState:
-    """Run the phases before ``until``, then restore the weights of each run's best epoch.
+    """Run the phases that are left, then restore the weights of each run's best epoch.
 
     All runs are in the same phase; each stops and chooses its epoch on its own. Every epoch draws
     its random numbers from the seeds, its phase and its index alone, so a run resumed from the
@@ -135,7 +143,7 @@ def train(
     most = {"pretrain": config.pretrain_epochs, "finetune": config.epochs if labelled else 0}
     with torch.random.fork_rng(devices=devices):
         for phase, epochs in most.items():
-            if state.phase != phase or phase == until:
+            if state.phase != phase:
                 continue
             executor.begin(phase, epochs)
             while active := state.active(epochs, config):
@@ -144,6 +152,10 @@ def train(
                     on_epoch(state)
             if phase == "pretrain":
                 executor.restore()
+                for model, course in zip(executor.models, state.courses, strict=True):
+                    own = copy.deepcopy(model.state_dict())
+                    own = {k: v for k, v in own.items() if not k.startswith(("bank.", "composer."))}
+                    state.pretrained.append(Pretrained(own, list(course.history)))
             state.enter(PHASES[PHASES.index(phase) + 1])
     executor.restore()
     return state
@@ -201,7 +213,9 @@ def _set_rates(state: TrainingState, phase: str, epoch: int, config: TrainingCon
     # In place: a captured step reads it from there.
     warmed = min(epoch / CONSISTENCY_WARMUP, 1.0)
     state.consistency_weight.fill_(config.consistency_weight * warmed)
-    factor = schedule_factor(config.schedule, epoch, config.epochs)
+    factor = 0.5 ** (epoch // 50) if config.schedule == "halving" else 1.0
+    if config.schedule == "cosine":
+        factor = (1 + math.cos(math.pi * epoch / config.epochs)) / 2
     set_rate(state.predictor_optimizer, factor * config.learning_rate)
     set_rate(state.encoder_optimizer, factor * config.encoder_learning_rate)
     return factor * config.learning_rate
@@ -238,21 +252,19 @@ def _history_rows(
     means = {name: stack(values).double().mean(0) for name, values in given.items() if values}
     weights = executor.weight_sums().double()
     labelled = weights.new_tensor([sum(counts) for counts in zip(*labels, strict=True)])
-    found = means | {"weights": weights, "labels": labelled} | watched
+    found = means | {"the sum of the weights": weights, "labels": labelled} | watched
     # Left on the device until here: one transfer for all.
     table = stack([value.reshape(len(executor.runs)) for value in found.values()])
     rows = []
     for run, values in enumerate(executor.group.sum(table).T.tolist()):
         own = dict(zip(found, values, strict=True))
-        if run in active and not all(math.isfinite(own[name]) for name in (*means, "weights")):
-            # The loss comes first, but the term that made it so says more about the cause.
-            terms = ((n, t) for step in steps for n, t in reversed(step._asdict().items()))
-            last = ((name, float(t.reshape(-1)[run])) for name, t in terms if t is not None)
-            odd = (f"{name} is {value}" for name, value in last if not math.isfinite(value))
-            what = next(odd, "a gradient or running statistic is not finite")
+        # The loss comes first, but the term that made it so says more about the cause.
+        terms = (*reversed(means), "the sum of the weights")
+        odd = [name for name in terms if not math.isfinite(own[name])]
+        if run in active and odd:
             raise DivergedError(
-                f"training diverged: {what} in epoch {state.courses[run].epoch} of {state.phase}; "
-                "lower the learning rate or check the features' scale"
+                f"training diverged: {odd[0]} is {own[odd[0]]} in epoch {state.courses[run].epoch} "
+                f"of {state.phase}; lower the learning rate or check the features' scale"
             )
         row = {name: own[name] for name in means}
         if "correct" in row:
@@ -269,10 +281,3 @@ def scheme_steps(scheme: str, interval: int, step: int) -> tuple[str, ...]:
     if scheme in ("joint", "scratch"):
         return ("both",)
     return ("predictor", "encoder") if (step + 1) % interval == 0 else ("predictor",)
-
-
-def schedule_factor(schedule: str, epoch: int, epochs: int) -> float:
-    """Learning rate of an epoch relative to the first."""
-    if schedule == "cosine":
-        return (1 + math.cos(math.pi * epoch / epochs)) / 2
-    return float(0.5 ** (epoch // 50)) if schedule == "halving" else 1.0

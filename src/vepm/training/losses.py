@@ -19,10 +19,8 @@ from vepm.objective import Terms, shrinking_penalty
 from vepm.scale.batches import GraphBatch, masked
 from vepm.training.config import TrainingConfig
 
-VISIBLE = 0.5
-"""Share of the edges and features that the encoder sees where the likelihood is masked."""
-SHARPENING = 0.5
-"""Temperature of the mean prediction that passes should agree on; below one sharpens it."""
+VISIBLE = 0.5  # share of edges and features that the encoder sees where the likelihood is masked
+SHARPENING = 0.5  # temperature of the mean prediction that passes should agree on
 
 
 class Held(NamedTuple):
@@ -115,15 +113,12 @@ def _unsupervised(
     model: VEPM, posterior: Weibull, z: Tensor, batch: GraphBatch, config: TrainingConfig
 ) -> Terms:
     """Edges and KL divergence, given the posterior of the affiliations and a draw of it [N, C]."""
-    activation = model.interactions
     # An exponential prior; a number would not live on the samples' device.
-    one = z.new_ones(())
-    kl = masked(
-        kl_divergence(posterior, Gamma(one, one, validate_args=False)), batch.node_mask
-    ).sum()
+    one, activation = z.new_ones(()), model.interactions
+    divergence = kl_divergence(posterior, Gamma(one, one, validate_args=False))
+    kl, counts = masked(divergence, batch.node_mask).sum(), batch.count(batch.y)
     given = (z, posterior.mean, activation, config.likelihood, model.directed)
     edges = batch.edge_log_likelihood(*given)
-    counts = batch.count(batch.y)
     if config.likelihood == "summed":
         edges, kl = edges / counts.nodes, kl / counts.nodes
     else:

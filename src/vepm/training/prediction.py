@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vepm.errors import InputError
 from vepm.kernels.features import normalize_rows
-from vepm.nn import VEPM
+from vepm.nn import VEPM, Adjacency
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.chunks import affiliations, chunks, classify, posterior_table
 from vepm.scale.executor import Source
@@ -41,28 +41,40 @@ class Explanation(NamedTuple):
 
 
 @torch.no_grad()
-def explain(model: VEPM, source: Source) -> Explanation:
-    """Memberships, the split of the edges and embeddings of every node or graph."""
+def explain(model: VEPM, source: Source, nodes: Tensor | None = None) -> Explanation:
+    """Memberships, the split of the edges and embeddings of every node or graph.
+
+    Of a large graph the edges may be those between some nodes alone, which count from 0 then.
+    """
     model.eval()
-    parts, offset = [], 0
     if isinstance(source, LargeGraph):
         z = affiliations(model, posterior_table(model, source), sample=False)
-        shares = z.new_empty(source.num_edges, model.partitioner.num_metacommunities)
-        for chunk in chunks(source):
-            first, end = source.pointer[chunk.rows.start], source.pointer[chunk.rows.stop]
-            shares[first:end] = chunk.split(model, z).cpu()
-        target = torch.arange(source.num_nodes).repeat_interleave(source.degree)
-        edge_index = torch.stack([source.columns.long(), target])
+        split = _large_split(model, source, z, nodes)
         logits, *embeddings = classify(model, source, z)
-        return Explanation(_finite(z), edge_index, shares, embeddings[0], _finite(logits))
+        return Explanation(_finite(z), *split, embeddings[0], _finite(logits))
+    parts, offset = [], 0
     for b in pieces(source):
         out = model(b.x, b.edges, b.batch, b.num_graphs)
         edge_index = b.edges.edge_index + offset
         offset += b.x.size(0)
         states = out.community_embeddings, _finite(out.embeddings)
         parts.append(Explanation(_finite(out.z), edge_index, out.edge_weight, *states))
-    nodes, edges, *others = zip(*parts, strict=True)
-    return Explanation(torch.cat(nodes), torch.cat(edges, dim=1), *map(torch.cat, others))
+    every, edges, *others = zip(*parts, strict=True)
+    return Explanation(torch.cat(every), torch.cat(edges, dim=1), *map(torch.cat, others))
+
+
+def _large_split(
+    model: VEPM, graph: LargeGraph, z: Tensor, nodes: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    if nodes is not None:
+        edges = Adjacency(graph.inside(nodes).to(graph.device), nodes.numel())
+        return edges.edge_index, model.split_edges(z[nodes].to(graph.device), edges)
+    shares = z.new_empty(graph.num_edges, model.partitioner.num_metacommunities)
+    for chunk in chunks(graph):
+        first, end = graph.pointer[chunk.rows.start], graph.pointer[chunk.rows.stop]
+        shares[first:end] = chunk.split(model, z).cpu()
+    target = torch.arange(graph.num_nodes).repeat_interleave(graph.degree)
+    return torch.stack([graph.columns.long(), target]), shares
 
 
 def _finite(found: Tensor) -> Tensor:

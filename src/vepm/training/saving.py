@@ -48,12 +48,11 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
     besides = [name for name in tensors if name.partition(".")[0] in TENSORS]
     parts = _in_parts({name: tensors.pop(name).cpu() for name in besides})
     try:
-        card = ModelCard.from_description(description)
+        card = ModelCard.read(description, parts)
         # On the meta device a model has shapes but no memory.
         with torch.device("meta"):
             model = card.build()
-        _require_fit(tensors, model)
-        card = card.with_tensors(parts)
+        _require_fit(tensors, model.state_dict())
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not a usable model ({error})") from None
     model = model.to_empty(device=device)
@@ -71,16 +70,13 @@ def _in_parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return parts
 
 
-def _require_fit(weights: Mapping[str, Tensor], model: VEPM) -> None:
-    expected = model.state_dict()
-    for odd in sorted(weights.keys() ^ expected.keys()):
+def _require_fit(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    for odd in sorted(found.keys() ^ wanted.keys()):
         raise ValueError(f"weights do not fit the settings beside them ({odd})")
-    for name, tensor in expected.items():
-        found, wanted = list(weights[name].shape), list(tensor.shape)
-        if found != wanted:
-            raise ValueError(f"{name} has shape {found}, the settings say {wanted}")
-        if weights[name].dtype != tensor.dtype:
-            raise ValueError(f"{name} holds {weights[name].dtype}, not {tensor.dtype}")
+    for name, tensor in wanted.items():
+        given, own = ((list(t.shape), t.dtype) for t in (found[name], tensor))
+        if given != own:
+            raise ValueError(f"{name} is {given[1]} of shape {given[0]}, the settings say {own}")
 
 
 @torch.no_grad()
@@ -154,17 +150,10 @@ def load_state(path: Path, state: TrainingState, fingerprint: Mapping[str, Any])
         known = known | {"config": Config.from_dict(known["config"]).to_dict()}
     except (InputError, KeyError, TypeError):
         known = {}
-    # What each process draws depends on how many there are.
-    started, now = known.get("processes", 1), fingerprint.get("processes", 1)
-    if started != now:
-        raise InputError(
-            f"{path}: this run was started by {started} processes and now there are {now}, which "
-            f"would give another result; resume it with {started}, or use another folder"
-        )
     if known != json.loads(json.dumps(fingerprint)):
         raise InputError(
-            f"{path}: this run was started with other settings, seed or data; "
-            "give the same ones to resume, or another folder to start anew"
+            f"{path}: this run was started with other settings, seed, data or number of "
+            "processes; give the same ones to resume, or another folder to start anew"
         )
     try:
         _restore(state, description, _in_parts(tensors))
@@ -189,19 +178,16 @@ def _restore(
     if bool(run.best_weights) == math.isinf(accuracy):
         raise ValueError("weights of the best epoch are missing")
     for weights in (run.best_weights or parts["model"], parts["model"]):
-        _require_fit(weights, run.model)
+        _require_fit(weights, run.model.state_dict())
     run.model.load_state_dict(parts["model"])
     for name in OPTIMIZERS:
         optimizer = getattr(state, f"{name}_optimizer")
         groups = optimizer.state_dict()["param_groups"]
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         moments = {int(index): own for index, own in _in_parts(parts[name]).items()}
-        for number, found in moments.items():
-            shape = parameters[number].shape
-            shapes = {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
-            real = all(tensor.is_floating_point() for tensor in found.values())
-            if {key: tensor.shape for key, tensor in found.items()} != shapes or not real:
-                raise ValueError(f"moments of parameter {number} do not fit")
+        for number, own in moments.items():
+            p = parameters[number]
+            _require_fit(own, {"step": p.new_zeros(()), "exp_avg": p, "exp_avg_sq": p})
         optimizer.load_state_dict({"state": moments, "param_groups": groups})
     if run.clusters is not None:
         run.clusters.totals.copy_(parts["totals"]["table"])

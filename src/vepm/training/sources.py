@@ -40,13 +40,13 @@ CGROUPS = [  # files with the limit and the use of a container, in versions 2 an
 
 def pick_device(name: str) -> torch.device:
     """``"auto"`` takes a GPU if there is one; ``"cpu"`` and ``"cuda"`` insist."""
+    gpus = []
+    if torch.cuda.is_available():
+        gpus = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError("device cuda was asked for, but no GPU is available; use auto or cpu")
-    gpus = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        name = "cuda" if gpus else "cpu"
     if name not in ("cpu", *gpus):
-        raise InputError(f"there is no device {name!r}; use auto, cpu or cuda")
+        raise InputError(f"there is no device {name!r}; use auto, cpu or, with a GPU, cuda")
     return torch.device(name)
 
 
