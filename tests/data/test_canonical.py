@@ -120,7 +120,7 @@ def graph(**changes: object) -> Data:
         (graph(y=torch.tensor([0, math.nan, 1])), "not an integer"),
         (graph(y=torch.tensor([0, -100, 1])), "label '-100' is not an integer from 0"),
         (graph(train_mask=torch.tensor([True])), r"train_mask: is \[1\]"),
-        (graph(train_mask=torch.tensor([0, 1, 2])), "other than 0 and 1"),
+        (graph(train_mask=torch.tensor([0, 1, 2])), "one True or False"),
         (graph(train_mask=torch.zeros(3, 0, dtype=torch.bool)), r"is \[3, 0\]"),
         (Data(edge_index=as_edge_index([])), "no nodes"),
     ],

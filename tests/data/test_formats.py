@@ -121,7 +121,7 @@ def test_masks_of_an_npz(tmp_path: Path) -> None:
         ({"labels": np.ones(3, complex)}, "one integer or text"),
         ({"labels": np.array([2**64 - 1] * 3, np.uint64)}, None),
         ({"labels": np.array(["9" * 5000] * 3)}, "not an integer from 0"),
-        ({"train_mask": np.array(["x"] * 3)}, "True and False are needed"),
+        ({"train_mask": np.array(["x"] * 3)}, "one True or False"),
         ({"edge_kind": np.ones(6)}, "give a bit mask"),
         ({"edge_kind": np.ones(5, np.uint8)}, "give a bit mask"),
         ({"directed": np.array([True, False])}, "directed is bool"),

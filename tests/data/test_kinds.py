@@ -115,7 +115,10 @@ def test_kinds_of_many_graphs(tmp_path: Path) -> None:
             "1 different kind_names for 2",
         ),
         ({"edge_kind": torch.ones(2, 64)}, "give a bit mask"),
-        ({"edge_kind": torch.ones(2, 64, dtype=torch.bool)}, "64 kinds, at most 63"),
+        (
+            {"edge_kind": torch.ones(2, 64, dtype=torch.bool)},
+            "64 kinds of edges; name each, at most 63",
+        ),
     ],
 )
 def test_odd_kinds_are_refused(fields: dict[str, Any], message: str) -> None:

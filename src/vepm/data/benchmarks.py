@@ -144,23 +144,18 @@ def load_tu(name: str, files: list[Path], features: Features = "labels") -> Data
             wrong = f"{values.numel()} labels for {batch.numel()} nodes"
             raise InputError(f"{path}: {wrong}; fetch the files again")
     columns, index = values.unique(return_inverse=True)
-    names = [f"{features.removesuffix('s')}_{value}" for value in columns.tolist()]
-    return build(
-        Parts(
-            name=name,
-            source=f"TU collection, {edges.parent}",
-            edges=ends,
-            num_nodes=batch.numel(),
-            x=one_hot(index, columns.numel()).float(),
-            feature_names=["one"] if features == "constant" else names,
-            labels=labels,
-            class_names=[str(value) for value in classes.tolist()],
-            batch=batch,
-            num_graphs=labels.numel(),
-            folds=_folds(edges.parents[1] / "10fold_idx", labels.numel()),
-            one_way=True,
-        )
+    names = tuple(f"{features.removesuffix('s')}_{value}" for value in columns.tolist())
+    x = one_hot(index, columns.numel()).float()
+    parts = Parts(
+        name=name,
+        source=f"TU collection, {edges.parent}",
+        data=Data(x=x, edge_index=ends, y=labels, batch=batch),
+        feature_names=("one",) if features == "constant" else names,
+        num_graphs=labels.numel(),
+        one_way=True,
     )
+    folds = _folds(edges.parents[1] / "10fold_idx", labels.numel())
+    return replace(build(parts), class_names=tuple(map(str, classes.tolist())), folds=folds)
 
 
 def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] | None:
@@ -200,7 +195,7 @@ def load_digits_graph(name: str, _: list[Path]) -> Dataset:
     masks = dict(zip(MASK_NAMES, draw_split(y, per_class=20, num_val=300, seed=0), strict=True))
     data = Data(x=torch.from_numpy(x), edge_index=edges, y=y, **masks)
     source = "scikit-learn's digits, 10 nearest neighbours"
-    names = [f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE)]
+    names = tuple(f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE))
     return _built(data, name, source, feature_names=names, one_way=True)
 
 
@@ -217,6 +212,6 @@ def load_digits_graphs(name: str, _: list[Path]) -> Dataset:
         near = (place[:, None] - place[None]).abs().amax(dim=2) == 1
         x = torch.cat([ink, place * (2 / (_SIDE - 1)) - 1], dim=1)
         graphs.append(Data(x=x, edge_index=near.nonzero().t(), y=torch.tensor([labels[i]])))
-    names: Any = {"feature_names": ("ink", "row", "column")}
-    names["graph_names"] = [f"digit_{i}" for i in chosen]
-    return _built(graphs, name, "scikit-learn's digits, grids of inked pixels", **names)
+    names = tuple(f"digit_{i}" for i in chosen)
+    source, columns = "scikit-learn's digits, grids of inked pixels", ("ink", "row", "column")
+    return _built(graphs, name, source, feature_names=columns, graph_names=names)

@@ -15,12 +15,6 @@ MOST_KINDS = 63
 KIND_SEPARATOR = "|"
 MOST_DENSE_ENTRIES = 10_000_000  # sparse features with no more, zeros included, are made dense
 MOST_COLUMNS = 2**22  # a weight matrix has a row for each column
-DEGREE_FEATURES = ("one", "log_degree")
-NUM_POSITIONS = 16
-_ITERATIONS = 60
-
-Kinds = tuple[Tensor, tuple[str, ...]]
-"""A table [M, R] that says of which kinds each edge is, and the names of the kinds."""
 
 
 def canonical_edges(
@@ -79,58 +73,50 @@ def canonical_kinds(
     edge_index: Tensor, listed: Tensor, kinds: Tensor, directed: bool = False
 ) -> Tensor:
     """The kinds of canonical edges [E, R]: all [M, R] that an edge was listed with, either way."""
-    found, back = _totals(edge_index, listed, kinds.float(), directed)
-    return found + back > 0
+    return _totals(edge_index, listed, kinds.float(), directed).sum(0) > 0
 
 
-def _totals(
-    edge_index: Tensor, listed: Tensor, values: Tensor, directed: bool
-) -> tuple[Tensor, Tensor]:
-    """Values of listed edges added up at the canonical ones, and at those in reverse."""
+def _totals(edge_index: Tensor, listed: Tensor, values: Tensor, directed: bool) -> Tensor:
+    """Values of listed edges added up at the canonical ones, and at their reverse [2, E, ...]."""
     base = int(edge_index.max()) + 1 if edge_index.numel() else 1
     keys, proper = edge_index[1] * base + edge_index[0], listed[0] != listed[1]
     row, col = listed[:, proper]
-    found = values.new_zeros(keys.numel(), *values.shape[1:])
-    back = found.clone()
-    for total, wanted in ((found, col * base + row), (back, row * base + col)):
-        if not (directed and total is back):
-            # Sorted queries are found ten times as fast as those in random order.
-            wanted, order = wanted.sort()
-            total.index_add_(0, torch.searchsorted(keys, wanted), values[proper][order])
-    return found, back
+    totals = values.new_zeros(2, keys.numel(), *values.shape[1:])
+    wanted = (col * base + row, row * base + col)
+    for total, places in zip(totals, wanted[:1] if directed else wanted, strict=False):
+        # Sorted queries are found ten times as fast as those in random order.
+        places, order = places.sort()
+        total.index_add_(0, torch.searchsorted(keys, places), values[proper][order])
+    return totals
 
 
-def kinds_from_text(values: Sequence[str], source: str) -> Kinds:
-    """Kinds written as text, several separated by ``|``."""
-    split = [{kind.strip() for kind in value.split(KIND_SEPARATOR)} for value in values]
-    names = tuple(sorted(set().union(*split) - {""}))
-    _check_count(len(names), source)
-    table = [[name in row for name in names] for row in split]
-    return torch.tensor(table, dtype=torch.bool).reshape(len(values), len(names)), names
+def kind_table(
+    kinds: Tensor | Sequence[str], names: Sequence[str] | None, source: str
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Of which kinds each edge is [M, R], and their names.
 
-
-def kind_table(kinds: Tensor, names: Sequence[str] | None, source: str) -> Kinds:
-    """Kinds given as bit masks [M] or as a table [M, R], with or without names."""
-    bits = kinds.dim() == 1
-    if kinds.is_floating_point() or kinds.dim() > 2 or (bits and bool((kinds < 0).any())):
+    Kinds are text with ``|`` between several, bit masks [M] or a table [M, R].
+    """
+    if not isinstance(kinds, Tensor):
+        split = [{kind.strip() for kind in text.split(KIND_SEPARATOR)} for text in kinds]
+        # One too many is refused below.
+        names = sorted(set().union(*split) - {""})[: MOST_KINDS + 1]
+        kinds = torch.tensor([[name in row for name in names] for row in split], dtype=torch.bool)
+        kinds = kinds.view(len(split), len(names))
+    if kinds.is_floating_point() or kinds.dim() > 2 or (kinds.dim() == 1 and (kinds < 0).any()):
         needed = "give a bit mask per edge, not negative, or a column of True and False per kind"
         raise InputError(f"{source}: edge_kind is {list(kinds.shape)} of {kinds.dtype}; {needed}")
-    if bits:
+    if kinds.dim() == 1:
         largest = int(kinds.max()) if kinds.numel() else 0
         count = max(largest.bit_length(), len(names or ()))
         kinds = kinds.long()[:, None] >> torch.arange(count) & 1
-    _check_count(kinds.size(1), source)
-    names = [f"kind {i}" for i in range(kinds.size(1))] if names is None else names
-    if len(names) != kinds.size(1) or len(set(names)) != len(names):
-        found = f"{len(set(names))} different kind_names for {kinds.size(1)} kinds of edges"
-        raise InputError(f"{source}: {found}; give one name per kind")
+    count = kinds.size(1)
+    names = [f"kind {i}" for i in range(count)] if names is None else names
+    if count > MOST_KINDS or not len(names) == len(set(names)) == count:
+        found = f"{len(set(names))} different kind_names for {count} kinds of edges"
+        remedy = f"name each, at most {MOST_KINDS}, or rename a column that holds no kinds"
+        raise InputError(f"{source}: {found}; {remedy}")
     return kinds.bool(), tuple(names)
-
-
-def _check_count(count: int, source: str) -> None:
-    if count > MOST_KINDS:
-        found = f"edges are of {count} kinds, at most {MOST_KINDS} can be told apart"
-        raise InputError(f"{source}: {found}; use fewer, or rename the column if it holds no kinds")
 
 
 def is_sparse(x: Any) -> bool:
@@ -168,39 +154,3 @@ def feature_table(x: Any, num_nodes: int, source: str) -> Tensor:
         found = f"feature of node {row}, column {column} is {float(values[tuple(place)])}"
         raise InputError(f"{source}: {found} (as float32); give a finite number")
     return x
-
-
-def structural_features(
-    edge_index: Tensor, num_nodes: int, *, coordinates: bool
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Features of a graph without any, and their names; coordinates differ between graphs."""
-    degree = torch.bincount(edge_index[1], minlength=num_nodes).float()
-    x = torch.stack([torch.ones(num_nodes), degree.log1p()], dim=1)
-    if not coordinates:
-        return x, DEGREE_FEATURES
-    names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
-    return torch.cat([x, positions(edge_index, num_nodes)], dim=1), names
-
-
-def positions(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Leading eigenvectors of the normalised adjacency matrix [N, 16], padded with zeros.
-
-    Degrees alone cannot tell one community from another. Subspace iteration from a fixed start is
-    linear in the number of edges and gives the same result on every run.
-    """
-    size, out = min(NUM_POSITIONS, num_nodes), torch.zeros(num_nodes, NUM_POSITIONS)
-    if edge_index.size(1) == 0:
-        return out
-    source, target = edge_index.numpy()
-    scale = np.bincount(target, minlength=num_nodes).clip(1) ** -0.5
-    weight = scale[source] * scale[target]
-    adjacency = sp.coo_array((weight, (target, source)), shape=(num_nodes, num_nodes)).tocsr()
-    basis = np.random.default_rng(0).standard_normal((num_nodes, size))
-    for _ in range(_ITERATIONS):
-        # Adding the identity makes eigenvalues non-negative, so that the largest dominate.
-        basis, _ = np.linalg.qr(adjacency @ basis + basis)
-    _, rotation = np.linalg.eigh(basis.T @ (adjacency @ basis))
-    vectors = basis @ rotation[:, ::-1]
-    vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(size)])
-    out[:, :size] = torch.from_numpy(vectors * num_nodes**0.5).float()
-    return out

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.canonical import DEGREE_FEATURES, is_sparse
+from vepm.data.canonical import is_sparse
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
 
 logger = logging.getLogger("vepm")
 
+DEGREE_FEATURES = ("one", "log_degree")  # of graphs without features of their own
 _MOST_LISTED = 8
 
 
@@ -148,10 +149,18 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
     if names == given:
         return dataset
     place = {name: i for i, name in enumerate(given)}
-    missing = [name for name in names if name not in place]
-    unknown = [name for name in given if name not in set(names)]
-    if missing or unknown:
-        raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
+    missing, wanted = [name for name in names if name not in place], set(names)
+    unknown = [name for name in given if name not in wanted]
+    wrong = {"missing": missing, "unknown to the model": unknown}
+    if any(wrong.values()):
+        parts = " and ".join(
+            f"{listed_names(found)} {how}" for how, found in wrong.items() if found
+        )
+        remedy = "give the same columns, in any order"
+        if set(DEGREE_FEATURES) <= set(missing):
+            remedy = "give none, because the model was trained without features"
+        differ = f"feature columns differ from those of training: {parts}"
+        raise InputError(f"{dataset.name}: {differ}; {remedy}")
     order = torch.tensor([place[name] for name in names])
     graphs = [graph.clone() for graph in dataset.graphs]
     for graph in graphs:
@@ -160,20 +169,7 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
     return replace(dataset, graphs=graphs, feature_names=names)
 
 
-def _mismatch(missing: list[str], unknown: list[str]) -> str:
-    if set(DEGREE_FEATURES) <= set(missing):
-        return f"the model was trained without features; leave out {listed_names(unknown)}"
-    if set(DEGREE_FEATURES) <= set(unknown):
-        needed = f"the model needs {listed_names(missing)}"
-        return f"the graph has no features, {needed}; add these columns"
-    found = {"missing": missing, "unknown to the model": unknown}
-    parts = " and ".join(f"{listed_names(names)} {how}" for how, names in found.items() if names)
-    differ = "feature columns differ from those of training"
-    return f"{differ}: {parts}; give the same columns, in any order"
-
-
 def listed_names(names: list[str]) -> str:
     """The first few names, for messages."""
-    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
     more = len(names) - _MOST_LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
+    return ", ".join(map(repr, names[:_MOST_LISTED])) + (f" and {more} more" if more > 0 else "")

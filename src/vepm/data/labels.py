@@ -17,7 +17,7 @@ from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
 logger = logging.getLogger("vepm")
 
-Where = Callable[[int], str]
+Where = Callable[[int], str] | None  # names a label in messages
 
 
 def encode(
@@ -50,7 +50,7 @@ def encode(
         known = [str(i) for i in range(len(known))]
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
     as_integers = all(is_number(word) for word in (*words, *(known or ())) if word)
-    places = [where(int(i)) for i in first]
+    places = [where(i) if where else f"{source}, label {i}" for i in first.tolist()]
     if as_integers:
         words = [_integer_text(word, at) for word, at in zip(words, places, strict=True)]
     if known is None:
@@ -98,16 +98,15 @@ def item_masks(
     """
     columns, count = {}, labelled.numel()
     for name in (name for name in MASK_NAMES if given.get(name) is not None):
-        found = given[name]
-        mask = found.detach().cpu() if isinstance(found, Tensor) else torch.empty(0)
-        if mask.dim() not in (1, 2) or len(mask) != count or mask.numel() == 0:
-            shown = list(mask.shape) if isinstance(found, Tensor) else type(found).__name__
-            needed = f"a tensor of one True or False per node ([{count}]) is needed"
-            raise InputError(f"{source}, {name}: is {shown}; {needed}")
-        if not bool(((mask == 0) | (mask == 1)).all()):
-            raise InputError(
-                f"{source}, {name}: holds values other than 0 and 1; give a boolean mask"
-            )
+        try:
+            mask = torch.as_tensor(given[name]).detach().cpu()
+            right = mask.dim() in (1, 2) and len(mask) == count and mask.numel() > 0
+            right = right and bool(((mask == 0) | (mask == 1)).all())
+        except (TypeError, ValueError, RuntimeError):
+            right, mask = False, torch.empty(0)
+        if not right:
+            needed = f"one True or False (1 or 0) per node ([{count}]) is needed"
+            raise InputError(f"{source}, {name}: is {list(mask.shape)} {mask.dtype}; {needed}")
         columns[name] = mask.bool().reshape(count, -1)
     widths = {mask.size(1) for mask in columns.values()} | {1}
     if len(widths - {1}) > 1:
@@ -152,8 +151,7 @@ def relabelled(
     """
     name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
     chosen = torch.arange(labels.numel()) if rows is None else rows
-    where: Where = lambda i: f"{name}, label {i}"  # noqa: E731
-    labels[chosen], names = encode(y, len(chosen), where, name, class_names)
+    labels[chosen], names = encode(y, len(chosen), None, name, class_names)
     given: dict[str, Tensor] = {}
     if rows is None and dataset.masks is not None:
         train, val, test = dataset.masks

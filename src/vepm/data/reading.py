@@ -84,7 +84,9 @@ def as_dataset(
             raise InputError(f"{obj.name} is a {obj.task} task, not a {task} task; use the other")
         return obj if labels is None else relabelled(obj, labels, class_names=class_names)
     parts = _parts(obj, asked, name, how)
-    return build(parts if labels is None else replace(parts, labels=labels, label_at=None), how)
+    if labels is not None:
+        parts.data.y, parts = labels, replace(parts, label_at=None)
+    return build(parts, how)
 
 
 def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:

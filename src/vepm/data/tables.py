@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch_geometric.data import Data
 
 from vepm.data.build import Parts
-from vepm.data.canonical import kinds_from_text
 from vepm.data.columns import ReadOptions, Table
 from vepm.data.labels import is_number
 from vepm.errors import InputError
@@ -133,7 +134,7 @@ def read_folder(path: Path, options: ReadOptions) -> Parts:
     order = sorted(range(len(owner)), key=owner.__getitem__)
     columns = {name: [cells[i] for i in order] for name, cells in nodes.columns.items()}
     nodes = replace(nodes, columns=columns, lines=[nodes.lines[i] for i in order])
-    more: Any = {"graph_names": graphs.columns["id"], "batch": torch.tensor(sorted(owner))}
+    more: Any = {"graph_names": tuple(graphs.columns["id"]), "batch": torch.tensor(sorted(owner))}
     return table_parts(name, str(path), nodes, edges, nodes.ids(), options, graphs=graphs, **more)
 
 
@@ -146,6 +147,7 @@ def table_parts(
     options: ReadOptions,
     *,
     graphs: Table | None = None,
+    batch: Tensor | None = None,
     text: bool = True,
     **more: Any,
 ) -> Parts:
@@ -158,7 +160,7 @@ def table_parts(
     other = {"id", "graph"} if graphs else {"id", label, "split"}
     columns = {key: cells for key, cells in nodes.columns.items() if key not in other}
     x, names, unused = replace(nodes, columns=columns).features(options, text=text)
-    kinds, numbers = edges.columns.get("kind"), []
+    numbers = []
     for i, cell in enumerate(edges.columns.get("weight", ()) if options.weights else ()):
         try:
             numbers.append(float(cell))
@@ -167,21 +169,25 @@ def table_parts(
             remedy = "give every edge a weight, or ignore all with weights=False (--no-weights)"
             raise InputError(f"{wrong}; {remedy}") from None
     left = [f"edge {edges.words[1]} '{key}'" for key in edges.columns if key not in _OF_EDGES]
-    ends = torch.tensor([edges.rows_of(end, index, nodes.source) for end in ENDS])
+    ends = [edges.rows_of(end, index, nodes.source) for end in ENDS]
+    data = Data(
+        edge_index=torch.tensor(ends).long(),
+        edge_weight=torch.tensor(numbers, dtype=torch.float64) if numbers else None,
+        edge_kind=edges.columns.get("kind"),
+        num_nodes=len(index),
+        x=x,
+        y=None if labels is None else np.array(labels, dtype=object),
+        batch=batch,
+        **labelled.masks(),
+    )
     return Parts(
         name=name,
         source=source,
-        edges=ends.long(),
+        data=data,
         edge_at=edges.where,
-        weights=torch.tensor(numbers, dtype=torch.float64) if numbers else None,
-        kinds=None if kinds is None else kinds_from_text(kinds, edges.source),
-        num_nodes=len(index),
-        node_names=[str(name) for name in nodes.columns["id"]],
-        x=x,
-        feature_names=names,
-        labels=None if labels is None else np.array(labels, dtype=object),
         label_at=lambda i: labelled.where(i, label),
-        masks=labelled.masks(),
+        node_names=[str(name) for name in nodes.columns["id"]],
+        feature_names=names,
         num_graphs=len(graphs.lines) if graphs else 1,
         unused=[*left, *unused],
         **{"one_way": True} | more,
