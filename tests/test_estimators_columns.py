@@ -180,15 +180,15 @@ def test_models_saved_without_names_predict_by_position(tmp_path: Path) -> None:
 def test_features_and_their_absence_are_not_mixed_up(tmp_path: Path) -> None:
     graph = networkx_graph(NAMES, tmp_path)
     bare = networkx_graph((), tmp_path)
-    with pytest.raises(InputError, match="graph has no features, the model needs 'age', 'income'"):
+    with pytest.raises(InputError, match="'age', 'income'.* missing and 'one', 'log_degree'"):
         estimator("node").fit(graph).predict(bare)
-    with pytest.raises(InputError, match="trained without features; leave out 'age', 'income'"):
+    with pytest.raises(InputError, match="'age', 'income'.*; give none, because"):
         estimator("node").fit(bare).predict(graph)
 
 
 def test_columns_of_one_name_are_refused() -> None:
     adjacency = np.zeros((2, 2))
-    with pytest.raises(InputError, match="each its own; rename them"):
+    with pytest.raises(InputError, match="each its own"):
         as_dataset((Frame(np.ones((2, 3)), ["a", "b", "a"]), adjacency))
     with pytest.raises(InputError, match="names of text"):
         as_dataset((Frame(np.ones((2, 2)), ["a", 1]), adjacency))

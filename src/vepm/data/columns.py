@@ -1,5 +1,6 @@
 """Tables of cells, and their columns as features: which are used, and how."""
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -117,10 +118,9 @@ class Table:
                 values, reason = self._one_hot(name, categories.get(name), options, text)
             found |= values
             unused += [f"column '{name}' ({reason})"] if reason else []
-        zeros = sum(int((column == 0).sum()) for column in numbers.values())
-        size = sum(map(len, numbers.values()))
+        zeros = sum((column == 0).mean() for column in numbers.values())
         # A bag of words is mostly zeros, and some of its words may be in no row.
-        if not constants and options.features is None and 2 * zeros <= size:
+        if not constants and options.features is None and 2 * zeros <= len(numbers):
             for name, number in numbers.items():
                 if name not in known and (number == number[0]).all():
                     del found[name]
@@ -133,9 +133,7 @@ class Table:
         """A column of numbers, or one for each entry of vectors; None if it holds others."""
         cells = self.columns[name]
         try:
-            values = np.array(cells, dtype=np.float64).reshape(len(cells), -1)
-            if not _fits(values):
-                raise ValueError
+            values = _finite(cells).reshape(len(cells), -1)
         except (TypeError, ValueError, OverflowError):
             filled = [cell for cell in cells if not _is_blank(cell)]
             if not expected and sum(map(is_number, filled)) <= len(filled) / 2:
@@ -146,20 +144,16 @@ class Table:
         return dict(zip(names, values.T, strict=True))
 
     def _refuse_cell(self, name: str) -> NoReturn:
-        cells = self.columns[name]
-        for i, cell in enumerate(cells):
-            if _is_blank(cell):
-                wrong = "the cell is empty; give every row a number"
-            elif not is_number(cell):
-                shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
-                wrong = f"{shown} is not a number; correct it"
-            elif np.size(cell) != np.size(cells[0]):
-                wrong = f"{np.size(cell)} numbers, not {np.size(cells[0])} as in the first row"
-            elif not _fits(np.array(cell, dtype=np.float64)):
-                wrong = f"'{str(cell)[:40]}' is not finite (as float32); give a finite number"
-            else:
-                continue
-            raise InputError(f"{self.where(i, name)}: {wrong}")
+        for i, cell in enumerate(cells := self.columns[name]):
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                if is_number(cell) and _finite(cell).shape == np.shape(cells[0]):
+                    continue
+            shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
+            wrong = (
+                f"{shown} is not a finite number (as float32), or not as many as in the first row"
+            )
+            wrong = "the cell is empty" if _is_blank(cell) else wrong
+            raise InputError(f"{self.where(i, name)}: {wrong}; correct it")
         raise InputError(f"{self.where(0, name)}: the column holds no numbers; drop it")
 
     def _one_hot(
@@ -194,19 +188,21 @@ def features_of(x: Any, num_nodes: int, options: ReadOptions, source: str) -> Fe
     if not any(isinstance(name, str) for name in names):
         options.chosen({}, source)
         return None if x is None else feature_table(x, num_nodes, source), None, []
-    if len({name for name in names if isinstance(name, str)}) < len(names):
-        raise InputError(f"{source}: columns must have names of text, each its own; rename them")
-    cells = np.asarray(x)
-    if len(cells) != num_nodes:
-        needed = f"{num_nodes} are needed, one per node"
-        raise InputError(f"{source}: features have {len(cells)} rows; {needed}")
+    cells, distinct = np.asarray(x), {name for name in names if isinstance(name, str)}
+    if len(distinct) < len(names) or len(cells) != num_nodes:
+        found = f"features have {len(cells)} rows and columns {names}"
+        needed = f"{num_nodes} rows, one per node, and columns with names of text, each its own"
+        raise InputError(f"{source}: {found[:200]}; give {needed}")
     columns = dict(zip(names, cells.T.tolist(), strict=True))
     table = Table(source, columns, range(num_nodes), ("node", "column"))
     return table.features(options, constants=True)
 
 
-def _fits(values: NDArray[np.float64]) -> bool:
-    return bool((np.abs(values) <= np.finfo(np.float32).max).all())
+def _finite(cells: Any) -> NDArray[np.float64]:
+    values = np.array(cells, dtype=np.float64)
+    if not (np.abs(values) <= np.finfo(np.float32).max).all():
+        raise ValueError("not finite as float32")
+    return values
 
 
 def _is_blank(cell: Any) -> bool:
