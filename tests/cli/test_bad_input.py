@@ -44,7 +44,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty file": (lambda folder: (folder / "nodes.csv").write_text(""), "the file is empty"),
     "no edges file": (lambda folder: (folder / "edges.csv").unlink(), "no such file"),
     "one class": (one_class, "at least two classes"),
-    "no labels": (lambda folder: write_nodes(folder, labels=False), "no node has a label"),
+    "no labels": (lambda folder: write_nodes(folder, labels=False), "labels of its nodes: none"),
 }
 
 
@@ -165,7 +165,7 @@ def test_a_finished_run_is_not_replaced_by_accident(pets: Path) -> None:
 def test_other_features_than_in_training(pets_run: Path, tmp_path: Path) -> None:
     wider = write_nodes(tmp_path / "wider", features=3)
     line = refused("predict", pets_run, wider)
-    assert "'f2' unknown to the model" in line
+    assert "unknown to the model: 'f2'" in line
     assert names_in(tmp_path) == {"wider"}
 
 

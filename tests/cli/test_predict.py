@@ -86,7 +86,7 @@ def test_columns_are_matched_by_name(pets: Path, pets_run: Path) -> None:
 def test_missing_and_unknown_columns_are_named(pets: Path, pets_run: Path) -> None:
     other = with_columns(pets, {"id": "id", "f1": "f1", "f2": "f0"})
     line = refused("predict", pets_run, other)
-    assert "'f0' missing and 'f2' unknown to the model" in line
+    assert "missing: 'f0'; unknown to the model: 'f2'" in line
     assert not Path("predictions.csv").exists()
 
 

@@ -174,9 +174,7 @@ def test_npz_that_is_no_archive_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
-def test_what_networkx_warns_of_is_one_line(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_keys_without_a_type_are_text(tmp_path: Path) -> None:
     path = tmp_path / "g.graphml"
     path.write_text(
         '<graphml><key id="k" for="node" attr.name="f"/><graph edgedefault="undirected">'
@@ -184,9 +182,6 @@ def test_what_networkx_warns_of_is_one_line(
         "</graph></graphml>"
     )
     assert read(path).graphs[0].x.flatten().tolist() == [1.0, 2.0]
-    assert [line.partition(": ")[2] for line in caplog.messages] == [
-        "No key type for id k. Using string"
-    ]
 
 
 def test_graphml_with_integers_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:

@@ -131,18 +131,18 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": EDGES, "nodes": "id,f\na,1\n,2\n"}, "row 3, column id: the id is empty"),
         (
             {"edges": EDGES, "nodes": "id,f\na,1\nb,x\nc,2\n"},
-            "row 3, column f: 'x' is not a finite number",
+            "row 3, column f: found 'x'; give every row a finite number",
         ),
         ({"edges": EDGES, "nodes": "id,f\na,1\nb,\nc,2\n"}, "row 3, column f: the cell is empty"),
         (
             {"edges": EDGES, "nodes": "id,f\na,1\nb,nan\nc,2\n"},
-            "row 3, column f: 'nan' is not a finite",
+            "row 3, column f: found 'nan'; give",
         ),
         (
             {"edges": EDGES, "nodes": "id,f\na,1\nb,inf\nc,2\n"},
-            "row 3, column f: 'inf' is not a finite",
+            "row 3, column f: found 'inf'; give",
         ),
-        ({"edges": EDGES, "nodes": "id,f\na,1\nb,1e99\nc,2\n"}, "row 3, column f: '1e99' is not"),
+        ({"edges": EDGES, "nodes": "id,f\na,1\nb,1e99\nc,2\n"}, "row 3, column f: found '1e99'"),
         (
             {"edges": EDGES, "nodes": "id,label\na,1\nb,1.5\nc,2\n"},
             "row 3, column label: label '1.5' is not an integer",

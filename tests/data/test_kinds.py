@@ -109,15 +109,15 @@ def test_kinds_of_many_graphs(tmp_path: Path) -> None:
     [
         ({"edge_kind": torch.tensor([1])}, "does not fit edge_index"),
         ({"edge_kind": torch.tensor([0.5, 1.0])}, "give a bit mask"),
-        ({"edge_kind": torch.tensor([-1, 1])}, "not negative"),
+        ({"edge_kind": torch.tensor([-1, 1])}, "give a bit mask"),
         (
             {"edge_kind": torch.tensor([1, 2]), "kind_names": ["one"]},
-            "1 different kind_names for 2",
+            "with 1 different names",
         ),
         ({"edge_kind": torch.ones(2, 64)}, "give a bit mask"),
         (
             {"edge_kind": torch.ones(2, 64, dtype=torch.bool)},
-            "64 kinds of edges; name each, at most 63",
+            "with 64 different names; .* at most 63",
         ),
     ],
 )

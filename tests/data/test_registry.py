@@ -88,7 +88,7 @@ def test_unknown_names_are_refused_with_the_closest() -> None:
     with pytest.raises(InputError, match="there is no 'Corra'; did you mean Cora") as caught:
         load("Corra")
     assert "vepm datasets" in str(caught.value)
-    with pytest.raises(InputError, match="`vepm datasets`.*there is no 'xyzzy'"):
+    with pytest.raises(InputError, match=r"`vepm datasets`.*there is no 'xyzzy'"):
         load("xyzzy")
 
 
@@ -253,7 +253,7 @@ def test_wikics(tmp_path: Path) -> None:
         ("{}", "not as published"),
         (json.dumps(wikics() | {"features": [[1.0], [1.0, 2.0]]}), "not as published"),
         (json.dumps(wikics() | {"links": [[9], [], [], []]}), "edge 0 joins 0 and 9"),
-        (json.dumps(wikics() | {"labels": [0, 1]}), r"y is \[2\]"),
+        (json.dumps(wikics() | {"labels": [0, 1]}), r"shape \[2\]; one"),
     ],
 )
 def test_bad_wikics_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -166,13 +166,11 @@ def _graphs(union: Data, batch: Tensor) -> list[Data]:
         "edge_index": unbatch_edge_index(union.edge_index, batch, count),
         "y": union.y.split(1),
     }
-    for name in _EDGE_KEYS:
-        if name in union:
-            columns[name] = unbatch(union[name], owner, batch_size=count)
-    flags = {"directed": True} if "directed" in union else {}
-    # Clones, so that keeping or saving one graph does not keep them all.
+    for key in (key for key in _EDGE_KEYS if key in union):
+        columns[key] = unbatch(union[key], owner, batch_size=count)
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    return [Data(**{key: part.clone() for key, part in row.items()}, **flags) for row in rows]
+    # Clones, so that keeping or saving one graph does not keep them all.
+    return [Data(**row, directed=union.get("directed")).clone() for row in rows]
 
 
 def data_parts(
@@ -224,13 +222,12 @@ def _checked(data: Data, source: str, single: bool) -> Data:
     if "edge_weight" in found:
         found.edge_weight = found.edge_weight.reshape(-1)
     if single:
-        found.update({mask: data.get(mask) for mask in MASK_NAMES})
-    count = num_nodes if single else 1
-    y = torch.full((count,), UNLABELLED) if data.y is None else data.y
-    if not isinstance(y, Tensor) or y.numel() != count:
+        found.update({key: data.get(key) for key in ("y", *MASK_NAMES)})
+        return found
+    y = torch.tensor([UNLABELLED]) if data.y is None else data.y
+    if not isinstance(y, Tensor) or y.numel() != 1:
         shown = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        needed = f"one label per {'node' if single else 'graph'} ([{count}]) is needed"
-        raise InputError(f"{source}: y is {shown} for {num_nodes} nodes; {needed}")
+        raise InputError(f"{source}: y is {shown}; one label per graph ([1]) is needed")
     found.y = y.detach().cpu().reshape(-1)
     return found
 

@@ -103,19 +103,22 @@ def kind_table(
         names = sorted(set().union(*split) - {""})[: MOST_KINDS + 1]
         kinds = torch.tensor([[name in row for name in names] for row in split], dtype=torch.bool)
         kinds = kinds.view(len(split), len(names))
-    if kinds.is_floating_point() or kinds.dim() > 2 or (kinds.dim() == 1 and (kinds < 0).any()):
-        needed = "give a bit mask per edge, not negative, or a column of True and False per kind"
-        raise InputError(f"{source}: edge_kind is {list(kinds.shape)} of {kinds.dtype}; {needed}")
-    if kinds.dim() == 1:
+    wrong = kinds.is_floating_point() or (kinds.dim() == 1 and bool((kinds < 0).any()))
+    if kinds.dim() == 1 and not wrong:
         largest = int(kinds.max()) if kinds.numel() else 0
-        count = max(largest.bit_length(), len(names or ()))
-        kinds = kinds.long()[:, None] >> torch.arange(count) & 1
-    count = kinds.size(1)
+        kinds = (
+            kinds.long()[:, None] >> torch.arange(max(largest.bit_length(), len(names or ()))) & 1
+        )
+    count = kinds.shape[-1]
     names = [f"kind {i}" for i in range(count)] if names is None else names
-    if count > MOST_KINDS or not len(names) == len(set(names)) == count:
-        found = f"{len(set(names))} different kind_names for {count} kinds of edges"
-        remedy = f"name each, at most {MOST_KINDS}, or rename a column that holds no kinds"
-        raise InputError(f"{source}: {found}; {remedy}")
+    if wrong or count > MOST_KINDS or not len(names) == len(set(names)) == count:
+        found = (
+            f"edge_kind is {list(kinds.shape)} {kinds.dtype} with {len(set(names))} different names"
+        )
+        needed = (
+            f"a bit mask or a row of True and False per edge, for at most {MOST_KINDS} named kinds"
+        )
+        raise InputError(f"{source}: {found}; give {needed}")
     return kinds.bool(), tuple(names)
 
 
@@ -140,12 +143,9 @@ def feature_table(x: Any, num_nodes: int, source: str) -> Tensor:
         if sparse:
             where = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
             x = torch.sparse_coo_tensor(where, x, coo.shape, check_invariants=True)
-    if x.dim() != 2 or x.size(0) != num_nodes or x.is_complex():
-        needed = f"{num_nodes} rows of real numbers, one per node, are needed"
-        raise InputError(f"{source}: features have shape {list(x.shape)}; {needed}")
-    if not 0 < x.size(1) <= MOST_COLUMNS:
-        needed = f"give at most {MOST_COLUMNS}, or leave features out to use degrees"
-        raise InputError(f"{source}: features have {x.size(1)} columns; {needed}")
+    if x.dim() != 2 or len(x) != num_nodes or not 0 < x.size(1) <= MOST_COLUMNS or x.is_complex():
+        needed = f"{num_nodes} rows of 1 to {MOST_COLUMNS} real numbers, one row per node"
+        raise InputError(f"{source}: features have shape {list(x.shape)}; give {needed}, or none")
     x, kept = x.detach().cpu(), is_sparse(x) and x.numel() > MOST_DENSE_ENTRIES
     x = (x.to_sparse_coo().coalesce() if kept else x.to_dense().contiguous()).float()
     values = x.values() if kept else x

@@ -1,11 +1,10 @@
 """Tables of cells, and their columns as features: which are used, and how."""
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +43,7 @@ class ReadOptions:
         """The names of the columns to use as features, of those there are."""
         for name in (*(self.features or ()), *self.drop):
             if name not in columns:
-                there = f"there are {listed_names(list(columns)) or 'none with a name'}"
+                there = f"of those with a name there are {listed_names(list(columns))}"
                 raise InputError(f"{source}: there is no column '{name}' to use or drop; {there}")
         names = columns if self.features is None else self.features
         return [name for name in dict.fromkeys(names) if name not in self.drop]
@@ -97,11 +96,9 @@ class Table:
     def features(
         self, options: ReadOptions, *, constants: bool = False, text: bool = True
     ) -> Features:
-        """The columns as features.
+        """The columns as features; text is a column of zeros and ones per value, ``column=value``.
 
-        Text becomes a column of zeros and ones per value, called ``column=value``. Dates, constants
-        (unless ``constants``), text that differs in every row (or any, unless ``text``) are left
-        out, unless they are asked for or a fitted model knows them.
+        ``constants`` and ``text`` say whether to use those that nobody asked for.
         """
         found, numbers, unused = Columns(), Columns(), list[str]()
         known = dict.fromkeys(options.feature_names or ())
@@ -133,28 +130,24 @@ class Table:
         """A column of numbers, or one for each entry of vectors; None if it holds others."""
         cells = self.columns[name]
         try:
-            values = _finite(cells).reshape(len(cells), -1)
+            values = np.array(cells, dtype=np.float64).reshape(len(cells), -1)
+            wrong = not _is_finite(values)
         except (TypeError, ValueError, OverflowError):
+            wrong = True
+        if wrong:
             filled = [cell for cell in cells if not _is_blank(cell)]
             if not expected and sum(map(is_number, filled)) <= len(filled) / 2:
                 return None
             # A mistyped number does not turn a column into text.
-            self._refuse_cell(name)
+            row = next((i for i, cell in enumerate(cells) if not _is_like(cell, cells[0])), 0)
+            shown = (
+                str(cells[row])[:40] if isinstance(cells[row], str) else type(cells[row]).__name__
+            )
+            found = "the cell is empty" if _is_blank(cells[row]) else f"found '{shown}'"
+            needed = "give every row a finite number (as float32), or as many as the first"
+            raise InputError(f"{self.where(row, name)}: {found}; {needed}")
         names = [name] if values.shape[1] == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
         return dict(zip(names, values.T, strict=True))
-
-    def _refuse_cell(self, name: str) -> NoReturn:
-        for i, cell in enumerate(cells := self.columns[name]):
-            with contextlib.suppress(TypeError, ValueError, OverflowError):
-                if is_number(cell) and _finite(cell).shape == np.shape(cells[0]):
-                    continue
-            shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
-            wrong = (
-                f"{shown} is not a finite number (as float32), or not as many as in the first row"
-            )
-            wrong = "the cell is empty" if _is_blank(cell) else wrong
-            raise InputError(f"{self.where(i, name)}: {wrong}; correct it")
-        raise InputError(f"{self.where(0, name)}: the column holds no numbers; drop it")
 
     def _one_hot(
         self, name: str, known: list[str] | None, options: ReadOptions, text: bool
@@ -198,11 +191,13 @@ def features_of(x: Any, num_nodes: int, options: ReadOptions, source: str) -> Fe
     return table.features(options, constants=True)
 
 
-def _finite(cells: Any) -> NDArray[np.float64]:
-    values = np.array(cells, dtype=np.float64)
-    if not (np.abs(values) <= np.finfo(np.float32).max).all():
-        raise ValueError("not finite as float32")
-    return values
+def _is_finite(values: NDArray[np.float64]) -> bool:
+    return bool((np.abs(values) <= np.finfo(np.float32).max).all())
+
+
+def _is_like(cell: Any, first: Any) -> bool:
+    size = np.size(cell) == np.size(first)
+    return is_number(cell) and size and _is_finite(np.array(cell, dtype=np.float64))
 
 
 def _is_blank(cell: Any) -> bool:

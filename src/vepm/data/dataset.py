@@ -29,22 +29,11 @@ class Dataset:
     ``edge_weight`` float32 [E], positive and the same in both directions; ``directed`` graphs only
     the directions that exist. ``edge_kind`` [E, R], which models never see, are kinds of edges.
 
-    Args:
-        name: what to call the dataset in reports.
-        task: ``"node"`` (one graph, labels on nodes) or ``"graph"`` (labels on graphs).
-        graphs: the graphs; exactly one for node tasks.
-        num_classes: number of classes; 0 where there are no labels.
-        class_names: the label behind each class index.
-        feature_names: the names of the columns, if the data have any.
-        node_names: those of the nodes of each graph.
-        graph_names: those of the graphs.
-        kind_names: those of the kinds of edges.
-        folds: published (train, test) index pairs over the graphs.
-        splits: boolean masks (train, val, test) over nodes or graphs; of several published splits
-            of nodes, the graph's own masks are the first.
-        source: where the data came from, in words.
-        num_positions: how many of the last columns are spectral coordinates of this graph.
-        prepared: whether the features are at the scale of a model already, whose card sees to it.
+    A node task has one graph with labels on nodes, a graph task labels on graphs. ``class_names``
+    are the labels behind class indices, other names those the data have, if any. ``folds`` are
+    published (train, test) indices of graphs; ``splits`` masks (train, val, test) over nodes or
+    graphs, the first of which are those of the graph. The last ``num_positions`` columns are
+    spectral coordinates; ``prepared`` features are at the scale of a model already.
 
     Example:
         >>> from vepm.data import load
@@ -125,11 +114,9 @@ class Dataset:
 def require_labels(dataset: Dataset) -> None:
     """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
     if dataset.num_classes < 2:
-        found = f"no {dataset.task} has a label"
-        if dataset.class_names:
-            found = f"every labelled {dataset.task} is of class '{dataset.class_names[0]}'"
+        labels = f"labels of its {dataset.task}s: {listed_names(list(dataset.class_names))}"
         raise InputError(
-            f"{dataset.name}: {found}; classification needs at least two classes (-1 and empty "
+            f"{dataset.name}: {labels}; classification needs at least two classes (-1 and empty "
             "cells mean unlabelled); name their column with --label, or detect communities"
         )
 
@@ -148,19 +135,17 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
         return replace(dataset, feature_names=names)
     if names == given:
         return dataset
-    place = {name: i for i, name in enumerate(given)}
-    missing, wanted = [name for name in names if name not in place], set(names)
+    place, wanted = {name: i for i, name in enumerate(given)}, set(names)
+    missing = [name for name in names if name not in place]
     unknown = [name for name in given if name not in wanted]
-    wrong = {"missing": missing, "unknown to the model": unknown}
-    if any(wrong.values()):
-        parts = " and ".join(
-            f"{listed_names(found)} {how}" for how, found in wrong.items() if found
-        )
+    if missing or unknown:
         remedy = "give the same columns, in any order"
         if set(DEGREE_FEATURES) <= set(missing):
             remedy = "give none, because the model was trained without features"
-        differ = f"feature columns differ from those of training: {parts}"
-        raise InputError(f"{dataset.name}: {differ}; {remedy}")
+        found = f"missing: {listed_names(missing)}; unknown to the model: {listed_names(unknown)}"
+        raise InputError(
+            f"{dataset.name}: other feature columns than in training ({found}); {remedy}"
+        )
     order = torch.tensor([place[name] for name in names])
     graphs = [graph.clone() for graph in dataset.graphs]
     for graph in graphs:
@@ -171,5 +156,5 @@ def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) ->
 
 def listed_names(names: list[str]) -> str:
     """The first few names, for messages."""
-    more = len(names) - _MOST_LISTED
-    return ", ".join(map(repr, names[:_MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return (", ".join(map(repr, names[:_MOST_LISTED])) or "none") + more

@@ -38,14 +38,14 @@ def encode(
     if array.shape not in ((count,), (count, 1)) or array.dtype.kind not in "biufOUS":
         found = f"labels are {array.dtype} of shape {list(array.shape)}"
         raise InputError(f"{source}: {found}; one integer or text each ([{count}]) is needed")
-    numbers = array.dtype.kind in "biuf"
-    # Adding 0 makes False and True the classes 0 and 1.
-    cells = array.reshape(-1) + 0 if numbers else array.reshape(-1)
+    cells, numbers = array.reshape(-1), array.dtype.kind in "biuf"
     if not numbers:
         texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in cells)
         cells = np.array(["" if v is None else str(v).strip() for v in texts], dtype=object)
     values, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
-    words, known = [str(value) for value in values.tolist()], class_names
+    # Adding 0 makes False and True the classes 0 and 1.
+    words = [str(value + 0) if numbers else value for value in values.tolist()]
+    known = class_names
     if numbers and known is not None and not all(map(str.isdecimal, known)):
         known = [str(i) for i in range(len(known))]
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
@@ -125,14 +125,12 @@ def item_masks(
 def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
     """A random split: this many per class train, this many validate and the rest test."""
     order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
-    train = torch.zeros(y.numel(), dtype=torch.bool)
-    for label in y[y != UNLABELLED].unique().tolist():
+    rest, val = y != UNLABELLED, torch.zeros(y.numel(), dtype=torch.bool)
+    train = val.clone()
+    for label in y[rest].unique().tolist():
         train[order[y[order] == label][:per_class]] = True
-    rest = order[~train[order] & (y[order] != UNLABELLED)]
-    val, test = torch.zeros_like(train), torch.zeros_like(train)
-    val[rest[:num_val]] = True
-    test[rest[num_val:]] = True
-    return train, val, test
+    val[order[(rest & ~train)[order]][:num_val]] = True
+    return train, val, rest & ~train & ~val
 
 
 def relabelled(

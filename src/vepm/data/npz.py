@@ -3,6 +3,7 @@
 import io
 import math
 import zipfile
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from vepm.data.build import Parts, matrix_parts
 from vepm.data.columns import ReadOptions
+from vepm.data.tables import read_file
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 
@@ -26,10 +28,9 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     Sparse ``labels.*`` [N, C] are ``memberships``, masks of several splits ``train_masks`` [R, N];
     ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way to store a graph.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: is no plain file; save what it gives to one")
+    content = read_file(path)
     try:
-        return _Archive(path).parts(options)
+        return _Archive(path, content).parts(options)
     except InputError:
         raise
     except Exception as error:  # a broken header can fail in any part of Python's parser
@@ -41,9 +42,8 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
 class _Archive:
     """The arrays of a file, by name; notes which of them were asked for."""
 
-    def __init__(self, path: Path) -> None:
-        # In memory, because arrays are read one by one and no file should stay open.
-        self.arrays = np.load(check_size(io.BytesIO(path.read_bytes())), allow_pickle=False)
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.arrays = np.load(check_size(io.BytesIO(content)), allow_pickle=False)
         self.path, self.taken = path, {"format", "_is_array"}
 
     def __getitem__(self, name: str) -> Any:
@@ -57,19 +57,18 @@ class _Archive:
         if options.label and label not in self.arrays:
             raise InputError(f"{self.path}: there is no array '{label}' with labels")
         adjacency, directed, names = self._adjacency(listed), self["directed"], self["kind_names"]
-        if directed is not None and (directed.dtype.kind not in "biu" or directed.size != 1):
-            raise ValueError(f"directed is {directed.dtype} {list(directed.shape)}")
         x, y = self["node_features"] if listed else self._matrix("attr"), self[label]
-        more = {name: self._mask(name) for name in MASK_NAMES}
-        more |= {"memberships": self._memberships(adjacency.shape[0]) if y is None else None}
-        more |= {"edge_kind": self._kinds(adjacency)}
+        more = {name: self[name] for name in MASK_NAMES}
+        more |= {name: self[f"{name}s"].T for name in MASK_NAMES if f"{name}s" in self.arrays}
+        more["memberships"] = self._memberships(adjacency.shape[0]) if y is None else None
+        more["edge_kind"] = self._kinds(adjacency)
         parts = matrix_parts(
             *(x, adjacency, y),
             name=self.path.stem,
             source=str(self.path),
             options=options,
             one_way=listed,
-            directed=None if directed is None else bool(directed.item()),
+            directed=None if directed is None else bool(index(directed.item())),
             kind_names=None if names is None else [str(name) for name in np.ravel(names)],
             unused=[f"array '{name}'" for name in self.arrays if name not in self.taken],
         )
@@ -117,10 +116,6 @@ class _Archive:
         ):
             raise ValueError("positions are outside the matrix")
         return sp.csr_matrix((data.astype(np.float64), indices, indptr), shape=(rows, columns))
-
-    def _mask(self, name: str) -> Any:
-        one, several = self[name], self[f"{name}s"]
-        return one if several is None else several.T
 
     def _memberships(self, count: int) -> torch.Tensor | None:
         matrix = self._matrix("labels")

@@ -1,6 +1,6 @@
 """Users' own graphs: from memory (PyG, NetworkX, matrices) and from files."""
 
-import logging
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +23,6 @@ from vepm.data.tables import read_edges, read_folder, read_text, table_parts
 from vepm.errors import InputError
 from vepm.files import expanded
 from vepm.tasks import Task, TaskName, task_named
-
-logger = logging.getLogger("vepm")
 
 _ACCEPTED = (
     "a PyG Data or a NetworkX graph, a list of them, or a tuple (X, A, y) with a SciPy sparse A; "
@@ -63,11 +61,9 @@ def as_dataset(
             :class:`Dataset`, given back as it is.
         task: ``"node"`` or ``"graph"``; without it one graph is a node task unless it has a single
             label for its many nodes, and several graphs are a graph task.
-        name: what to call the data in messages and reports.
         labels: one for each node or graph, instead of the labels of ``obj``.
         label: the NetworkX attribute with the labels, if it is not ``label`` or ``y``.
-        features: the NetworkX attributes or columns of X to use; by default all that can be used,
-            and attributes of text only if they are named here.
+        features: the NetworkX attributes or columns of X to use; by default all but text.
 
     The other arguments are those of :func:`read`.
 
@@ -95,10 +91,9 @@ def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Part
     matrices = is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj)
     graphs = [] if matrices else _listed(obj, name)
     single = task.single_graph if task else matrices or _guess_single(obj, graphs)
-    if matrices and not single:
-        raise InputError(f"{name}: (X, A, y) is one graph; for graph tasks give a list of Data")
-    if single and len(graphs) > 1:
-        raise InputError(f"{name}: a node task is one graph, not {len(graphs)}; give one")
+    if (matrices and not single) or (single and len(graphs) > 1):
+        needed = "a node task is one graph, a graph task a list of Data or NetworkX graphs"
+        raise InputError(f"{name}: {needed}; give the other task, or other data")
     if graphs and isinstance(graphs[0], nx.Graph):
         return networkx_parts(graphs, name, options, single=single)
     if options.label:
@@ -110,9 +105,8 @@ def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Part
 
 
 def _listed(obj: Any, name: str) -> list[Any]:
-    if isinstance(obj, Batch):
-        return list(obj.to_data_list())
-    one = isinstance(obj, (Data, HeteroData, nx.Graph, str, bytes, dict, Tensor))
+    one = isinstance(obj, (HeteroData, nx.Graph, str, bytes, dict, Tensor))
+    one |= isinstance(obj, Data) and not isinstance(obj, Batch)
     indexed = hasattr(obj, "__len__") and hasattr(obj, "__getitem__")
     graphs = [obj[i] for i in range(len(obj))] if indexed and not one else [obj]
     for kind in (Data, nx.Graph):
@@ -167,10 +161,6 @@ def networkx_parts(
 def _edges(graphs: Sequence[Any], source: str) -> Table:
     edges = [(i, *edge) for i, graph in enumerate(graphs) for edge in graph.edges(data=True)]
     columns = _columns(data for *_, data in edges)
-    columns |= {
-        "source": [(i, u) for i, u, *_ in edges],
-        "target": [(i, v) for i, _, v, _ in edges],
-    }
     if "weight" in columns:
         # As in NetworkX, an edge without a weight has weight 1.
         columns["weight"] = [1.0 if cell is None else cell for cell in columns["weight"]]
@@ -180,8 +170,11 @@ def _edges(graphs: Sequence[Any], source: str) -> Table:
         kinds = (cell if isinstance(cell, list | set | tuple) else [cell or ""] for cell in cells)
         columns["kind"] = [KIND_SEPARATOR.join(map(str, cell)) for cell in kinds]
     columns = {key: cells for key, cells in columns.items() if key not in ("id", "key")}
-    lines = [f"'{u}' to '{v}'" for _, u, v, _ in edges]
-    return Table(source, columns, lines, ("edge", "attribute"))
+    columns["source"] = [(i, u) for i, u, *_ in edges]
+    columns["target"] = [(i, v) for i, _, v, _ in edges]
+    return Table(
+        source, columns, [f"'{u}' to '{v}'" for _, u, v, _ in edges], ("edge", "attribute")
+    )
 
 
 def _columns(attributes: Iterable[Mapping[Any, Any]]) -> dict[str, list[Any]]:
@@ -200,8 +193,9 @@ def read_graphml(path: Path, options: ReadOptions) -> Parts:
     if (count := len(_GRAPH.findall(text))) != 1:
         raise InputError(f"{path}: holds {count} graphs; give a GraphML document with one")
     try:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings():
+            # About keys without a type, which are then text.
+            warnings.simplefilter("ignore")
             graph = nx.parse_graphml(text)
     except Exception as error:  # the parser raises whatever its parts do
         wrong = f"truncated, or not usable GraphML ({' '.join(str(error).split())[:200]})"
@@ -210,8 +204,6 @@ def read_graphml(path: Path, options: ReadOptions) -> Parts:
     if (declared := len(_NODE.findall(text))) != graph.number_of_nodes():
         wrong = f"lists {declared} nodes, but ids and edges name {graph.number_of_nodes()}"
         raise InputError(f"{path}: {wrong}; list each node once, and every end of an edge")
-    for line in dict.fromkeys(str(warning.message) for warning in found):
-        logger.warning("%s: %s", path, " ".join(line.split())[:200])
     return networkx_parts([graph], path.stem, options, single=True, source=str(path))
 
 
@@ -254,25 +246,18 @@ def read(
     by ``|``; in ``.npz`` a bit mask ``edge_kind`` and ``kind_names``) are kept as ``edge_kind``
     [E, R]; no model sees them. The rest is as in :func:`as_dataset`.
 
-    Args:
-        path: the folder or file.
-        label: the column with the labels; in ``.npz`` files the array.
-        features: the columns to use as features; by default all that can be used.
-        drop: columns to leave out.
-        class_names: the classes of a fitted model, so that indices agree with it.
-        feature_names: the feature columns of a fitted model, so that text is encoded as it was.
-        strict: refuse self-loops, duplicates and one-way edges instead of correcting them.
-        weights: whether to use the weights of edges.
-        directed: whether to keep the directions of edges; by default both belong to an edge.
+    ``label`` names the column (in ``.npz`` files the array) with the labels, ``features`` the
+    columns to use, by default all that can be used, and ``drop`` those to leave out. With
+    ``class_names`` and ``feature_names`` classes and text are encoded as a fitted model knows them.
+    ``strict`` refuses self-loops, duplicates and one-way edges instead of correcting them;
+    ``directed`` keeps the directions of edges, which otherwise go both ways.
     """
     path = expanded(path)
     how = ReadOptions(label, features, drop, class_names, feature_names, strict, weights, directed)
-    try:
-        reader = read_folder if path.is_dir() else _READERS.get(path.suffix.lower())
-        wrong = f"cannot read '{path.suffix}' files" if path.exists() else "no such file or folder"
-        reader = reader if path.exists() else None
-    except (OSError, ValueError) as error:
-        reader, wrong = None, f"is no path ({error})"
-    if reader is None:
+    reader = read_folder if os.path.isdir(path) else _READERS.get(path.suffix.lower())  # noqa: PTH112
+    # Unlike pathlib, this is False for a name too long for any file.
+    there = os.path.exists(path)  # noqa: PTH110
+    if reader is None or not there:
+        wrong = f"cannot read '{path.suffix}' files" if there else "no such file or folder"
         raise InputError(f"{path}: {wrong}; give {_FILES}")
     return build(reader(path, how), how)

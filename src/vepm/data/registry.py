@@ -152,13 +152,10 @@ def _root(root: str | os.PathLike[str] | None) -> Path:
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a dataset by its name; :func:`datasets` lists them.
 
-    Raw files are read as they are, so the root may be read-only; missing ones are downloaded.
-
-    Args:
-        name: the name, in any case, or a recipe such as ``planted:nodes=5000,edges=50000`` or
-            ``planted-relations:relations=4,strength=0.6`` for a generated graph.
-        root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
-            VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
+    The case does not matter; recipes such as ``planted:nodes=5000,edges=50000`` or
+    ``planted-relations:relations=4,strength=0.6`` are generated. The root is laid out as by PyG
+    (``Cora/raw/...``); without one it is the environment variable VEPM_DATA, else
+    ``~/.cache/vepm/data``. It may be read-only; raw files that are missing are downloaded.
 
     Example:
         >>> from vepm.data import load

@@ -23,16 +23,11 @@ class Scaling:
     All others, such as words and one-hot categories, are kept, but each row of them gets length 1.
     One of another size than its like, such as an amount that is mostly zero, counts as dense.
     Constant columns become zero; spectral coordinates are divided by the root of their number.
-
-    Args:
-        center: what is subtracted from each column [F], float64; 0 for kept columns.
-        factor: what each column is multiplied by then [F], float64.
-        kept: which columns belong to rows of length 1 [F].
     """
 
-    center: Tensor
-    factor: Tensor
-    kept: Tensor
+    center: Tensor  # what is subtracted from each column [F], float64; 0 for kept columns
+    factor: Tensor  # what each column is multiplied by then [F], float64
+    kept: Tensor  # which columns belong to rows of length 1 [F]
 
     @classmethod
     def of(cls, x: Tensor, num_positions: int = 0) -> Self:

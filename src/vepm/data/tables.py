@@ -3,6 +3,7 @@
 import csv
 import io
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,16 +30,22 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _IN_DICT = re.compile(r"^(?:\{.*'weight': *([^,}]+).*\}|\{\})$")
 
 
-def read_text(path: Path) -> str:
-    """The text of a plain file in UTF-8."""
+def read_file(path: Path) -> bytes:
+    """The content of a plain file; reading a pipe might never end."""
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is no plain file; save what it gives to one")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {str(error.strerror).lower()}; correct the path") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a plain file in UTF-8, whatever ends its lines."""
+    try:
+        return io.TextIOWrapper(io.BytesIO(read_file(path)), encoding="utf-8-sig").read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
 
 
 def read_table(path: Path, required: Sequence[str]) -> Table:
@@ -160,14 +167,9 @@ def table_parts(
     other = {"id", "graph"} if graphs else {"id", label, "split"}
     columns = {key: cells for key, cells in nodes.columns.items() if key not in other}
     x, names, unused = replace(nodes, columns=columns).features(options, text=text)
-    numbers = []
-    for i, cell in enumerate(edges.columns.get("weight", ()) if options.weights else ()):
-        try:
-            numbers.append(float(cell))
-        except (TypeError, ValueError, OverflowError):
-            wrong = f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is no number"
-            remedy = "give every edge a weight, or ignore all with weights=False (--no-weights)"
-            raise InputError(f"{wrong}; {remedy}") from None
+    weights = edges.columns.get("weight", ()) if options.weights else ()
+    # What is no number is refused with numbers that cannot be weights.
+    numbers = [math.nan if np.ndim(w) or not is_number(w) else float(w) for w in weights]
     left = [f"edge {edges.words[1]} '{key}'" for key in edges.columns if key not in _OF_EDGES]
     ends = [edges.rows_of(end, index, nodes.source) for end in ENDS]
     data = Data(
