@@ -84,7 +84,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "processor by number": (("--device", "cpu:7"), "there is no device 'cpu:7'"),
     "rate beyond precision": (("--set", "learning_rate=1e38"), "learning_rate must be between"),
     "draws without end": (("--set", "num_samples=1000000000"), "num_samples must be between"),
-    "setting as a pipe": (("--config", "pipe"), "(not a file)"),
+    "setting as a pipe": (("--config", "pipe"), "(not a file of at most"),
     "output is a file": (("-o", "bad.toml"), "bad.toml: cannot be written to"),
     "output in a file": (("-o", "bad.toml/run"), "cannot be written to"),
 }

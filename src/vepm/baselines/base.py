@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy, normalize
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import StepLR
 
+from vepm.data import Dataset, require_labels
 from vepm.data.canonical import is_sparse
-from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split, choose_epoch
 from vepm.schema import checked

@@ -22,7 +22,7 @@ from vepm.data.build import Parts, build, data_parts
 from vepm.data.canonical import canonical_edges
 from vepm.data.columns import ReadOptions
 from vepm.data.dataset import Dataset
-from vepm.data.labels import draw_split
+from vepm.data.masks import draw_split
 from vepm.data.npz import read_npz
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
@@ -139,7 +139,6 @@ def load_tu(name: str, files: list[Path], features: Features = "labels") -> Data
 
 
 def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] | None:
-    """The published folds, if all twenty files are there."""
     files = [(folder / f"train_idx-{i}.txt", folder / f"test_idx-{i}.txt") for i in range(1, 11)]
     if not all(path.is_file() for pair in files for path in pair):
         return None

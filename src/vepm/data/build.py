@@ -13,18 +13,13 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import unbatch, unbatch_edge_index
 
-from vepm.data.canonical import (
-    canonical_edges,
-    canonical_kinds,
-    canonical_weights,
-    feature_table,
-    is_sparse,
-    kind_table,
-)
-from vepm.data.columns import ReadOptions, features_of
+from vepm.data.canonical import canonical_edges, canonical_kinds, canonical_weights, kind_table
+from vepm.data.columns import ReadOptions
 from vepm.data.coordinates import NUM_POSITIONS, structural_features
 from vepm.data.dataset import Dataset
-from vepm.data.labels import encode, item_masks
+from vepm.data.labels import encode
+from vepm.data.masks import item_masks
+from vepm.data.node_features import feature_table, features_of
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED
 
@@ -113,7 +108,6 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
 
 
 def _check_graphs(parts: Parts) -> None:
-    """Refuse large graphs of isolated nodes, graphs without nodes, and edges between graphs."""
     data, source, count = parts.data, parts.source, parts.data.edge_index.size(1)
     if data.x is None and data.num_nodes > max(FEW_NODES, MOST_GAPS * count):
         remedy = "number the nodes from 0, leave out isolated ones, or give features"
@@ -159,7 +153,6 @@ def _edges(
 
 
 def _graphs(union: Data, batch: Tensor) -> list[Data]:
-    """The graphs of a disjoint union whose nodes are in the order of their graphs."""
     count, owner = union.y.numel(), batch[union.edge_index[1]]
     columns = {
         "x": unbatch(union.x, batch, batch_size=count),
@@ -210,7 +203,7 @@ def _checked(data: Data, source: str, single: bool) -> Data:
     found = Data(edge_index=edges.detach().cpu().long(), num_nodes=num_nodes)
     if data.x is not None:
         found.x = feature_table(data.x, num_nodes, source)
-        if is_sparse(found.x) and not single:
+        if found.x.is_sparse and not single:
             wrong = f"{list(found.x.shape)} sparse features are too many for a full table"
             raise InputError(f"{source}: {wrong}, which sets of graphs need; take fewer columns")
     for key in (key for key in _EDGE_KEYS if data.get(key) is not None):

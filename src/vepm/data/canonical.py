@@ -1,10 +1,9 @@
-"""Edges and node features in canonical form, whatever the data give of them."""
+"""Edges in canonical form, with their weights and kinds, however the data list them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -13,14 +12,12 @@ from vepm.errors import InputError
 
 MOST_KINDS = 63
 KIND_SEPARATOR = "|"
-MOST_DENSE_ENTRIES = 10_000_000  # sparse features with no more, zeros included, are made dense
-MOST_COLUMNS = 2**22  # a weight matrix has a row for each column
 
 
 def canonical_edges(
     edge_index: Tensor, num_nodes: int, *, source: str = "data", directed: bool = False
 ) -> tuple[Tensor, list[str]]:
-    """Both directions of every edge [2, E], or ``directed`` edges, once, and in words what changed.
+    """Every edge in both directions, unless ``directed``, once [2, E], and in words what changed.
 
     The result is sorted by destination and then source.
     """
@@ -32,9 +29,8 @@ def canonical_edges(
     proper = row != col
     keys = listed = _unique((col * num_nodes + row)[proper])
     if not directed:
-        keys = _unique(
-            np.concatenate([listed, listed % num_nodes * num_nodes + listed // num_nodes])
-        )
+        reverse = listed % num_nodes * num_nodes + listed // num_nodes
+        keys = _unique(np.concatenate([listed, reverse]))
     count = int(proper.sum())
     counts = {
         "removed {} self-loop": row.size - count,
@@ -57,10 +53,10 @@ def _unique(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def canonical_weights(
     edge_index: Tensor, listed: Tensor, weights: Tensor, directed: bool, add: bool
 ) -> Tensor | None:
-    """The weights of canonical edges [E], given those [M] of the edges as they were listed [2, M].
+    """The weights of canonical edges [E] from those of the listed edges [M]; None if all are 1.
 
-    None if all are 1. Weights of an edge that is listed several times in one direction are added
-    up, and those of both directions with ``add``, or if they differ for any edge.
+    Weights of an edge that is listed several times in one direction are added up, and those of both
+    directions with ``add``, or if they differ for any edge.
     """
     if bool((weights == 1).all()):
         return None
@@ -93,16 +89,13 @@ def _totals(edge_index: Tensor, listed: Tensor, values: Tensor, directed: bool) 
 def kind_table(
     kinds: Tensor | Sequence[str], names: Sequence[str] | None, source: str
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Of which kinds each edge is [M, R], and their names.
-
-    Kinds are text with ``|`` between several, bit masks [M] or a table [M, R].
-    """
+    """Kinds of edges as a table [M, R], given so, as bit masks or as text with ``|``, and names."""
     if not isinstance(kinds, Tensor):
         split = [{kind.strip() for kind in text.split(KIND_SEPARATOR)} for text in kinds]
         # One too many is refused below.
         names = sorted(set().union(*split) - {""})[: MOST_KINDS + 1]
-        kinds = torch.tensor([[name in row for name in names] for row in split], dtype=torch.bool)
-        kinds = kinds.view(len(split), len(names))
+        table = [[name in row for name in names] for row in split]
+        kinds = torch.tensor(table, dtype=torch.bool).view(len(split), len(names))
     wrong = kinds.is_floating_point() or (kinds.dim() == 1 and bool((kinds < 0).any()))
     if kinds.dim() == 1 and not wrong:
         largest = int(kinds.max()) if kinds.numel() else 0
@@ -125,32 +118,3 @@ def kind_table(
 def is_sparse(x: Any) -> bool:
     """Whether features are kept as their non-zero entries."""
     return isinstance(x, Tensor) and x.layout != torch.strided
-
-
-def feature_table(x: Any, num_nodes: int, source: str) -> Tensor:
-    """A tensor, array or SciPy matrix as float32 [num_nodes, F], sparse only if it is too large."""
-    if not isinstance(x, Tensor):
-        sparse: bool = sp.issparse(x)
-        coo: Any = sp.coo_array(x) if sparse else None
-        array = coo.data if sparse else np.asarray(x)
-        try:
-            if array.dtype.kind not in "biufO":
-                raise TypeError
-            x = torch.from_numpy(array.astype(np.float64))
-        except (TypeError, ValueError, OverflowError):
-            wrong = f"{source}: features are not all numbers; give an array [N, F]"
-            raise InputError(wrong) from None
-        if sparse:
-            where = torch.from_numpy(np.stack(coo.coords).astype(np.int64))
-            x = torch.sparse_coo_tensor(where, x, coo.shape, check_invariants=True)
-    if x.dim() != 2 or len(x) != num_nodes or not 0 < x.size(1) <= MOST_COLUMNS or x.is_complex():
-        needed = f"{num_nodes} rows of 1 to {MOST_COLUMNS} real numbers, one row per node"
-        raise InputError(f"{source}: features have shape {list(x.shape)}; give {needed}, or none")
-    x, kept = x.detach().cpu(), is_sparse(x) and x.numel() > MOST_DENSE_ENTRIES
-    x = (x.to_sparse_coo().coalesce() if kept else x.to_dense().contiguous()).float()
-    values = x.values() if kept else x
-    for place in (~torch.isfinite(values)).nonzero()[:1]:
-        row, column = (x.indices()[:, place[0]] if kept else place).tolist()
-        found = f"feature of node {row}, column {column} is {float(values[tuple(place)])}"
-        raise InputError(f"{source}: {found} (as float32); give a finite number")
-    return x

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.canonical import feature_table
 from vepm.data.dataset import listed_names
 from vepm.data.labels import is_number
 from vepm.errors import InputError
@@ -173,22 +172,6 @@ class Table:
             return {}, next(reason for reason, applies in reasons.items() if applies)
         array = np.array(texts, dtype=object)
         return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
-
-
-def features_of(x: Any, num_nodes: int, options: ReadOptions, source: str) -> Features:
-    """Features from an array, or from a data frame of any library, whose columns have names."""
-    names = list(getattr(x, "columns", ()))
-    if not any(isinstance(name, str) for name in names):
-        options.chosen({}, source)
-        return None if x is None else feature_table(x, num_nodes, source), None, []
-    cells, distinct = np.asarray(x), {name for name in names if isinstance(name, str)}
-    if len(distinct) < len(names) or len(cells) != num_nodes:
-        found = f"features have {len(cells)} rows and columns {names}"
-        needed = f"{num_nodes} rows, one per node, and columns with names of text, each its own"
-        raise InputError(f"{source}: {found[:200]}; give {needed}")
-    columns = dict(zip(names, cells.T.tolist(), strict=True))
-    table = Table(source, columns, range(num_nodes), ("node", "column"))
-    return table.features(options, constants=True)
 
 
 def _is_finite(values: NDArray[np.float64]) -> bool:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from vepm.data.canonical import canonical_edges, is_sparse
-from vepm.data.dataset import DEGREE_FEATURES, Dataset
+from vepm.data.dataset import Dataset
 
+DEGREE_FEATURES = ("one", "log_degree")
 NUM_POSITIONS = 16
 # With fewer columns that differ between nodes, coordinates stand beside them, by ``feature_norm``.
 _FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}

@@ -1,20 +1,14 @@
-"""The one form in which every graph reaches a model, and its columns as a model knows them."""
+"""The one form in which every graph reaches a model."""
 
 import copy
-import logging
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.canonical import is_sparse
-from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
 
-logger = logging.getLogger("vepm")
-
-DEGREE_FEATURES = ("one", "log_degree")  # of graphs without features of their own
 _MOST_LISTED = 8
 
 
@@ -109,49 +103,6 @@ class Dataset:
         for graph, y in zip(graphs, parts, strict=True):
             graph.y = y.clone()
         return replace(self, graphs=graphs)
-
-
-def require_labels(dataset: Dataset) -> None:
-    """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
-    if dataset.num_classes < 2:
-        labels = f"labels of its {dataset.task}s: {listed_names(list(dataset.class_names))}"
-        raise InputError(
-            f"{dataset.name}: {labels}; classification needs at least two classes (-1 and empty "
-            "cells mean unlabelled); name their column with --label, or detect communities"
-        )
-
-
-def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:
-    """The dataset with the columns that a model was trained on: by name if both have names."""
-    given, count = dataset.feature_names, dataset.num_features
-    if names is None or given is None:
-        if count != width:
-            found = f"has {count} features, the model was trained on {width}"
-            raise InputError(f"{dataset.name}: {found}; give the same columns in the same order")
-        if names != given:
-            nameless = "the model has" if names is None else "the data have"
-            how = "columns are matched by position; make sure they are in the order of training"
-            logger.warning("%s: %s no column names, so %s", dataset.name, nameless, how)
-        return replace(dataset, feature_names=names)
-    if names == given:
-        return dataset
-    place, wanted = {name: i for i, name in enumerate(given)}, set(names)
-    missing = [name for name in names if name not in place]
-    unknown = [name for name in given if name not in wanted]
-    if missing or unknown:
-        remedy = "give the same columns, in any order"
-        if set(DEGREE_FEATURES) <= set(missing):
-            remedy = "give none, because the model was trained without features"
-        found = f"missing: {listed_names(missing)}; unknown to the model: {listed_names(unknown)}"
-        raise InputError(
-            f"{dataset.name}: other feature columns than in training ({found}); {remedy}"
-        )
-    order = torch.tensor([place[name] for name in names])
-    graphs = [graph.clone() for graph in dataset.graphs]
-    for graph in graphs:
-        found = graph.x.index_select(1, order)
-        graph.x = found.coalesce() if is_sparse(found) else found
-    return replace(dataset, graphs=graphs, feature_names=names)
 
 
 def listed_names(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from vepm.data.canonical import MOST_KINDS, canonical_edges, canonical_kinds
 from vepm.data.dataset import Dataset
-from vepm.data.labels import draw_split
+from vepm.data.masks import draw_split
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 
@@ -88,7 +88,7 @@ def planted_graph(
         >>> planted_graph(200, 4, seed=0).graphs[0].memberships.shape
         torch.Size([200, 4])
     """
-    size = (num_nodes, num_communities, num_features)
+    size = (num_nodes, num_communities, num_features, 1)
     generator = _generator(size, average_degree, seed, overlap=overlap)
     edge_seed = int(torch.randint(2**31, (), generator=generator))
     y = torch.randperm(num_nodes, generator=generator) % num_communities
@@ -135,9 +135,8 @@ def planted_relations(
         >>> dataset.kind_names, dataset.graphs[0].edge_kind.shape[1]
         (('relation 1', 'relation 2'), 2)
     """
-    size = (num_nodes, num_communities, num_features)
-    kinds = (num_relations, strength)
-    generator = _generator(size, average_degree, seed, relations=kinds)
+    size = (num_nodes, num_communities, num_features, num_relations)
+    generator = _generator(size, average_degree, seed, strength=strength)
     groups = torch.randint(num_communities, (num_nodes, num_relations), generator=generator)
     rates = strength * average_degree, (1 - strength) * average_degree
     listed = [_relation(group, num_communities, rates, generator) for group in groups.unbind(1)]
@@ -167,15 +166,10 @@ def _relation(
 
 
 def _labelled(
-    name: str,
-    data: Data,
-    num_classes: int,
-    labels_per_class: int | None,
-    generator: torch.Generator,
+    name: str, data: Data, num_classes: int, per_class: int | None, generator: torch.Generator
 ) -> Dataset:
     """A drawn graph as a dataset, with a random split."""
-    seed = generator.initial_seed()
-    num_nodes, per_class = data.y.numel(), labels_per_class
+    num_nodes, seed = data.y.numel(), generator.initial_seed()
     if per_class is None:
         per_class = max(1, min(10, num_nodes // (4 * num_classes)))
     split = draw_split(data.y, per_class=per_class, num_val=num_nodes // 5, seed=seed)
@@ -201,25 +195,18 @@ def _activation_for(z: Tensor, average_degree: float) -> Tensor:
 
 
 def _generator(
-    size: tuple[int, int, int],
-    degree: float,
-    seed: int | None,
-    overlap: float = 0.0,
-    relations: tuple[int, float] = (1, 1.0),
+    size: tuple[int, ...], degree: float, seed: int | None, overlap: float = 0, strength: float = 1
 ) -> torch.Generator:
     """What draws a graph, unless none can be drawn or it needs more memory than the machine has."""
     seed = int(torch.randint(2**31, ())) if seed is None else seed
-    (nodes, communities, features), (count, strength) = size, relations
+    nodes, communities, features, relations = size
     crowd, limit = f"{nodes} nodes in {communities} communities", 0.8 * nodes / max(communities, 1)
-    needed = nodes * count * (40 * communities + 16 * features + 50 * degree) / 2**30
+    needed = nodes * relations * (40 * communities + 16 * features + 50 * degree) / 2**30
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     memory = f"need about {needed:.1f} GiB, and this machine has {there:.1f}; ask for fewer"
-    kinds = f"{count} relations of strength {strength}; give 1 to {MOST_KINDS} relations"
     for right, wrong in (
-        (
-            1 <= count <= MOST_KINDS and 0 < strength <= 1,
-            f"{kinds} and a strength above 0, up to 1",
-        ),
+        (1 <= relations <= MOST_KINDS, f"num_relations is {relations}; give 1 to {MOST_KINDS}"),
+        (0 < strength <= 1, f"strength is {strength}; give a share above 0, up to 1"),
         (0 <= seed < 2**63, f"seed is {seed}; give an integer from 0 to {2**63 - 1}"),
         (0 < 2 * communities <= nodes, f"{crowd}; give at least 1 community and 2 nodes for each"),
         (0 <= overlap < 1, f"overlap is {overlap}; give a share from 0 up to, but not, 1"),

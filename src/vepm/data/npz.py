@@ -51,7 +51,6 @@ class _Archive:
         return self.arrays.get(name)
 
     def parts(self, options: ReadOptions) -> Parts:
-        """What the archive holds."""
         listed = {"edges", "node_labels"} <= set(self.arrays)
         label = options.label or ("node_labels" if listed else "labels")
         if options.label and label not in self.arrays:

@@ -17,7 +17,7 @@ from vepm.data.build import Parts, build, count_nodes, data_parts, matrix_parts
 from vepm.data.canonical import KIND_SEPARATOR
 from vepm.data.columns import ReadOptions, Table
 from vepm.data.dataset import Dataset
-from vepm.data.labels import relabelled
+from vepm.data.masks import relabelled
 from vepm.data.npz import read_npz
 from vepm.data.tables import read_edges, read_folder, read_text, table_parts
 from vepm.errors import InputError
@@ -86,7 +86,6 @@ def as_dataset(
 
 
 def _parts(obj: Any, task: Task | None, name: str, options: ReadOptions) -> Parts:
-    """What matrices, PyG or NetworkX graphs hold."""
     is_tuple = isinstance(obj, tuple) and len(obj) in (2, 3)
     matrices = is_tuple and not any(isinstance(item, (Data, nx.Graph)) for item in obj)
     graphs = [] if matrices else _listed(obj, name)

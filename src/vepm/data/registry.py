@@ -83,7 +83,6 @@ class _Entry:
         return {folder / file.rpartition("/")[2]: file for file in files}
 
     def missing(self, root: Path) -> list[Path]:
-        """The files that are not there."""
         return [path for path in self.raw(root) if not path.is_file()]
 
     def load(self, root: Path) -> Dataset:

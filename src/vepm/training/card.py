@@ -13,7 +13,7 @@ from torch import Tensor
 from vepm.data import Dataset
 from vepm.data.anchors import Anchors
 from vepm.data.coordinates import NUM_POSITIONS, needs_coordinates, with_coordinates
-from vepm.data.dataset import with_columns
+from vepm.data.node_features import with_columns
 from vepm.data.scaling import Scaling
 from vepm.errors import InputError
 from vepm.nn import VEPM
