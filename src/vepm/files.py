@@ -54,12 +54,13 @@ def write_text(path: Path, text: str) -> None:
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table, ``-`` to standard output; text that spreadsheets would run is defused."""
     text = io.StringIO()
+    plain = csv.writer(text, lineterminator="\n")
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in (header, *rows):
         cells = [for_spreadsheet(cell) for cell in row]
         # The module quotes what holds its own line ending, but readers end lines at others too.
         odd = any(isinstance(cell, str) and "\r" in cell for cell in cells)
-        quoting = csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
-        csv.writer(text, lineterminator="\n", quoting=quoting).writerow(cells)
+        (quoting if odd else plain).writerow(cells)
     if path == STDOUT:
         sys.stdout.write(text.getvalue().encode("utf-8", "backslashreplace").decode())
         # A reader that has gone is noticed here, not when Python ends.

@@ -114,7 +114,7 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": "source,target,source\na,b,c\n"}, "column 'source' is there twice"),
         ({"edges": "source,target\na,b\nc\n"}, "row 3: 1 cells where the header has 2"),
         ({"edges": "source,target\na\nb,c\n"}, "row 2: 1 cells where the header has 2"),
-        ({"edges": "source,target\na,\n"}, "row 2: an end is empty"),
+        ({"edges": "source,target\na,\n"}, "row 2, column target: node '' is not in"),
         ({"edges": 'source,target\na,"b\n'}, "not CSV"),
         ({"edges": EDGES, "nodes": ""}, r"nodes\.csv: the file is empty"),
         (

@@ -195,5 +195,5 @@ def test_every_setting_of_the_recipe_changes_the_graph(name: str, value: str) ->
     "settings", [{"num_relations": 0}, {"num_relations": 64}, {"strength": 0.0}, {"strength": 1.1}]
 )
 def test_odd_relations_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="give 1 to 63|give a share above 0"):
+    with pytest.raises(InputError, match=r"give 1 to 63|give a share above 0"):
         planted_relations(100, **settings)

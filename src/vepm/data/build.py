@@ -90,6 +90,7 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
     elif any(name in data for name in MASK_NAMES):
         splits = splits or (first,)
     nodes = iter(parts.node_names or ())
+    node_names = tuple(tuple(islice(nodes, graph.x.size(0))) for graph in graphs)
     return Dataset(
         name=parts.name,
         task="node" if single else "graph",
@@ -98,8 +99,7 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
         class_names=classes,
         feature_names=names,
         kind_names=kind_names,
-        node_names=parts.node_names
-        and tuple(tuple(islice(nodes, graph.x.size(0))) for graph in graphs),
+        node_names=node_names if parts.node_names else None,
         graph_names=parts.graph_names,
         splits=splits,
         source=source,
