@@ -31,10 +31,9 @@ def canonical_edges(
     if not directed:
         reverse = listed % num_nodes * num_nodes + listed // num_nodes
         keys = _unique(np.concatenate([listed, reverse]))
-    count = int(proper.sum())
     counts = {
-        "removed {} self-loop": row.size - count,
-        "merged {} duplicate edge": count - listed.size,
+        "removed {} self-loop": int((~proper).sum()),
+        "merged {} duplicate edge": int(proper.sum()) - listed.size,
         "added {} missing reverse edge": keys.size - listed.size,
     }
     changes = [text.format(n) + "s" * (n > 1) for text, n in counts.items() if n]
