@@ -120,7 +120,7 @@ def test_a_model_without_features_knows_the_nodes_that_remain() -> None:
     left = [f"n{i}" for i in range(NODES) if i % 4]
     renumbered = {node: f"n{i}" for i, node in enumerate(left)}
     line = refused("predict", "run", without_every_fourth(folder, renumbered), "-o", "other.csv")
-    assert "reads coordinates of the graph it was trained on" in line
+    assert "by their place in the graph it was trained on" in line
     assert not Path("other.csv").exists()
 
 
