@@ -1,8 +1,6 @@
-"""From labels and splits as people write them to class indices and masks."""
+"""From labels as people write them to class indices."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -11,13 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.dataset import Dataset
+from vepm.data.dataset import Dataset, listed_names
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
+from vepm.tasks import UNLABELLED
 
-logger = logging.getLogger("vepm")
-
-Where = Callable[[int], str]
+Where = Callable[[int], str] | None  # names a label in messages
 
 
 def encode(
@@ -38,19 +34,19 @@ def encode(
     if array.shape not in ((count,), (count, 1)) or array.dtype.kind not in "biufOUS":
         found = f"labels are {array.dtype} of shape {list(array.shape)}"
         raise InputError(f"{source}: {found}; one integer or text each ([{count}]) is needed")
-    numbers = array.dtype.kind in "biuf"
-    # Adding 0 makes False and True the classes 0 and 1.
-    cells = array.reshape(-1) + 0 if numbers else array.reshape(-1)
+    cells, numbers = array.reshape(-1), array.dtype.kind in "biuf"
     if not numbers:
         texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in cells)
         cells = np.array(["" if v is None else str(v).strip() for v in texts], dtype=object)
     values, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
-    words, known = [str(value) for value in values.tolist()], class_names
+    # Adding 0 makes False and True the classes 0 and 1.
+    words = [str(value + 0) if numbers else value for value in values.tolist()]
+    known = class_names
     if numbers and known is not None and not all(map(str.isdecimal, known)):
         known = [str(i) for i in range(len(known))]
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
     as_integers = all(is_number(word) for word in (*words, *(known or ())) if word)
-    places = [where(int(i)) for i in first]
+    places = [where(i) if where else f"{source}, label {i}" for i in first.tolist()]
     if as_integers:
         words = [_integer_text(word, at) for word, at in zip(words, places, strict=True)]
     if known is None:
@@ -88,82 +84,11 @@ def _integer_text(word: str, at: str) -> str:
     return "" if number == UNLABELLED else str(number)
 
 
-def item_masks(
-    given: Mapping[str, object], labelled: Tensor, source: str
-) -> tuple[Masks, tuple[Masks, ...] | None]:
-    """The masks of the first split, and of all if there are several, among labelled nodes.
-
-    Those given are [N], or [N, R] for R splits. Without a ``train_mask`` all labelled nodes outside
-    the other masks are for training.
-    """
-    columns, count = {}, labelled.numel()
-    for name in (name for name in MASK_NAMES if given.get(name) is not None):
-        found = given[name]
-        mask = found.detach().cpu() if isinstance(found, Tensor) else torch.empty(0)
-        if mask.dim() not in (1, 2) or len(mask) != count or mask.numel() == 0:
-            shown = list(mask.shape) if isinstance(found, Tensor) else type(found).__name__
-            needed = f"a tensor of one True or False per node ([{count}]) is needed"
-            raise InputError(f"{source}, {name}: is {shown}; {needed}")
-        if not bool(((mask == 0) | (mask == 1)).all()):
-            raise InputError(
-                f"{source}, {name}: holds values other than 0 and 1; give a boolean mask"
-            )
-        columns[name] = mask.bool().reshape(count, -1)
-    widths = {mask.size(1) for mask in columns.values()} | {1}
-    if len(widths - {1}) > 1:
-        raise InputError(f"{source}: masks hold different numbers of splits; give the same of each")
-    known = labelled[:, None].expand(-1, max(widths))
-    val, test = (columns.get(name, ~known) & known for name in MASK_NAMES[1:])
-    train = columns.get("train_mask", ~(val | test)) & known
-    splits = tuple(zip(train.unbind(1), val.unbind(1), test.unbind(1), strict=True))
-    shared = int((splits[0][0] & (splits[0][1] | splits[0][2])).sum())
-    if shared:
-        both = f"{shared} training nodes are also in the validation or test part"
-        logger.warning("%s: %s; scores will be too high", source, both)
-    return splits[0], splits if len(splits) > 1 else None
-
-
-def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
-    """A random split: this many per class train, this many validate and the rest test."""
-    order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
-    train = torch.zeros(y.numel(), dtype=torch.bool)
-    for label in y[y != UNLABELLED].unique().tolist():
-        train[order[y[order] == label][:per_class]] = True
-    rest = order[~train[order] & (y[order] != UNLABELLED)]
-    val, test = torch.zeros_like(train), torch.zeros_like(train)
-    val[rest[:num_val]] = True
-    test[rest[num_val:]] = True
-    return train, val, test
-
-
-def relabelled(
-    dataset: Dataset, y: Any, rows: Tensor | None = None, class_names: Sequence[str] | None = None
-) -> Dataset:
-    """A dataset with other labels ``y`` than its own, in the order of :attr:`Dataset.labels`.
-
-    If ``rows`` are given, ``y`` are the labels of these alone; then the masks of the dataset do not
-    hold, and all of them train. ``class_names`` are the classes of a fitted model.
-
-    Example:
-        >>> from vepm.data import load, relabelled
-        >>> dataset = relabelled(load("KarateClub"), ["left", "right"], torch.tensor([0, 33]))
-        >>> dataset.class_names, dataset.graphs[0].train_mask.sum()
-        (('left', 'right'), tensor(2))
-    """
-    name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
-    chosen = torch.arange(labels.numel()) if rows is None else rows
-    where: Where = lambda i: f"{name}, label {i}"  # noqa: E731
-    labels[chosen], names = encode(y, len(chosen), where, name, class_names)
-    given: dict[str, Tensor] = {}
-    if rows is None and dataset.masks is not None:
-        train, val, test = dataset.masks
-        given = {"val_mask": val, "test_mask": test}
-        # A train mask that only follows from the labels does so from the new ones too.
-        if not torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test)):
-            given["train_mask"] = train
-    masks, splits = item_masks(given, labels >= 0, name)
-    changed = replace(dataset.with_labels(labels), num_classes=len(names), class_names=names)
-    if dataset.single_graph:
-        changed.graphs[0].update(dict(zip(MASK_NAMES, masks, strict=True)))
-        return replace(changed, splits=splits)
-    return replace(changed, splits=(masks,) if given else None)
+def require_labels(dataset: Dataset) -> None:
+    """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
+    if dataset.num_classes < 2:
+        labels = f"labels of its {dataset.task}s: {listed_names(list(dataset.class_names))}"
+        raise InputError(
+            f"{dataset.name}: {labels}; classification needs at least two classes (-1 and empty "
+            "cells mean unlabelled); name their column with --label, or detect communities"
+        )

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from vepm import schema
 from vepm.data import Dataset
-from vepm.data.canonical import NUM_POSITIONS
-from vepm.data.dataset import with_columns
-from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
+from vepm.data.anchors import Anchors
+from vepm.data.coordinates import NUM_POSITIONS, needs_coordinates, with_coordinates
+from vepm.data.node_features import with_columns
+from vepm.data.scaling import Scaling
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.schema import checked, fields_of
@@ -92,7 +93,7 @@ class ModelCard:
             kinds = len(dataset.kind_names)
             communities = max(kinds, model.num_communities)
             config = config.replace(num_metacommunities=kinds, num_communities=communities)
-        if norm in FEW_COLUMNS and needs_coordinates(dataset, FEW_COLUMNS[norm]):
+        if needs_coordinates(dataset, norm):
             whole = with_coordinates(dataset)
         return cls(
             dataset.task,
