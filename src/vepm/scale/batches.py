@@ -44,7 +44,7 @@ class GraphBatch:
         """Log-likelihood of the edges, given affiliations [N, C] and their posterior means."""
         given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
-            return subsampled_edge_log_likelihood(*given, balanced=True, num_graphs=count).sum()
+            return subsampled_edge_log_likelihood(*given, count).sum()
         balanced = likelihood != "summed"
         of_graphs = edge_log_likelihood(
             *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
