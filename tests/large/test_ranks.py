@@ -15,9 +15,10 @@ from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import descend
 from vepm.scale.large import ClusterBatch, Clusters, LargeGraph
+from vepm.scale.norms import SyncNorm, replace_norms
 from vepm.training import Config, ModelCard
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
 

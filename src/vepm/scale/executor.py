@@ -14,8 +14,9 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import Clusters, LargeGraph
+from vepm.scale.norms import SyncNorm, replace_norms
 
 Source = GraphBatch | GraphStore | LargeGraph
 """What a model is applied to: a graph at once, many graphs, or a graph in chunks."""

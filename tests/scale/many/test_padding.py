@@ -10,8 +10,8 @@ from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
 from vepm.scale.batches import masked
-from vepm.scale.ddp import replace_norms
-from vepm.scale.many.padding import PaddedNorm, PaddingMask, plan, size_of
+from vepm.scale.many.padding import plan, size_of
+from vepm.scale.norms import PaddedNorm, PaddingMask, replace_norms
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]

@@ -13,10 +13,10 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import replace_norms
 from vepm.scale.executor import Executor, LabelledBatch, Run
 from vepm.scale.many.edges import RunEdges, SharedFeatures
-from vepm.scale.many.padding import GraphBatches, PaddedNorm, PaddingMask, Plan
+from vepm.scale.many.padding import GraphBatches, Plan
+from vepm.scale.norms import PaddedNorm, PaddingMask, replace_norms
 
 T = TypeVar("T")
 

@@ -1,17 +1,16 @@
-"""Batches of many runs, each of its own graphs, padded to one size that norms leave out."""
+"""Batches of many runs, each of its own graphs, padded to one size."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
 from vepm.nn import Adjacency
-from vepm.nn.convolution import CommunityNorm
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.executor import Run, seed_of, shuffled
-from vepm.scale.many.edges import Dims, RunEdges, across
+from vepm.scale.many.edges import RunEdges
 
 # The least number of padding nodes of each run. Padding edges run from one node of a pair to the
 # other, so that no sum over them feeds another and nothing grows from layer to layer.
@@ -161,44 +160,3 @@ class GraphBatches:
         last = len(orders[0]) - 1
         for i, parts in enumerate(zip(*orders, strict=True)):
             yield i == last, parts
-
-
-class PaddingMask:
-    """Tells the norms of a model which nodes of the present batch are padding."""
-
-    nodes: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
-
-
-class PaddedNorm(CommunityNorm):
-    """A norm that shares the weights of another, and whose statistics leave padding out."""
-
-    def __init__(self, norm: CommunityNorm, padding: PaddingMask) -> None:
-        nn.Module.__init__(self)
-        self.norm, self._padding = norm.norm, padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise [N, K, D]; padding goes through the same map."""
-        mask, norm = self._padding.nodes, self.norm
-        if not self.training or mask is None:
-            return super().forward(x)
-        running_mean, running_var, times = norm.buffers()
-        times.add_(1)
-        weights = (norm.weight, norm.bias, running_mean, running_var)
-        return across(self._rule, x.flatten(1), mask, *weights).view_as(x)
-
-    def _rule(
-        self, runs: int, dims: Dims, x: Tensor, mask: Tensor, *weights: Tensor
-    ) -> tuple[Tensor, int]:
-        x, mask = (t.movedim(d or 0, 0) for t, d in zip((x, mask), dims, strict=False))
-        count = mask.sum(1)[:, None, None]
-        share = (mask[..., None].to(x.dtype) / count).transpose(1, 2)
-        weight, bias, running_mean, running_var = (w[:, None] for w in weights)
-        mean = share @ x
-        centred = x - mean
-        variance = share @ centred.square()
-        with torch.no_grad():
-            momentum = self.norm.momentum or 0.0
-            running_mean.lerp_(mean, momentum)
-            running_var.lerp_(variance * count / (count - 1), momentum)
-        scale = weight * (variance + self.norm.eps).rsqrt()
-        return torch.addcmul(bias, centred, scale), 0
