@@ -72,18 +72,20 @@ class GraphStore:
         self.weight = None if weights is None else torch.cat(weights).to(device)
         self.y = torch.cat([g.y for g in graphs]).to(device)
         # Sizes stay on the CPU, which plans the batches: reading them from a GPU would synchronise.
-        self.nodes = torch.tensor([g.num_nodes for g in graphs])
-        self.edges = torch.tensor([g.edge_index.size(1) for g in graphs])
+        sizes = [g.num_nodes for g in graphs], [g.edge_index.size(1) for g in graphs]
+        self.sizes = torch.tensor(sizes)  # nodes and edges of each graph [2, G]
+        self.starts = self.sizes.cumsum(1) - self.sizes  # index of the first of each
 
     def __len__(self) -> int:
-        return self.nodes.numel()
+        return self.sizes.size(1)
 
     def select(self, graphs: Tensor, counts: Counts | None = None) -> GraphBatch:
         """Join the graphs with the given indices [G], in that order."""
         graphs = graphs.cpu()
-        nodes, edges = self.nodes[graphs], self.edges[graphs]
-        node = ragged((self.nodes.cumsum(0) - self.nodes)[graphs], nodes).to(self.device)
-        edge = ragged((self.edges.cumsum(0) - self.edges)[graphs], edges).to(self.device)
+        nodes, edges = self.sizes[:, graphs]
+        first_node, first_edge = self.starts[:, graphs]
+        node = ragged(first_node, nodes).to(self.device)
+        edge = ragged(first_edge, edges).to(self.device)
         offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
         weight = None if self.weight is None else self.weight[edge]
         return GraphBatch(
@@ -100,14 +102,12 @@ class GraphStore:
         """All graphs in order, in batches that are joined once."""
         parts = torch.arange(len(self)).split(GRAPHS_AT_ONCE)
         # The features are in this order already.
-        features = self.x.split([int(self.nodes[part].sum()) for part in parts])
+        features = self.x.split([int(self.sizes[0, part].sum()) for part in parts])
         return [replace(self.select(p), x=x) for p, x in zip(parts, features, strict=True)]
 
     def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
         """The share of one of ``size`` processes in the graphs with the given indices."""
-        if size == 1:
-            return self.select(graphs)
-        nodes, count = int(self.nodes[graphs].sum()), graphs.numel()
+        nodes, count = int(self.sizes[0, graphs].sum()), graphs.numel()
         return self.select(graphs.tensor_split(size)[rank], Counts(nodes, count, count))
 
 

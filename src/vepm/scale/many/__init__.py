@@ -83,13 +83,12 @@ class ManyRuns(Executor):
         batches = self._batches.epoch(epoch)
         return len(batches), batches
 
-    def call(self, function: Callable[..., Any], batch: Any, *held: Any) -> Any:
+    def call(self, function: Callable[..., Any], batch: LabelledBatch | Plan, *held: Any) -> Any:
         """Call a function with every run's model, batch, labelled rows and held tensors."""
-        padded = batch.laid_out() if isinstance(batch, Plan) else None
-        parts: Any = batch.rows if padded is None else padded.parts
+        parts, local = batch.laid_out()
 
         def one(weights: dict[str, Tensor], parts: Any, held: tuple[Any, ...]) -> Any:
-            graphs, rows = (batch.batch, parts) if padded is None else padded.local(parts)
+            graphs, rows = local(parts)
             named = {f"model.{name}": tensor for name, tensor in weights.items()}
             self._padding.nodes = graphs.node_mask
             try:
@@ -111,7 +110,7 @@ class ManyRuns(Executor):
     def watch(self) -> dict[str, Tensor]:
         """Accuracy and loss of each role [R]; for runs without the role they mean nothing."""
         self.model.eval()
-        return self.run("watch", self._metrics)
+        return self.graphs.run("watch", self._metrics)
 
     @torch.no_grad()
     def _metrics(self) -> dict[str, Tensor]:
