@@ -338,11 +338,10 @@ def test_a_batch_of_all_nodes_has_the_whole_likelihood(balanced: bool) -> None:
         z,
         activation,
         edges,
-        mean=mean,
+        mean,
         edge_weight=torch.ones(edge_index.size(1), dtype=torch.float64),
         total=mean.sum(0),
-        num_nodes=7,
-        num_edges=edge_index.size(1) // 2,
+        size=(7, edge_index.size(1) // 2),
         balanced=balanced,
     )
     whole = edge_log_likelihood(z, activation, edge_index, mean=mean, balanced=balanced)

@@ -20,10 +20,6 @@ class Terms(NamedTuple):
     disagreement: Tensor | None = None  # squared distance of the passes from their sharpened mean
     correct: Tensor | None = None  # number of labels predicted correctly
 
-    def detached(self) -> "Terms":
-        """The same values without their graph."""
-        return Terms._make(term if term is None else term.detach() for term in self)
-
 
 class Counts(NamedTuple):
     """What sums over a batch, or over all batches of a step, are divided by."""
@@ -128,13 +124,11 @@ def partial_edge_log_likelihood(
     z: Tensor,
     activation: Tensor,
     edges: Adjacency,
-    *,
     mean: Tensor,
     edge_weight: Tensor,
     total: Tensor,
-    num_nodes: int,
-    num_edges: int,
-    balanced: bool = False,
+    size: tuple[int, int],
+    balanced: bool,
 ) -> Tensor:
     r"""Share of a batch of nodes in :func:`edge_log_likelihood`, given a total over all nodes.
 
@@ -147,8 +141,8 @@ def partial_edge_log_likelihood(
     every edge counts once in expectation. The total is held constant, yet the gradient of every
     node is that of the whole sum, in which it is one end of each of its pairs.
 
-    ``edge_weight`` is w [e], the same in both directions, ``total`` is s [C]. Numbers of nodes and
-    undirected edges are those of the whole graph.
+    ``edge_weight`` is w [e], the same in both directions, ``total`` is s [C], and ``size`` the
+    number of nodes and of undirected edges of the whole graph.
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.
@@ -162,6 +156,7 @@ def partial_edge_log_likelihood(
     off_edges = pairs - rates_on_edges
     if not balanced:
         return on_edges - off_edges
+    num_nodes, num_edges = size
     non_edges = num_nodes * (num_nodes - 1) / 2 - num_edges
     return (on_edges / max(num_edges, 1) - off_edges / max(non_edges, 1)) / 2
 

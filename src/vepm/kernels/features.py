@@ -17,16 +17,15 @@ STRIP = 2048  # rows of a dense matrix of usual width that a core's cache holds
 class SparseFeatures:
     """A fixed sparse matrix [N, F] in CSR that multiplies dense weights in both directions.
 
+    Entries are given by row and column, row after row; :func:`compact` takes a whole matrix.
+
     Example:
-        >>> x = SparseFeatures.from_dense(torch.eye(3))
-        >>> x @ torch.arange(3.0)[:, None]
-        tensor([[0.],
-                [1.],
-                [2.]])
+        >>> x = compact(torch.eye(5))
+        >>> (x @ torch.arange(5.0)[:, None]).flatten()
+        tensor([0., 1., 2., 3., 4.])
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> None:
-        """Entries by row and column, row after row."""
         num_rows, num_columns = self.shape = shape[0], shape[1]
         self.rows, self.values = rows, values
         self.normalised: dict[str, SparseFeatures] = {}
@@ -47,20 +46,9 @@ class SparseFeatures:
         shape = (strips * num_columns, num_rows)
         self.transpose = pointer, rows[order].to(index), order.to(index), shape
 
-    @classmethod
-    def from_dense(cls, x: Tensor) -> "SparseFeatures":
-        """Drop the zeros of a dense matrix."""
-        rows, columns = x.nonzero(as_tuple=True)
-        return cls(rows, columns, x[rows, columns], x.shape)
-
     def size(self, dim: int) -> int:
         """Number of rows (0) or columns (1)."""
         return self.shape[dim]
-
-    @property
-    def device(self) -> torch.device:
-        """Where the values are."""
-        return self.values.device
 
     def with_values(self, values: Tensor) -> "SparseFeatures":
         """The same pattern with other values."""

@@ -68,8 +68,8 @@ class GraphStore:
         self.edge_index = torch.cat([g.edge_index for g in graphs], dim=1).to(device)
         if any(g.get("directed") for g in graphs):
             raise InputError("only the nodes of a single graph can have directed links")
-        weights = edge_weights(graphs)
-        self.weight = None if weights is None else torch.cat(weights).to(device)
+        weight = edge_weights(graphs)
+        self.weight = None if weight is None else weight.to(device)
         self.y = torch.cat([g.y for g in graphs]).to(device)
         # Sizes stay on the CPU, which plans the batches: reading them from a GPU would synchronise.
         sizes = [g.num_nodes for g in graphs], [g.edge_index.size(1) for g in graphs]
@@ -118,8 +118,7 @@ def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     """A graph whose nodes are labelled, as one batch."""
-    link, nodes, weights = graph.edge_index, graph.num_nodes, edge_weights([graph])
-    weight = None if weights is None else weights[0]
+    link, nodes, weight = graph.edge_index, graph.num_nodes, edge_weights([graph])
     if graph.get("directed"):
         # Messages pass both ways between the ends of a link.
         strength = torch.ones(link.size(1)) if weight is None else weight
@@ -133,24 +132,22 @@ def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges.to(device), y=graph.y.to(device))
 
 
-def edge_weights(graphs: Sequence[Data]) -> list[Tensor] | None:
-    """Weights of the edges of each graph [E], as the likelihood takes them; None if there are none.
+def edge_weights(graphs: Sequence[Data]) -> Tensor | None:
+    """Weights of all edges [E], as the likelihood takes them; None if there are none.
 
     Counts stay as they are, others are divided by their mean; where few edges would make up most
     of the likelihood, log2(1 + w) comes first, in units of the smallest.
     """
-    given = [graph.get("edge_weight") for graph in graphs]
-    found = [weight for weight in given if weight is not None]
-    if not found:
+    found = (graph.get("edge_weight") for graph in graphs)
+    given = [weight for weight in found if weight is not None]
+    if not given:
         return None
-    if len(found) < len(given):
+    if len(given) < len(graphs):
         raise InputError("some graphs have weights on their edges and some have none")
-    whole = torch.cat(found)
-    if whole.numel() and whole.max() > HEAVY_TAIL * whole.median():
-        found = [torch.log2(1 + weight / whole.min()) for weight in found]
-        whole = torch.cat(found)
-    counts = bool((whole == whole.round()).all())
-    return found if counts else [weight / whole.mean() for weight in found]
+    weight = torch.cat(given)
+    if weight.numel() and weight.max() > HEAVY_TAIL * weight.median():
+        weight = torch.log2(1 + weight / weight.min())
+    return weight if (weight == weight.round()).all() else weight / weight.mean()
 
 
 def ragged(begin: Tensor, size: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map_only
 
 from vepm.nn import VEPM
 from vepm.objective import Terms
@@ -98,7 +99,7 @@ class Executor(ABC):
         def work(batch: Any, *held: Any) -> Terms:
             terms = self.call(loss, batch, *held)
             descend(terms.loss.sum(), optimizers, self.group)
-            return terms.detached()
+            return tree_map_only(Tensor, Tensor.detach, terms)
 
         return self.graphs.run((name, batch.size), work, batch, *held)
 
@@ -142,7 +143,7 @@ class OneRun(Executor):
             # Steps on one graph are alike; batches of graphs have many sizes.
             self.graphs = CUDAGraphs(on=worth_capturing(source.edges.edge_index))
         if isinstance(source, GraphBatch):
-            self.whole = LabelledBatch(source, run.train_on.to(source.x.device))
+            self.whole = LabelledBatch(source, run.train_on.to(self.device))
         elif isinstance(source, LargeGraph):
             sizes = model.activation.numel(), batch_size
             self.clusters = Clusters(source, run.train_on, *sizes, group=self.group, seed=run.seed)
@@ -161,7 +162,7 @@ class OneRun(Executor):
         self.group.diverge()
         shares = (store.share(part, self.group.rank, self.group.size) for part in parts)
         return len(parts), (
-            LabelledBatch(own, torch.arange(own.num_graphs, device=own.x.device)) for own in shares
+            LabelledBatch(own, torch.arange(own.num_graphs, device=self.device)) for own in shares
         )
 
     def call(self, function: Callable[..., Any], batch: LabelledBatch, *held: Any) -> Any:

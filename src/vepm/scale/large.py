@@ -50,9 +50,9 @@ class LargeGraph:
 
     def features(self, nodes: Tensor) -> Features:
         """Features of some nodes, on the device."""
-        if self.x.layout == torch.sparse_coo:
-            return compact(self.x.index_select(0, nodes).coalesce().to(self.device))
-        return compact(self.x[nodes].to(self.device))
+        rows = self.x.index_select(0, nodes)
+        rows = rows.coalesce() if rows.layout == torch.sparse_coo else rows
+        return compact(rows.to(self.device))
 
     def edges_into(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Index of the target among the nodes, and the source, of every edge into them."""
@@ -98,17 +98,10 @@ class ClusterBatch(GraphBatch):
         self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
     ) -> Tensor:
         """The batch's part of the log-likelihood of all pairs of the whole graph."""
-        return partial_edge_log_likelihood(
-            z,
-            activation,
-            self.edges,
-            mean=mean,
-            edge_weight=self.edge_weight,
-            total=self.whole.renew_totals(self.clusters, self.member, mean),
-            num_nodes=self.whole.graph.num_nodes,
-            num_edges=self.whole.graph.num_edges // 2,
-            balanced=likelihood != "summed",
-        )
+        given = z, activation, self.edges, mean, self.edge_weight
+        total = self.whole.renew_totals(self.clusters, self.member, mean)
+        size = self.whole.graph.num_nodes, self.whole.graph.num_edges // 2
+        return partial_edge_log_likelihood(*given, total, size, likelihood != "summed")
 
 
 class Clusters:

@@ -141,7 +141,7 @@ class SharedFeatures(SparseFeatures):
     def _diagonal(self, runs: int) -> SparseFeatures:
         """The pattern repeated along the diagonal."""
         if runs not in self._blocks:
-            run = torch.arange(runs, device=self.device)[:, None]
+            run = torch.arange(runs, device=self.rows.device)[:, None]
             rows = (self.rows + run * self.shape[0]).flatten()
             columns = (self.columns + run * self.shape[1]).flatten()
             shape = (runs * self.shape[0], runs * self.shape[1])
