@@ -74,24 +74,15 @@ class _Sum(torch.autograd.Function):
         return ctx.group.sum(grad.clone()), None
 
 
-class PaddingMask:
-    """Tells the norms of a model which nodes of the present batch are padding."""
-
-    nodes: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
-
-
 class PaddedNorm(_OwnStatistics):
     """:class:`CommunityNorm` under ``vmap``, whose statistics leave padding out."""
 
-    def __init__(self, norm: CommunityNorm, padding: PaddingMask) -> None:
-        super().__init__(norm)
-        self._padding = padding
+    mask: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise [N, K, D]; padding goes through the same map."""
-        mask = self._padding.nodes
-        if not self.training or mask is None:
+        if not self.training or self.mask is None:
             return super().forward(x)
-        count = mask.sum()
-        share = (mask.to(x.dtype) / count)[None]
+        count = self.mask.sum()
+        share = (self.mask.to(x.dtype) / count)[None]
         return self.normalise(x, lambda values: (share @ values).squeeze(0), count)

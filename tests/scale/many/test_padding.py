@@ -12,7 +12,7 @@ from vepm.nn.convolution import CommunityNorm
 from vepm.scale.batches import masked
 from vepm.scale.many.edges import RunEdges
 from vepm.scale.many.padding import plan, size_of
-from vepm.scale.norms import PaddedNorm, PaddingMask, replace_norms
+from vepm.scale.norms import PaddedNorm, replace_norms
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -60,13 +60,12 @@ def test_norms_do_not_see_padding() -> None:
     for i, norm in enumerate(norms):
         norm.norm.weight.data = uniform(i, 6)
     parameters, buffers = stack_module_state(list(norms))
-    presence = PaddingMask()
-    skeleton = PaddedNorm(copy.deepcopy(norms[0]), presence)
+    skeleton = PaddedNorm(copy.deepcopy(norms[0]))
     x = uniform(5, 3, most, 2, 3).requires_grad_()
     present = torch.arange(most) < torch.tensor(counts)[:, None]
 
     def one(weights: dict[str, Tensor], state: dict[str, Tensor], x: Tensor, own: Tensor) -> Tensor:
-        presence.nodes = own
+        skeleton.mask = own
         found: Tensor = functional_call(skeleton, weights | state, (x,))
         return found
 
@@ -91,7 +90,7 @@ def test_norms_do_not_see_padding() -> None:
 def test_without_padding_a_norm_is_as_ever() -> None:
     norm, x = CommunityNorm(3, 1), torch.rand(5, 1, 3)
     model = torch.nn.Sequential(copy.deepcopy(norm))
-    replace_norms(model, lambda norm: PaddedNorm(norm, PaddingMask()))
+    replace_norms(model, PaddedNorm)
     assert isinstance(model[0], PaddedNorm)
     assert torch.equal(model(x), norm(x))
     assert torch.equal(model.eval()(x), norm.eval()(x))

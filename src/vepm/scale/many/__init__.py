@@ -16,7 +16,7 @@ from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.executor import Executor, LabelledBatch, Run
 from vepm.scale.many.edges import RunEdges, SharedFeatures
 from vepm.scale.many.padding import GraphBatches, Plan
-from vepm.scale.norms import PaddedNorm, PaddingMask, replace_norms
+from vepm.scale.norms import PaddedNorm, replace_norms
 
 T = TypeVar("T")
 
@@ -47,10 +47,10 @@ class ManyRuns(Executor):
         """All that training changes, by name [R, ...]."""
         self._kept: dict[str, Tensor] = {}
         self._kept_runs: set[int] = set()
-        self._padding = PaddingMask()
         self.model = copy.deepcopy(models[0])
         """Called with the weights of every run; its own weights are not used."""
-        replace_norms(self.model, lambda norm: PaddedNorm(norm, self._padding))
+        replace_norms(self.model, PaddedNorm)
+        self._norms = [module for module in self.model.modules() if isinstance(module, PaddedNorm)]
         self._caller = _Caller(self.model)
         no_rows = torch.empty(len(runs), 0, dtype=torch.long, device=self.device)
         self._pieces = [LabelledBatch(batch, no_rows) for batch in shared]
@@ -89,12 +89,12 @@ class ManyRuns(Executor):
 
         def one(weights: dict[str, Tensor], parts: Any, held: tuple[Any, ...]) -> Any:
             graphs, rows = local(parts)
+            for norm in self._norms:
+                norm.mask = graphs.node_mask
             named = {f"model.{name}": tensor for name, tensor in weights.items()}
-            self._padding.nodes = graphs.node_mask
-            try:
-                found = functional_call(self._caller, named, (function, graphs, rows, *held))
-            finally:
-                self._padding.nodes = None
+            found = functional_call(self._caller, named, (function, graphs, rows, *held))
+            for norm in self._norms:
+                norm.mask = None
             if isinstance(found, Terms):
                 return {name: value for name, value in found._asdict().items() if value is not None}
             return found
