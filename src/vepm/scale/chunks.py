@@ -94,18 +94,18 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
         degree = _table(graph, lambda chunk: chunk.edges.sum_at_target(chunk.split(model, z)))
 
     def bank_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
-        own, shares = (chunk.take(z), chunk.edges), chunk.split(model, z)
-        known = chunk.take(degree).to(shares.dtype) if bank.normalize == "community" else None
-        weights = propagation(chunk.edges, shares, bank.normalize, known)
-        x: Any = chunk.take(h) if i else model.fuse(chunk.features(model), *own)
+        known = chunk.take(degree) if bank.normalize == "community" else None
+        weights = propagation(chunk.edges, chunk.split(model, z), bank.normalize, known)
+        x: Any = chunk.take(h) if i else None
+        if x is None:
+            x = model.fuse(chunk.features(model), chunk.take(z), chunk.edges)
         return torch.relu(bank.norms[i](bank.layers[i](x, chunk.edges, weights)))
 
     def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
         """For the composer's convolutions, and for scores that walk on."""
         if composer.relevance is None:
             return composer.propagations(chunk.edges, h)
-        shares = chunk.split(model, z)
-        return composer.propagations(chunk.edges, h, shares, chunk.take(degree).to(shares.dtype))
+        return composer.propagations(chunk.edges, h, chunk.split(model, z), chunk.take(degree))
 
     def composer_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
         return composer.layers[i](chunk.take(h), chunk.edges, weights(chunk)[0]).squeeze(1)

@@ -86,10 +86,9 @@ def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
     try:
         yield ProcessGroup(rank, size)
     except RuntimeError as error:
+        lost = "another process of this run has ended or cannot be reached"
         text = str(error).lower()
-        if isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl")):
-            raise LostProcessError(
-                "another process of this run has ended or cannot be reached"
-            ) from error
+        if isinstance(error, dist.DistError) or "gloo" in text or "nccl" in text:
+            raise LostProcessError(lost) from error
         raise
     dist.destroy_process_group()

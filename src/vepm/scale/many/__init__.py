@@ -2,8 +2,8 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,6 @@ from vepm.scale.executor import Executor, LabelledBatch, Run
 from vepm.scale.many.edges import RunEdges, SharedFeatures
 from vepm.scale.many.padding import GraphBatches, Plan
 from vepm.scale.norms import PaddedNorm, replace_norms
-
-T = TypeVar("T")
 
 
 class ManyRuns(Executor):
@@ -145,9 +143,7 @@ class ManyRuns(Executor):
 
 
 @torch.no_grad()
-def copy_runs(
-    source: Mapping[str, Tensor], target: Mapping[str, Tensor], runs: Sequence[int]
-) -> None:
+def copy_runs(source: dict[str, Tensor], target: dict[str, Tensor], runs: Sequence[int]) -> None:
     """Copy the rows of some runs between tensors of the same names, in place."""
     for name, tensor in source.items():
         index = torch.tensor(runs, dtype=torch.long, device=tensor.device)
@@ -161,5 +157,5 @@ class _Caller(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, function: Callable[..., T], *arguments: Any) -> T:
+    def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(self.model, *arguments)

@@ -128,8 +128,7 @@ class GraphBatches:
         orders = []
         for run in self.runs:
             generator = torch.Generator().manual_seed(seed_of(run.seed, self.phase, epoch))
-            own = shuffled(self.store, run, self.phase, self.batch_size, generator)
-            orders.append(own)
+            orders.append(shuffled(self.store, run, self.phase, self.batch_size, generator))
         last = len(orders[0]) - 1
         for i, parts in enumerate(zip(*orders, strict=True)):
             yield i == last, parts
