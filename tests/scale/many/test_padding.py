@@ -31,7 +31,6 @@ def test_every_replica_finds_its_graphs_in_its_batch() -> None:
         assert isinstance(expected.x, Tensor)
         assert expected.batch is not None
         nodes, graphs = own.node_mask, own.graph_mask
-        assert isinstance(own.edges, RunEdges)
         assert isinstance(own.x, Tensor)
         assert nodes is not None
         assert graphs is not None
@@ -51,6 +50,7 @@ def test_every_replica_finds_its_graphs_in_its_batch() -> None:
     size = own.x.size(0)
     shifts = size * torch.arange(3)[:, None, None]
     joined = (parts["edge_index"] + shifts).transpose(0, 1).flatten(1)
+    assert isinstance(own.edges, RunEdges)
     assert torch.equal(own.edges.whole.edge_index, joined)
 
 

@@ -1,7 +1,7 @@
 """Batches of many runs, each of its own graphs, padded to one size."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from vepm.scale.many.edges import RunEdges
 # other, so that no sum over them feeds another and nothing grows from layer to layer.
 SPARE_NODES = 2
 
-Parts = dict[str, Tensor]  # what differs between runs, by name, stacked [R, ...] or of one run
+Parts = dict[str, Any]  # tensors that differ between runs, by name, stacked [R, ...] or of one run
 
 
 class Plan(NamedTuple):
