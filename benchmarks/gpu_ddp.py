@@ -10,8 +10,9 @@ import torch.distributed as dist
 from vepm.data import load
 from vepm.nn import VEPM
 from vepm.objective import Terms
-from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import descend
+from vepm.scale.norms import SyncNorm, replace_norms
 from vepm.training import preset, single_graph
 from vepm.training.losses import bound_loss, pretraining_loss
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from vepm.nn import SparseFeatures, compact
+
 # Kernels warm up on first use, so a time limit per example would fail at random.
 quick = settings(deadline=None, max_examples=25, derandomize=True, database=None)
 
@@ -170,3 +172,10 @@ def scramble(module: nn.Module, seed: int = 0) -> None:
         if value.is_floating_point():
             drawn = torch.rand(value.shape, generator=generator).to(value)
             value.copy_(drawn + 0.5 if name.endswith("running_var") else 2 * drawn - 1)
+
+
+def sparse_of(x: Tensor) -> SparseFeatures:
+    """A dense matrix without its zeros."""
+    found = compact(x.to_sparse())
+    assert isinstance(found, SparseFeatures)
+    return found

@@ -31,7 +31,6 @@ from strategies import (
 from vepm.nn import Adjacency
 from vepm.objective import (
     _as_both_ends,
-    _importance,
     edge_log_likelihood,
     partial_edge_log_likelihood,
     subsampled_edge_log_likelihood,
@@ -205,16 +204,15 @@ def test_mean_gives_the_expected_non_edge_part() -> None:
     assert gap.mean().abs() < 4 * gap.std() / math.sqrt(copies)
 
 
-@pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize("graph", [random_graph(9), no_edges(4), complete(4)])
-def test_subsample_of_all_nodes_is_exact(graph: Graph, balanced: bool) -> None:
+def test_subsample_of_all_nodes_is_exact(graph: Graph) -> None:
     torch.manual_seed(0)
     z, activation = uniform(0, graph.num_nodes, 3).requires_grad_(), uniform(1, 3).requires_grad_()
     value = subsampled_edge_log_likelihood(
-        z, activation, graph.edge_index, num_nodes=5000, importance=0.5, balanced=balanced
+        z, activation, Adjacency(*graph), num_nodes=5000, importance=0.5
     )
-    assert_equal(value.detach(), [dense(z, activation, graph, balanced)])
-    exact = edge_log_likelihood(z, activation, graph.edge_index, balanced=balanced)
+    assert_equal(value.detach(), [dense(z, activation, graph, balanced=True)])
+    exact = edge_log_likelihood(z, activation, graph.edge_index, balanced=True)
     for ours, theirs in zip(
         torch.autograd.grad(value, [z, activation]),
         torch.autograd.grad(exact, [z, activation]),
@@ -223,46 +221,59 @@ def test_subsample_of_all_nodes_is_exact(graph: Graph, balanced: bool) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def published_probabilities(degree: Tensor, importance: float, exponent: float) -> Tensor:
-    q = degree**exponent / (degree**exponent).sum()
+def published_probabilities(degree: Tensor, importance: float) -> Tensor:
+    q = degree / degree.sum()
     return importance * q + (1 - importance) * (1 - q) / (degree.numel() - 1)
 
 
-@pytest.mark.parametrize(("importance", "exponent"), [(0.9, 1.0), (0.3, 2.0), (1.0, 0.0)])
-def test_subsample_asks_for_the_published_probabilities(
-    importance: float, exponent: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def asked_probabilities(
+    monkeypatch: pytest.MonkeyPatch, graphs: list[Graph], importance: float
+) -> Tensor:
+    """Those of the nodes of each graph [G, most], from which 200 are drawn with replacement."""
     asked, real = [], torch.multinomial
 
     def spy(p: Tensor, num_samples: int, replacement: bool) -> Tensor:
-        asked.append((p, num_samples, replacement))
+        assert (num_samples, replacement) == (200, True)
+        asked.append(p)
         return real(p, num_samples, replacement)
 
     monkeypatch.setattr(torch, "multinomial", spy)
-    z, graph = uniform(0, 5, 2), undirected([(0, 1), (0, 2), (0, 3), (1, 2)], 5)
+    joined = join(graphs)
     subsampled_edge_log_likelihood(
-        z, uniform(1, 2), graph.edge_index, importance=importance, exponent=exponent
+        uniform(0, joined.batch.numel(), 2),
+        uniform(1, 2),
+        Adjacency(joined.edge_index, joined.batch.numel()),
+        joined.batch,
+        len(graphs),
+        importance=importance,
     )
+    [p] = asked
+    return p
+
+
+@pytest.mark.parametrize("importance", [0.9, 0.3, 1.0])
+def test_subsample_asks_for_the_published_probabilities(
+    importance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = undirected([(0, 1), (0, 2), (0, 3), (1, 2)], 5)
+    p = asked_probabilities(monkeypatch, [graph], importance)
     degree = torch.tensor([3, 2, 2, 1, 0], dtype=torch.float64)
-    [(p, num_samples, replacement)] = asked
-    torch.testing.assert_close(p, published_probabilities(degree, importance, exponent)[None])
+    torch.testing.assert_close(p, published_probabilities(degree, importance)[None])
     assert p.sum().item() == pytest.approx(1)
-    assert (num_samples, replacement) == (200, True)
 
 
 def test_subsample_draws_pairs_as_often_as_published() -> None:
     torch.manual_seed(0)
     graph, draws = undirected([(0, 1), (0, 2), (0, 3), (1, 2)], 4), 500
-    p = published_probabilities(torch.tensor([3.0, 2.0, 2.0, 1.0]), 0.9, 1.0).tolist()
+    p = published_probabilities(torch.tensor([3.0, 2.0, 2.0, 1.0]), 0.9).tolist()
     # Two draws from nodes of distinct z: the value tells which two they were.
     z, one = torch.tensor([[0.5], [0.8], [1.3], [2.1]], dtype=torch.float64), torch.ones(1).double()
     expected = {0.0: sum(share * share for share in p)}
     for i, j in itertools.combinations(range(4), 2):
         two = undirected([(0, 1)] if (i, j) in graph.pairs else [], 2)
-        scale = (4 * 3) / (2 * 1)
-        expected[round(scale * dense(z[[i, j]], one, two), 6)] = 2 * p[i] * p[j]
+        expected[round(dense(z[[i, j]], one, two, balanced=True), 6)] = 2 * p[i] * p[j]
     values = [
-        subsampled_edge_log_likelihood(z, one, graph.edge_index, num_nodes=2).item()
+        subsampled_edge_log_likelihood(z, one, Adjacency(*graph), num_nodes=2).item()
         for _ in range(draws)
     ]
     seen = Counter(round(value, 6) for value in values)
@@ -271,51 +282,39 @@ def test_subsample_draws_pairs_as_often_as_published() -> None:
     assert chi_square < 22.5  # exceeded once in a thousand with 6 degrees of freedom
 
 
-def in_batch(**options: Any) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Subsampled likelihoods of graphs of several sizes, each alone and all as one batch."""
+def test_subsample_of_a_batch_is_that_of_each_graph() -> None:
+    torch.manual_seed(0)
     graphs = [random_graph(9), no_edges(4), complete(4), path(2), no_edges(1)]
     joined, activation = join(graphs), uniform(1, 3)
     z = uniform(0, joined.batch.numel(), 3)
-    parts = z.split([graph.num_nodes for graph in graphs])
+    options: dict[str, Any] = {"num_nodes": 5000, "importance": 0.5}
+    parts = zip(z.split([graph.num_nodes for graph in graphs]), graphs, strict=True)
     alone = [
-        subsampled_edge_log_likelihood(part, activation, graph.edge_index, **options)
-        for part, graph in zip(parts, graphs, strict=True)
+        subsampled_edge_log_likelihood(part, activation, Adjacency(*graph), **options)
+        for part, graph in parts
     ]
-    together = subsampled_edge_log_likelihood(
-        z, activation, joined.edge_index, joined.batch, **options
-    )
-    counted = subsampled_edge_log_likelihood(
-        z, activation, joined.edge_index, joined.batch, num_graphs=len(graphs), **options
-    )
-    return alone, together, counted
-
-
-@pytest.mark.parametrize("balanced", [False, True])
-def test_subsample_of_a_batch_is_that_of_each_graph(balanced: bool) -> None:
-    torch.manual_seed(0)
-    alone, together, counted = in_batch(num_nodes=5000, importance=0.5, balanced=balanced)
+    edges = Adjacency(joined.edge_index, z.size(0))
+    together = subsampled_edge_log_likelihood(z, activation, edges, joined.batch, 5, **options)
     torch.testing.assert_close(together, torch.cat(alone))
-    torch.testing.assert_close(counted, torch.cat(alone))
 
 
 def test_subsample_of_a_batch_draws_from_every_graph() -> None:
-    """A pair of nodes is drawn from each graph, and scaled to that graph's pairs."""
+    """A pair of nodes is drawn from each graph."""
     torch.manual_seed(0)
     joined = join([complete(5), complete(3)])
     z, one = torch.ones(8, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    pair = math.log(1 - math.exp(-1))
+    edges, pair = Adjacency(joined.edge_index, 8), math.log(1 - math.exp(-1)) / 2
     seen = {
         tuple(
-            subsampled_edge_log_likelihood(
-                z, one, joined.edge_index, joined.batch, num_nodes=2
+            round(value, 9)
+            for value in subsampled_edge_log_likelihood(
+                z, one, edges, joined.batch, 2, num_nodes=2
             ).tolist()
         )
         for _ in range(60)
     }
     # Two draws may be of one node, which has no pairs.
-    large, small = pytest.approx(10 * pair), pytest.approx(3 * pair)
-    assert all(value[0] in (0, large) and value[1] in (0, small) for value in seen)
-    assert len(seen) == 4
+    assert seen == set(itertools.product((0.0, round(pair, 9)), repeat=2))
 
 
 def test_one_end_has_the_gradient_of_both_also_in_stacked_runs() -> None:
@@ -339,11 +338,10 @@ def test_a_batch_of_all_nodes_has_the_whole_likelihood(balanced: bool) -> None:
         z,
         activation,
         edges,
-        mean=mean,
+        mean,
         edge_weight=torch.ones(edge_index.size(1), dtype=torch.float64),
         total=mean.sum(0),
-        num_nodes=7,
-        num_edges=edge_index.size(1) // 2,
+        size=(7, edge_index.size(1) // 2),
         balanced=balanced,
     )
     whole = edge_log_likelihood(z, activation, edge_index, mean=mean, balanced=balanced)
@@ -354,11 +352,11 @@ def test_a_batch_of_all_nodes_has_the_whole_likelihood(balanced: bool) -> None:
 @pytest.mark.parametrize("sizes", [[1, 2, 5], [3], [2, 2]])
 @pytest.mark.parametrize("linked", [True, False])
 def test_nodes_are_drawn_with_probabilities_that_sum_to_one(
-    sizes: list[int], importance: float, linked: bool
+    sizes: list[int], importance: float, linked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    weight = linked * torch.arange(1.0, batch.numel() + 1, dtype=torch.float64)
-    p = _importance(weight, batch, torch.tensor(sizes), importance)
-    sums = [float(p[batch == g].sum()) for g in range(len(sizes))]
+    if 1 in sizes and importance == 0:
+        pytest.skip("a lone node cannot be drawn")
+    graphs = [path(size) if linked else no_edges(size) for size in sizes]
+    p = asked_probabilities(monkeypatch, graphs, importance)
     expected = [importance if size == 1 else 1.0 for size in sizes]
-    assert sums == pytest.approx(expected)
+    assert p.sum(1).tolist() == pytest.approx(expected)

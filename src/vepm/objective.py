@@ -9,15 +9,6 @@ from torch_geometric.utils import coalesce, remove_self_loops, subgraph, to_dens
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate
 from vepm.kernels.shares import SMALLEST_SHARE, couple, link_shares, pair_rates
 
-__all__ = [
-    "Counts",
-    "Terms",
-    "edge_log_likelihood",
-    "partial_edge_log_likelihood",
-    "shrinking_penalty",
-    "subsampled_edge_log_likelihood",
-]
-
 
 class Terms(NamedTuple):
     """A loss and the terms it is made of; all but ``kl`` and ``disagreement`` are maximised."""
@@ -28,10 +19,6 @@ class Terms(NamedTuple):
     kl: Tensor | None = None  # KL divergence of the posterior from the prior
     disagreement: Tensor | None = None  # squared distance of the passes from their sharpened mean
     correct: Tensor | None = None  # number of labels predicted correctly
-
-    def detached(self) -> "Terms":
-        """The same values without their graph."""
-        return Terms._make(term if term is None else term.detach() for term in self)
 
 
 class Counts(NamedTuple):
@@ -137,13 +124,11 @@ def partial_edge_log_likelihood(
     z: Tensor,
     activation: Tensor,
     edges: Adjacency,
-    *,
     mean: Tensor,
     edge_weight: Tensor,
     total: Tensor,
-    num_nodes: int,
-    num_edges: int,
-    balanced: bool = False,
+    size: tuple[int, int],
+    balanced: bool,
 ) -> Tensor:
     r"""Share of a batch of nodes in :func:`edge_log_likelihood`, given a total over all nodes.
 
@@ -156,8 +141,8 @@ def partial_edge_log_likelihood(
     every edge counts once in expectation. The total is held constant, yet the gradient of every
     node is that of the whole sum, in which it is one end of each of its pairs.
 
-    ``edge_weight`` is w [e], the same in both directions, ``total`` is s [C]. Numbers of nodes and
-    undirected edges are those of the whole graph.
+    ``edge_weight`` is w [e], the same in both directions, ``total`` is s [C], and ``size`` the
+    number of nodes and of undirected edges of the whole graph.
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.
@@ -171,6 +156,7 @@ def partial_edge_log_likelihood(
     off_edges = pairs - rates_on_edges
     if not balanced:
         return on_edges - off_edges
+    num_nodes, num_edges = size
     non_edges = num_nodes * (num_nodes - 1) / 2 - num_edges
     return (on_edges / max(num_edges, 1) - off_edges / max(non_edges, 1)) / 2
 
@@ -178,57 +164,36 @@ def partial_edge_log_likelihood(
 def subsampled_edge_log_likelihood(
     z: Tensor,
     activation: Tensor,
-    edge_index: EdgeIndex,
+    edges: Adjacency,
     batch: Tensor | None = None,
+    num_graphs: int = 1,
     *,
     num_nodes: int = 200,
     importance: float = 0.9,
-    exponent: float = 1.0,
-    balanced: bool = False,
-    num_graphs: int | None = None,
 ) -> Tensor:
-    r"""The paper's estimate from the subgraph on randomly drawn, mostly well-connected nodes.
+    r"""The paper's estimate from the subgraph on randomly drawn, mostly well-connected nodes [G].
 
-    .. math:: p_i = k q_i + (1 - k) \frac{1 - q_i}{N - 1}, \quad
-              q_i = \frac{d_i^\alpha}{\sum_j d_j^\alpha}
+    .. math:: p_i = k q_i + (1 - k) \frac{1 - q_i}{N - 1}, \quad q_i = \frac{d_i}{\sum_j d_j}
 
-    It exists to reproduce the paper's table of scalable training. Args are those of
-    :func:`edge_log_likelihood`; ``num_nodes`` are drawn, with replacement, of each graph,
-    ``importance`` is k and ``exponent`` is :math:`\alpha`. The value of a graph is its subgraph's
-    likelihood, scaled to the number of its pairs unless balanced.
+    It exists to reproduce the paper's table of scalable training. ``num_nodes`` are drawn, with
+    replacement, of each graph; ``importance`` is k. The value of a graph is its subgraph's balanced
+    likelihood. The other arguments are those of :func:`edge_log_likelihood`.
     """
-    adjacency = _simple(edge_index, z.size(0)) if isinstance(edge_index, Tensor) else edge_index
-    batch = adjacency.source.new_zeros(z.size(0)) if batch is None else batch
-    sizes = torch.bincount(batch, minlength=num_graphs or 0)
-    num_graphs = sizes.numel()
-    degree = torch.bincount(adjacency.target, minlength=z.size(0)).to(z.dtype)
-    p = _importance(degree.pow(exponent), batch, sizes, importance)
-    table, _ = to_dense_batch(p.detach(), batch, batch_size=num_graphs)
+    batch = edges.source.new_zeros(z.size(0)) if batch is None else batch
+    sizes = torch.bincount(batch, minlength=num_graphs)
+    size, degree = sizes[batch].to(z.dtype), edges.sorted().degree.to(z.dtype)
+    total = _sums(degree, batch, num_graphs)[batch]
+    q = torch.where(total > 0, degree / total, 1 / size)
+    p = importance * q + (1 - importance) * (1 - q) / (size - 1).clamp_min(1)
+    table, _ = to_dense_batch(p, batch, batch_size=num_graphs)
     drawn = torch.multinomial(table, num_nodes, replacement=True)
     nodes = (drawn + (sizes.cumsum(0) - sizes)[:, None]).unique()
     kept, weight = subgraph(
-        nodes, adjacency.edge_index, adjacency.weight, relabel_nodes=True, num_nodes=z.size(0)
+        nodes, edges.edge_index, edges.weight, relabel_nodes=True, num_nodes=z.size(0)
     )
-    value = edge_log_likelihood(
-        z[nodes],
-        activation,
-        Adjacency(kept, nodes.numel(), weight=weight),
-        batch[nodes],
-        balanced=balanced,
-        num_graphs=num_graphs,
-    )
-    if balanced:
-        return value
-    kept_nodes = torch.bincount(batch[nodes], minlength=num_graphs)
-    return value * sizes * (sizes - 1) / (kept_nodes * (kept_nodes - 1)).clamp_min(1)
-
-
-def _importance(weight: Tensor, batch: Tensor, sizes: Tensor, importance: float) -> Tensor:
-    """Probability of each node within its graph [N]."""
-    total = _sums(weight, batch, sizes.numel())[batch]
-    size = sizes[batch].to(weight.dtype)
-    q = torch.where(total > 0, weight / total, 1 / size)
-    return importance * q + (1 - importance) * (1 - q) / (size - 1).clamp_min(1)
+    drawn_edges = Adjacency(kept, nodes.numel(), weight=weight)
+    given = (z[nodes], activation, drawn_edges, batch[nodes])
+    return edge_log_likelihood(*given, balanced=True, num_graphs=num_graphs)
 
 
 def _simple(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> Adjacency:

@@ -115,7 +115,7 @@ def _tables(fitted: Fitted, source: Source, roles: Tensors, found: Explanation) 
         none = torch.zeros(y.numel(), dtype=torch.bool)
         tables[f"{role}_mask"] = none.index_fill(0, rows, True)
     if isinstance(source, GraphStore):
-        tables["batch"] = torch.arange(len(source)).repeat_interleave(source.nodes.cpu())
+        tables["batch"] = torch.arange(len(source)).repeat_interleave(source.sizes[0].cpu())
     if roles["train"].numel():
         proba = probabilities(model, source, card.config.training.num_samples, card.seed)
         tables |= {

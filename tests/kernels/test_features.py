@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from strategies import path, quick, random_graph, scramble, seeds, uniform
+from strategies import path, quick, random_graph, scramble, seeds, sparse_of, uniform
 from vepm import VEPM
 from vepm.kernels.features import (
     dense,
@@ -32,7 +32,7 @@ def test_products_and_their_gradients_equal_dense_ones(
     x = mostly_zero(seed, rows, columns, filled)
     weight = uniform(seed + 2, columns, 3, low=-1).requires_grad_()
     direction = uniform(seed + 3, rows, 3, low=-1)
-    ours, theirs = SparseFeatures.from_dense(x) @ weight, x @ weight
+    ours, theirs = sparse_of(x) @ weight, x @ weight
     torch.testing.assert_close(ours, theirs)
     for our, their in zip(
         torch.autograd.grad(ours, [weight], direction),
@@ -43,7 +43,7 @@ def test_products_and_their_gradients_equal_dense_ones(
 
 
 def test_gradients_match_finite_differences() -> None:
-    x, weight = SparseFeatures.from_dense(mostly_zero(0, 4, 5)), uniform(1, 5, 2).requires_grad_()
+    x, weight = sparse_of(mostly_zero(0, 4, 5)), uniform(1, 5, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda w: x @ w, (weight,))
 
 
@@ -51,7 +51,7 @@ def test_gradients_match_finite_differences() -> None:
 @quick
 def test_row_operations_equal_dense_ones(rows: int, columns: int, filled: float, seed: int) -> None:
     x = mostly_zero(seed, rows, columns, filled)
-    sparse = SparseFeatures.from_dense(x)
+    sparse = sparse_of(x)
     assert dense(sparse).equal(x)
     assert (sparse.size(0), sparse.size(1), sparse.shape) == (rows, columns, (rows, columns))
     torch.testing.assert_close(row_mass(sparse), row_mass(x))
@@ -63,7 +63,7 @@ def test_row_operations_equal_dense_ones(rows: int, columns: int, filled: float,
 @pytest.mark.parametrize(("norm", "power"), [("l1", 1), ("l2", 2)])
 def test_normalised_rows_have_length_one_or_stay_zero(norm: str, power: int) -> None:
     x = torch.tensor([[3.0, -4.0], [0.0, 0.0]])
-    for features in x, SparseFeatures.from_dense(x):
+    for features in x, sparse_of(x):
         lengths = dense(normalize_rows(features, norm)).norm(p=power, dim=1)
         assert lengths.tolist() == pytest.approx([1, 0])
 
@@ -72,7 +72,7 @@ def test_dropout_leaves_zeros_alone_and_keeps_the_mean() -> None:
     torch.manual_seed(0)
     x = torch.zeros(400, 100)
     x[:, ::5] = 1.0
-    sparse = SparseFeatures.from_dense(x)
+    sparse = sparse_of(x)
     dropped = dense(dropout(sparse, 0.5, training=True))
     assert dropped[x == 0].eq(0).all()
     assert set(dropped[x == 1].unique().tolist()) == {0.0, 2.0}
@@ -92,7 +92,7 @@ def test_a_sequence_of_inputs_stands_for_their_concatenation() -> None:
     scramble(linear)
     x, z = mostly_zero(0, 5, 4), uniform(1, 5, 3)
     together = linear(torch.cat([x, z], dim=1))
-    torch.testing.assert_close(linear([SparseFeatures.from_dense(x), z]), together)
+    torch.testing.assert_close(linear([sparse_of(x), z]), together)
     torch.testing.assert_close(linear([x, z]), together)
 
 
@@ -118,7 +118,7 @@ def test_the_model_reads_sparse_features_as_dense_ones(
     model.double().eval()
     graph, x = random_graph(7), mostly_zero(3, 7, 9)
     here = model(x, graph.edge_index)
-    there = model(SparseFeatures.from_dense(x), graph.edge_index)
+    there = model(sparse_of(x), graph.edge_index)
     torch.testing.assert_close(there.logits, here.logits)
     torch.testing.assert_close(there.edge_weight, here.edge_weight)
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -146,7 +146,7 @@ def test_strips_of_the_transpose_add_up(strip: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("vepm.kernels.features.STRIP", strip)
     x = uniform(0, 60, 2, low=-1).relu()
     weight = uniform(1, 2, 3).requires_grad_()
-    sparse = SparseFeatures.from_dense(x)
+    sparse = sparse_of(x)
     assert (sparse.transpose[-1][0] > 2) == (strip < 60)
     direction = uniform(2, 60, 3)
     (ours,) = torch.autograd.grad(sparse @ weight, [weight], direction)
@@ -154,7 +154,7 @@ def test_strips_of_the_transpose_add_up(strip: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_rows_are_normalised_once_per_norm_and_values() -> None:
-    x = SparseFeatures.from_dense(torch.eye(3) * 2)
+    x = sparse_of(torch.eye(3) * 2)
     assert normalize_rows(x, "l2") is normalize_rows(x, "l2")
     assert normalize_rows(x, "l1") is not normalize_rows(x, "l2")
     other = normalize_rows(x.with_values(-x.values), "l2")
@@ -185,7 +185,7 @@ def test_a_gpu_keeps_zeros_while_memory_lasts(monkeypatch: pytest.MonkeyPatch) -
 def test_dropped_rows_are_dropped_in_every_part() -> None:
     x, z = (torch.rand(50, 9) < 0.2).float(), torch.ones(50, 2)
     torch.manual_seed(0)
-    first, second = drop_rows([SparseFeatures.from_dense(x), z], 0.4, training=True)
+    first, second = drop_rows([sparse_of(x), z], 0.4, training=True)
     assert isinstance(second, Tensor)
     kept = second[:, :1] > 0
     assert 0 < kept.sum() < 50

@@ -15,9 +15,10 @@ from vepm.kernels.features import dense
 from vepm.nn import VEPM, Adjacency
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.executor import descend
 from vepm.scale.large import ClusterBatch, Clusters, LargeGraph
+from vepm.scale.norms import SyncNorm, replace_norms
 from vepm.training import Config, ModelCard
 from vepm.training.losses import bound_loss, hold, predictor_loss, pretraining_loss
 
@@ -98,7 +99,6 @@ def _side_by_side(cases: list[Case]) -> Case:
     parts = [batch for batch in batches if isinstance(batch, ClusterBatch)]
     nodes = [dense(batch.x).size(0) for batch in batches]
     starts = [sum(nodes[:i]) for i in range(RANKS)]
-    counts = [part.clusters.numel() for part in parts]
     edges = [b.edges.edge_index + start for b, start in zip(batches, starts, strict=True)]
     joined = ClusterBatch(
         torch.cat([dense(batch.x) for batch in batches]),
@@ -106,8 +106,7 @@ def _side_by_side(cases: list[Case]) -> Case:
         torch.cat([batch.y for batch in batches]),
         counts=batches[0].counts,
         whole=parts[0].whole,
-        clusters=torch.cat([part.clusters for part in parts]),
-        member=torch.cat([part.member + sum(counts[:i]) for i, part in enumerate(parts)]),
+        cluster=torch.cat([part.cluster for part in parts]),
         edge_weight=torch.cat([part.edge_weight for part in parts]),
     )
     rows = [rows + start for (_, rows), start in zip(cases, starts, strict=True)]

@@ -54,7 +54,7 @@ def epochs(clusters: Clusters) -> Iterator[list[tuple[GraphBatch, Tensor]]]:
 def renewed(batch: GraphBatch, mean: Tensor) -> Tensor:
     """The total over all nodes, with the means of a batch brought up to date."""
     assert isinstance(batch, ClusterBatch)
-    return batch.whole.renew_totals(batch.clusters, batch.member, mean)
+    return batch.whole.renew_totals(batch.cluster, mean)
 
 
 def mean_over_epochs(loss: Loss, model: Tabled, clusters: Clusters) -> tuple[Tensor, list[Tensor]]:

@@ -40,7 +40,7 @@ def test_a_captured_rate_is_set_in_place() -> None:
 def test_a_step_moves_the_parameters_of_its_optimizers_alone() -> None:
     moved, unused, other = weights(3.0, 4.0, 5.0)
     optimizers = [torch.optim.SGD([moved], lr=0.5), torch.optim.SGD([unused], lr=0.5)]
-    descend((moved.square() * other).sum(), optimizers)
+    descend((moved.square() * other).sum(), optimizers, ProcessGroup())
     # The gradient is 2 x 3 x 5.
     assert (moved.item(), unused.item(), other.item()) == (-12, 4, 5)
     assert other.grad is None

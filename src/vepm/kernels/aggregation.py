@@ -106,48 +106,47 @@ class Adjacency:
 
     def sorted(self, transposed: bool = False) -> SortedEdges:
         """The edges in the order of their targets, or of their sources if transposed."""
-        if transposed in self._sorted:
-            return self._sorted[transposed]
-        # The kernels do not check indices. Replaceable edges come from a store of checked ones.
-        if self.edge_index.numel() and not self.replaceable:
-            low, high = (int(end) for end in torch.aminmax(self.edge_index))
-            if low < 0 or high >= self.num_nodes:
-                known = f"but nodes are numbered 0 to {self.num_nodes - 1}"
-                raise ValueError(f"edge_index holds nodes {low} to {high}, {known}")
-        ends = (self.source, self.target) if transposed else (self.target, self.source)
-        found = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
-        self._sorted[transposed] = found
-        return found
+        if transposed not in self._sorted:
+            # The kernels do not check indices. Replaceable edges come from a store of checked ones.
+            if self.edge_index.numel() and not self.replaceable:
+                low, high = (int(end) for end in torch.aminmax(self.edge_index))
+                if low < 0 or high >= self.num_nodes:
+                    known = f"but nodes are numbered 0 to {self.num_nodes - 1}"
+                    raise ValueError(f"edge_index holds nodes {low} to {high}, {known}")
+            ends, look = self._ends(transposed), not self.replaceable
+            self._sorted[transposed] = SortedEdges(*ends, self.num_nodes, look=look)
+        return self._sorted[transposed]
+
+    def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
+        return (self.source, self.target) if transposed else (self.target, self.source)
 
     def pattern(self, heads: int, transposed: bool = False) -> Pattern:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
         key, device = (heads, transposed), self.edge_index.device.type
-        if key in self._patterns:
-            return self._patterns[key]
-        edges = self.sorted(transposed)
-        if device == "cpu":
-            found: Pattern = BlockPattern(edges, heads)
-        elif device == "cuda" and (triton_pattern := _triton_pattern()) is not None:
-            # Where rows are cut depends on the edges, so rows of replaceable ones are not.
-            uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
-            found = triton_pattern(edges, **uncut)
-        else:
-            ends = (self.source, self.target) if transposed else (self.target, self.source)
-            found = Pattern(*ends, self.num_nodes)
-        self._patterns[key] = found
-        return found
+        if key not in self._patterns:
+            edges = self.sorted(transposed)
+            if device == "cpu":
+                found: Pattern = BlockPattern(edges, heads)
+            elif device == "cuda" and (triton_pattern := _triton_pattern()) is not None:
+                # Where rows are cut depends on the edges, so rows of replaceable ones are not.
+                uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
+                found = triton_pattern(edges, **uncut)
+            else:
+                found = Pattern(*self._ends(transposed), self.num_nodes)
+            self._patterns[key] = found
+        return self._patterns[key]
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return apply(_SumAtTarget, values, self)
+        return self.compute(_SumAtTarget, values)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """What :func:`aggregate` returns for features and weights of one type."""
-        return apply(_Aggregate, x.contiguous(), weight, self)
+        return self.compute(WeightedSum, x, weight)
 
     def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
         """What :func:`edge_dot` returns."""
-        return apply(_EdgeDot, target.contiguous(), source.contiguous(), self)
+        return self.compute(_EdgeDot, target, source)
 
     def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
         r"""Products [E, K] of the two ends of every edge, communities gathered into groups.
@@ -158,7 +157,12 @@ class Adjacency:
         which follow each other. Time is O(E C K), memory O(N C + E K).
         """
         groups = assignment if assignment.dim() == 3 else assignment[None]
-        return apply(_GroupedDot, target.contiguous(), source.contiguous(), groups, self)
+        return self.compute(GroupedDot, target, source, groups)
+
+    def compute(self, function: type[torch.autograd.Function], *tensors: Tensor | None) -> Tensor:
+        """Apply one of the autograd functions below to tensors and this graph."""
+        whole = (tensor if tensor is None else tensor.contiguous() for tensor in tensors)
+        return apply(function, *whole, self)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -203,9 +207,12 @@ class _SumAtTarget(torch.autograd.Function):
         return grad.index_select(0, ctx.edges.target), None
 
 
-class _Aggregate(torch.autograd.Function):
+class WeightedSum(torch.autograd.Function):
+    """Sums over neighbours, whose gradients are another such sum and products of ends."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, edges: Adjacency) -> Tensor:
+        """Sums [N, K, D] of features [N, K, D] with weights [E, K]."""
         needs_x, needs_weight, _ = ctx.needs_input_grad
         # Each is kept only for the gradient of the other.
         ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
@@ -215,6 +222,7 @@ class _Aggregate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        """Gradients of features and weights."""
         x, weight = ctx.saved_tensors
         heads, edges = grad.size(1), ctx.edges
         needs_x, needs_weight, _ = ctx.needs_input_grad
@@ -241,13 +249,14 @@ class _EdgeDot(torch.autograd.Function):
         return grad_target, pattern(heads, True).sum_neighbours(grad, target) if far else None, None
 
 
-class _GroupedDot(torch.autograd.Function):
+class GroupedDot(torch.autograd.Function):
     """Communities in blocks of about K, so that nothing larger than [E, K] is kept."""
 
     @staticmethod
     def forward(
         ctx: Any, target: Tensor, source: Tensor, assignment: Tensor, edges: Adjacency
     ) -> Tensor:
+        """Products [E, K] of the ends' [N, C], gathered by assignments [G, C, K]."""
         ctx.save_for_backward(target, source, assignment)
         ctx.edges = edges
         graphs, groups = assignment.size(0), assignment.size(2)
@@ -259,6 +268,7 @@ class _GroupedDot(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of both ends and the assignments."""
         target, source, assignment = ctx.saved_tensors
         edges, needs = ctx.edges, ctx.needs_input_grad
         grad = grad.view(assignment.size(0), -1, assignment.size(2))

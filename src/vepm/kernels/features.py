@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vepm.kernels.patterns import apply, csr_matrix, index_type, multiply
+from vepm.kernels.patterns import apply, index_type, multiply
 
 SPARSE_BELOW = 0.25  # share of non-zeros under which sparse products are faster than dense ones
 MOST_DENSE = 2**28  # numbers up to which a GPU, much faster with dense matrices, keeps zeros
@@ -17,16 +17,15 @@ STRIP = 2048  # rows of a dense matrix of usual width that a core's cache holds
 class SparseFeatures:
     """A fixed sparse matrix [N, F] in CSR that multiplies dense weights in both directions.
 
+    Entries are given by row and column, row after row; :func:`compact` takes a whole matrix.
+
     Example:
-        >>> x = SparseFeatures.from_dense(torch.eye(3))
-        >>> x @ torch.arange(3.0)[:, None]
-        tensor([[0.],
-                [1.],
-                [2.]])
+        >>> x = compact(torch.eye(5))
+        >>> (x @ torch.arange(5.0)[:, None]).flatten()
+        tensor([0., 1., 2., 3., 4.])
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> None:
-        """Entries by row and column, row after row."""
         num_rows, num_columns = self.shape = shape[0], shape[1]
         self.rows, self.values = rows, values
         self.normalised: dict[str, SparseFeatures] = {}
@@ -44,23 +43,12 @@ class SparseFeatures:
         order = torch.argsort(place, stable=True)
         counts = torch.bincount(place, minlength=strips * num_columns)
         pointer = nn.functional.pad(counts.cumsum(0), (1, 0)).to(index)
-        self.transpose = pointer, rows[order].to(index), (strips * num_columns, num_rows)
-        self.transpose_order = order.to(index)
-
-    @classmethod
-    def from_dense(cls, x: Tensor) -> "SparseFeatures":
-        """Drop the zeros of a dense matrix."""
-        rows, columns = x.nonzero(as_tuple=True)
-        return cls(rows, columns, x[rows, columns], x.shape)
+        shape = (strips * num_columns, num_rows)
+        self.transpose = pointer, rows[order].to(index), order.to(index), shape
 
     def size(self, dim: int) -> int:
         """Number of rows (0) or columns (1)."""
         return self.shape[dim]
-
-    @property
-    def device(self) -> torch.device:
-        """Where the values are."""
-        return self.values.device
 
     def with_values(self, values: Tensor) -> "SparseFeatures":
         """The same pattern with other values."""
@@ -79,20 +67,14 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: SparseFeatures, weight: Tensor) -> Tensor:
         ctx.x = x
-        if x.values.numel() == 0 or weight.numel() == 0:
-            return weight.new_zeros(x.shape[0], weight.size(1))
-        return multiply(csr_matrix(x.row_pointer, x.columns, x.values, x.shape), weight)
+        return multiply(x.row_pointer, x.columns, x.values, x.shape, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        x = ctx.x
-        if x.values.numel() == 0 or grad.numel() == 0:
-            return None, grad.new_zeros(x.shape[1], grad.size(1))
-        pointer, columns, shape = x.transpose
-        values = x.values.index_select(0, x.transpose_order)
-        matrix = csr_matrix(pointer, columns, values, shape)
-        strips = multiply(matrix, grad.contiguous()).view(-1, x.shape[1], grad.size(1))
-        return None, strips.sum(0)
+        pointer, columns, order, shape = ctx.x.transpose
+        values = ctx.x.values.index_select(0, order)
+        strips = multiply(pointer, columns, values, shape, grad.contiguous())
+        return None, strips.unflatten(0, (-1, ctx.x.shape[1])).sum(0)
 
 
 def compact(x: Tensor) -> Features:
@@ -114,9 +96,7 @@ def normalize_rows(x: Features, norm: str) -> Features:
     if isinstance(x, Tensor):
         return nn.functional.normalize(x, p=power, dim=1)
     if norm not in x.normalised:
-        powers = x.values.abs().pow(power)
-        sums = powers.new_zeros(x.shape[0]).index_add(0, x.rows, powers)
-        length = sums.pow(1 / power).clamp_min(1e-12)
+        length = _row_sums(x, x.values.abs().pow(power)).pow(1 / power).clamp_min(1e-12)
         x.normalised[norm] = x.with_values(x.values / length[x.rows])
     return x.normalised[norm]
 
@@ -174,7 +154,11 @@ def row_mass(x: Features) -> Tensor:
     """Sum of absolute values of each row [N, 1]."""
     if isinstance(x, Tensor):
         return x.abs().sum(1, keepdim=True)
-    return x.values.new_zeros(x.shape[0]).index_add(0, x.rows, x.values.abs())[:, None]
+    return _row_sums(x, x.values.abs())[:, None]
+
+
+def _row_sums(x: SparseFeatures, values: Tensor) -> Tensor:
+    return values.new_zeros(x.shape[0]).index_add(0, x.rows, values)
 
 
 def dense(x: Features) -> Tensor:

@@ -15,19 +15,21 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
     return function.apply(*arguments)
 
 
-def csr_matrix(
-    row_pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
-) -> Tensor:
+def csr_matrix(pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     """A sparse CSR tensor, without PyTorch's notice that these are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(row_pointer, columns, values, shape, check_invariants=False)
+        return torch.sparse_csr_tensor(pointer, columns, values, shape, check_invariants=False)
 
 
-def multiply(matrix: Tensor, dense: Tensor) -> Tensor:
-    """``matrix @ dense``, whose result is not cleared first, as ``@`` does."""
-    out = dense.new_empty(matrix.size(0), dense.size(1))
-    return torch.addmm(out, matrix, dense, beta=0, out=out)
+def multiply(
+    pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int], dense: Tensor
+) -> Tensor:
+    """A CSR matrix times a dense one; unlike with ``@``, the result is not cleared first."""
+    if values.numel() == 0 or dense.numel() == 0:
+        return dense.new_zeros(shape[0], dense.size(1))
+    out = dense.new_empty(shape[0], dense.size(1))
+    return torch.addmm(out, csr_matrix(pointer, columns, values, shape), dense, beta=0, out=out)
 
 
 def index_type(largest: int) -> torch.dtype:
@@ -126,35 +128,30 @@ class BlockPattern(Pattern):
 
     def sum_neighbours(self, weight: Tensor | None, x: Tensor) -> Tensor:
         """Weighted sums of neighbours [N, K, D]."""
-        if x.numel() == 0 or self.edges.num_edges == 0:
-            return torch.zeros_like(x)
         kind = torch.promote_types(x.dtype, torch.float32)
         if weight is None:
             values = x.new_ones(self.columns.numel(), dtype=kind)
         else:
             values = weight.flatten().to(kind)
             values = values if self._edge_of is None else values.index_select(0, self._edge_of)
-        matrix = csr_matrix(self.pointer, self.columns, values, (self.size, self.size))
-        return multiply(matrix, x.to(kind).reshape(self.size, -1)).view_as(x).to(x.dtype)
+        shape = (self.size, self.size)
+        sums = multiply(self.pointer, self.columns, values, shape, x.to(kind).flatten(0, 1))
+        return sums.view_as(x).to(x.dtype)
 
     def sum_edges(self, weight: Tensor) -> Tensor:
         """Sums of edge values [N, K]."""
-        edges = self.edges
-        if weight.numel() == 0:
-            return weight.new_zeros(edges.num_nodes, weight.size(1))
-        order = edges.order
+        edges, order = self.edges, self.edges.order
         if order is None:
             order = torch.arange(edges.num_edges, dtype=edges.pointer.dtype)
-        ones = weight.new_ones(edges.num_edges)
-        shape = (edges.num_nodes, edges.num_edges)
-        return csr_matrix(edges.pointer, order, ones, shape) @ weight.contiguous()
+        ones, shape = weight.new_ones(edges.num_edges), (edges.num_nodes, edges.num_edges)
+        return multiply(edges.pointer, order, ones, shape, weight.contiguous())
 
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Products of the ends of each edge [E, K]."""
         if rows.numel() == 0 or self.edges.num_edges == 0:
             return rows.new_zeros(self.edges.num_edges, self.heads)
         kind = torch.promote_types(rows.dtype, torch.float32)
-        near, far = (end.to(kind).reshape(self.size, -1) for end in (rows, columns))
+        near, far = (end.to(kind).flatten(0, 1) for end in (rows, columns))
         if self.columns.numel() > self.size**2:
             # Repeated edges outnumber the places of the matrix, which sampled_addmm refuses.
             repeated = near.repeat_interleave(self.pointer.diff(), 0)

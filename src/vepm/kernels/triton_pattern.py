@@ -8,7 +8,7 @@ run over channels first and over the first axis next: together they then read on
 one piece of memory.
 """
 
-import contextlib
+import functools
 from typing import Any, NamedTuple
 
 import torch
@@ -152,7 +152,6 @@ class TritonPattern(Pattern):
         self.edges, self.longest = edges, longest
         self.pieces = _cut(edges.pointer, longest, edges.num_edges)
         self.begins, self.ends = edges.pointer[:-1], edges.pointer[1:]
-        self._known_sizes: dict[tuple[int, int, torch.dtype], dict[str, Any]] = {}
         # Rows much shorter than a tile would leave most of it idle.
         mean = edges.num_edges // max(edges.num_nodes, 1)
         self.most_edges = min(triton.next_power_of_2(mean + 1), 32)
@@ -182,9 +181,9 @@ class TritonPattern(Pattern):
         items, (_, heads, channels) = arguments[4].numel(), out.shape
         if out.numel() == 0 or items == 0:
             return
-        sizes = self._sizes(heads, channels, out)
+        sizes = _sizes(heads, channels, out.dtype, self.most_edges)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"]) * triton.cdiv(channels, sizes["BLOCK_D"])
-        with _on_device_of(out):
+        with torch.cuda.device_of(out):
             sum_rows[(items, blocks)](out, *arguments, **sizes, num_warps=WARPS)
 
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
@@ -193,38 +192,30 @@ class TritonPattern(Pattern):
         out = rows.new_empty(self.edges.num_edges, heads)
         if out.numel() == 0:
             return out
-        sizes = self._sizes(heads, channels, out)
+        sizes = _sizes(heads, channels, out.dtype, self.most_edges)
         blocks = triton.cdiv(heads, sizes["BLOCK_K"])
         inputs = (rows, columns, self.edges.columns, self.edges.order)
         whole = (self.begins, self.ends, None)
         for work in [whole] if self.pieces is None else [whole, self.pieces[:3]]:
-            with _on_device_of(out):
+            with torch.cuda.device_of(out):
                 dot_rows[(work[0].numel(), blocks)](
                     out, *inputs, *work, self.longest, **sizes, num_warps=WARPS
                 )
         return out
 
-    def _sizes(self, heads: int, channels: int, out: Tensor) -> dict[str, Any]:
-        """Sizes the kernels are compiled for."""
-        key = (heads, channels, out.dtype)
-        if key not in self._known_sizes:
-            double = out.dtype == torch.float64
-            tile = TILE // 2 if double else TILE
-            block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
-            block_k = min(triton.next_power_of_2(heads), WIDEST // block_d)
-            self._known_sizes[key] = {
-                "HEADS": heads,
-                "CHANNELS": channels,
-                "TYPE": tl.float64 if double else tl.float32,
-                "BLOCK_E": max(1, min(tile // (block_k * block_d), self.most_edges)),
-                "BLOCK_K": block_k,
-                "BLOCK_D": block_d,
-            }
-        return self._known_sizes[key]
 
-
-def _on_device_of(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Kernels start on the current device; to look is cheaper than to set it."""
-    if not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
-        return contextlib.nullcontext()
-    return torch.cuda.device_of(tensor)
+@functools.cache
+def _sizes(heads: int, channels: int, dtype: torch.dtype, most_edges: int) -> dict[str, Any]:
+    """Sizes the kernels are compiled for."""
+    double = dtype == torch.float64
+    tile = TILE // 2 if double else TILE
+    block_d = min(triton.next_power_of_2(max(channels, 1)), WIDEST)
+    block_k = min(triton.next_power_of_2(heads), WIDEST // block_d)
+    return {
+        "HEADS": heads,
+        "CHANNELS": channels,
+        "TYPE": tl.float64 if double else tl.float32,
+        "BLOCK_E": max(1, min(tile // (block_k * block_d), most_edges)),
+        "BLOCK_K": block_k,
+        "BLOCK_D": block_d,
+    }

@@ -44,7 +44,7 @@ class GraphBatch:
         """Log-likelihood of the edges, given affiliations [N, C] and their posterior means."""
         given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
-            return subsampled_edge_log_likelihood(*given, balanced=True, num_graphs=count).sum()
+            return subsampled_edge_log_likelihood(*given, count).sum()
         balanced = likelihood != "summed"
         of_graphs = edge_log_likelihood(
             *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
@@ -68,22 +68,24 @@ class GraphStore:
         self.edge_index = torch.cat([g.edge_index for g in graphs], dim=1).to(device)
         if any(g.get("directed") for g in graphs):
             raise InputError("only the nodes of a single graph can have directed links")
-        weights = edge_weights(graphs)
-        self.weight = None if weights is None else torch.cat(weights).to(device)
+        weight = edge_weights(graphs)
+        self.weight = None if weight is None else weight.to(device)
         self.y = torch.cat([g.y for g in graphs]).to(device)
         # Sizes stay on the CPU, which plans the batches: reading them from a GPU would synchronise.
-        self.nodes = torch.tensor([g.num_nodes for g in graphs])
-        self.edges = torch.tensor([g.edge_index.size(1) for g in graphs])
+        sizes = [g.num_nodes for g in graphs], [g.edge_index.size(1) for g in graphs]
+        self.sizes = torch.tensor(sizes)  # nodes and edges of each graph [2, G]
+        self.starts = self.sizes.cumsum(1) - self.sizes  # index of the first of each
 
     def __len__(self) -> int:
-        return self.nodes.numel()
+        return self.sizes.size(1)
 
     def select(self, graphs: Tensor, counts: Counts | None = None) -> GraphBatch:
         """Join the graphs with the given indices [G], in that order."""
         graphs = graphs.cpu()
-        nodes, edges = self.nodes[graphs], self.edges[graphs]
-        node = ragged((self.nodes.cumsum(0) - self.nodes)[graphs], nodes).to(self.device)
-        edge = ragged((self.edges.cumsum(0) - self.edges)[graphs], edges).to(self.device)
+        nodes, edges = self.sizes[:, graphs]
+        first_node, first_edge = self.starts[:, graphs]
+        node = ragged(first_node, nodes).to(self.device)
+        edge = ragged(first_edge, edges).to(self.device)
         offset = (nodes.cumsum(0) - nodes).repeat_interleave(edges).to(self.device)
         weight = None if self.weight is None else self.weight[edge]
         return GraphBatch(
@@ -100,14 +102,12 @@ class GraphStore:
         """All graphs in order, in batches that are joined once."""
         parts = torch.arange(len(self)).split(GRAPHS_AT_ONCE)
         # The features are in this order already.
-        features = self.x.split([int(self.nodes[part].sum()) for part in parts])
+        features = self.x.split([int(self.sizes[0, part].sum()) for part in parts])
         return [replace(self.select(p), x=x) for p, x in zip(parts, features, strict=True)]
 
     def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
         """The share of one of ``size`` processes in the graphs with the given indices."""
-        if size == 1:
-            return self.select(graphs)
-        nodes, count = int(self.nodes[graphs].sum()), graphs.numel()
+        nodes, count = int(self.sizes[0, graphs].sum()), graphs.numel()
         return self.select(graphs.tensor_split(size)[rank], Counts(nodes, count, count))
 
 
@@ -118,8 +118,7 @@ def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
 
 def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     """A graph whose nodes are labelled, as one batch."""
-    link, nodes, weights = graph.edge_index, graph.num_nodes, edge_weights([graph])
-    weight = None if weights is None else weights[0]
+    link, nodes, weight = graph.edge_index, graph.num_nodes, edge_weights([graph])
     if graph.get("directed"):
         # Messages pass both ways between the ends of a link.
         strength = torch.ones(link.size(1)) if weight is None else weight
@@ -133,24 +132,22 @@ def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges.to(device), y=graph.y.to(device))
 
 
-def edge_weights(graphs: Sequence[Data]) -> list[Tensor] | None:
-    """Weights of the edges of each graph [E], as the likelihood takes them; None if there are none.
+def edge_weights(graphs: Sequence[Data]) -> Tensor | None:
+    """Weights of all edges [E], as the likelihood takes them; None if there are none.
 
     Counts stay as they are, others are divided by their mean; where few edges would make up most
     of the likelihood, log2(1 + w) comes first, in units of the smallest.
     """
-    given = [graph.get("edge_weight") for graph in graphs]
-    found = [weight for weight in given if weight is not None]
-    if not found:
+    found = (graph.get("edge_weight") for graph in graphs)
+    given = [weight for weight in found if weight is not None]
+    if not given:
         return None
-    if len(found) < len(given):
+    if len(given) < len(graphs):
         raise InputError("some graphs have weights on their edges and some have none")
-    whole = torch.cat(found)
-    if whole.numel() and whole.max() > HEAVY_TAIL * whole.median():
-        found = [torch.log2(1 + weight / whole.min()) for weight in found]
-        whole = torch.cat(found)
-    counts = bool((whole == whole.round()).all())
-    return found if counts else [weight / whole.mean() for weight in found]
+    weight = torch.cat(given)
+    if weight.numel() and weight.max() > HEAVY_TAIL * weight.median():
+        weight = torch.log2(1 + weight / weight.min())
+    return weight if (weight == weight.round()).all() else weight / weight.mean()
 
 
 def ragged(begin: Tensor, size: Tensor) -> Tensor:

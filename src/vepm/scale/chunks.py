@@ -30,9 +30,9 @@ class Chunk:
         """Rows of a table over all nodes, on the device."""
         return table[self.everyone].to(self.graph.device)
 
-    def features(self, norm: str) -> Features:
-        """Node features, normalised."""
-        return normalize_rows(self.graph.features(self.everyone), norm)
+    def features(self, model: VEPM) -> Features:
+        """Node features, normalised as the model does."""
+        return normalize_rows(self.graph.features(self.everyone), model.feature_norm)
 
     def split(self, model: VEPM, z: Tensor) -> Tensor:
         """Share of each edge in each metacommunity [e, K], given affiliations [N, C]."""
@@ -66,7 +66,7 @@ def posterior_table(model: VEPM, graph: LargeGraph) -> Tensor:
     encoder = model.encoder
 
     def layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
-        x = chunk.take(h) if i else chunk.features(model.feature_norm)
+        x = chunk.take(h) if i else chunk.features(model)
         weights = plain_propagation(chunk.edges, graph.x, encoder.conv)
         out: Tensor = encoder.layers[i](x, chunk.edges, weights)
         return torch.relu(encoder.norms[i](out)) if i < len(encoder.norms) else out
@@ -94,20 +94,18 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
         degree = _table(graph, lambda chunk: chunk.edges.sum_at_target(chunk.split(model, z)))
 
     def bank_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
-        shares = chunk.split(model, z)
-        known = chunk.take(degree).to(shares.dtype) if bank.normalize == "community" else None
-        weights = propagation(chunk.edges, shares, bank.normalize, known)
+        known = chunk.take(degree) if bank.normalize == "community" else None
+        weights = propagation(chunk.edges, chunk.split(model, z), bank.normalize, known)
         x: Any = chunk.take(h) if i else None
         if x is None:
-            x = model.fuse(chunk.features(model.feature_norm), chunk.take(z), chunk.edges)
+            x = model.fuse(chunk.features(model), chunk.take(z), chunk.edges)
         return torch.relu(bank.norms[i](bank.layers[i](x, chunk.edges, weights)))
 
     def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
         """For the composer's convolutions, and for scores that walk on."""
         if composer.relevance is None:
             return composer.propagations(chunk.edges, h)
-        shares = chunk.split(model, z)
-        return composer.propagations(chunk.edges, h, shares, chunk.take(degree).to(shares.dtype))
+        return composer.propagations(chunk.edges, h, chunk.split(model, z), chunk.take(degree))
 
     def composer_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
         return composer.layers[i](chunk.take(h), chunk.edges, weights(chunk)[0]).squeeze(1)

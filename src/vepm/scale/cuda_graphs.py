@@ -1,8 +1,9 @@
 """Steps of many small kernels captured as CUDA graphs and replayed with a single launch."""
 
 import contextlib
+import functools
 import gc
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,17 +20,12 @@ WARMUP = 2  # eager runs of a step before it is captured, so that whatever is ca
 
 
 @dataclass
-class _Captured:
+class _Step:
     """A step on inputs of certain shapes, always in the same memory."""
 
-    function: Callable[..., Any]
-    inputs: tuple[Any, ...]
-    times: int = 1
-    replay: Callable[[], Any] | None = None
-
-    def run(self) -> Any:
-        """The step, run eagerly."""
-        return self.function(*self.inputs)
+    run: Callable[[], Any]
+    tensors: list[Tensor]  # of its inputs
+    times: int = 0
 
 
 class CUDAGraphs:
@@ -37,7 +33,7 @@ class CUDAGraphs:
 
     def __init__(self, on: bool) -> None:
         self.on = on
-        self._steps: dict[Hashable, _Captured] = {}
+        self._steps: dict[Hashable, _Step] = {}
         self._pool: Any = None
 
     def forget(self) -> None:
@@ -54,26 +50,25 @@ class CUDAGraphs:
         """
         if not self.on:
             return function(*inputs)
-        tensors = _tensors(inputs)
+        tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
         key = name, tuple((tensor.shape, tensor.dtype) for tensor in tensors)
-        step = self._steps.get(key)
-        if step is None:
-            self._steps[key] = _Captured(function, inputs)
-            return function(*inputs)
-        for mine, other in zip(_tensors(step.inputs), tensors, strict=True):
+        if key not in self._steps:
+            self._steps[key] = _Step(functools.partial(function, *inputs), tensors)
+        step = self._steps[key]
+        for mine, other in zip(step.tensors, tensors, strict=True):
             if mine is not other:
                 mine.copy_(other)
         step.times += 1
-        if step.replay is None and step.times > WARMUP:
-            step.replay = self._capture(step)
-        found: T = step.run() if step.replay is None else step.replay()
+        if step.times == WARMUP + 1:
+            step.run = self._captured(step.run)
+        found: T = step.run()
         return found
 
-    def _capture(self, step: _Captured) -> Callable[[], Any]:
+    def _captured(self, run: Callable[[], Any]) -> Callable[[], Any]:
         graph = torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         with _no_garbage_collection(), torch.cuda.graph(graph, pool=self._pool):
-            out = step.run()
+            out = run()
 
         def replay() -> Any:
             graph.replay()
@@ -99,7 +94,3 @@ def _no_garbage_collection() -> Iterator[None]:
 def worth_capturing(edge_index: Tensor, device: str | None = None) -> bool:
     """Whether launching the kernels of a step takes long compared with running them."""
     return (device or edge_index.device.type) == "cuda" and edge_index.size(1) <= MOST_EDGES
-
-
-def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]

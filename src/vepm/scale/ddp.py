@@ -4,15 +4,13 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from vepm.errors import LostProcessError
-from vepm.kernels.patterns import apply
-from vepm.nn.convolution import CommunityNorm
 
 GATHER_TIMEOUT = timedelta(days=30)  # the first to finish waits for the last
 TRAINING_TIMEOUT = timedelta(hours=1)  # for a process that neither answers nor has ended
@@ -88,58 +86,9 @@ def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
     try:
         yield ProcessGroup(rank, size)
     except RuntimeError as error:
+        lost = "another process of this run has ended or cannot be reached"
         text = str(error).lower()
-        if isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl")):
-            raise LostProcessError(
-                "another process of this run has ended or cannot be reached"
-            ) from error
+        if isinstance(error, dist.DistError) or "gloo" in text or "nccl" in text:
+            raise LostProcessError(lost) from error
         raise
     dist.destroy_process_group()
-
-
-def replace_norms(model: nn.Module, substitute: Callable[[CommunityNorm], CommunityNorm]) -> None:
-    """Replace every batch normalisation of a model by what is made of it."""
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is CommunityNorm:
-                setattr(module, name, substitute(child))
-
-
-class SyncNorm(CommunityNorm):
-    """:class:`CommunityNorm` over the nodes of all processes, on CPUs and GPUs alike."""
-
-    def __init__(self, norm: CommunityNorm, group: ProcessGroup) -> None:
-        nn.Module.__init__(self)
-        self.norm, self.group = norm.norm, group
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise [n, K, D] by the mean and variance of all processes' nodes."""
-        if not self.training:
-            return super().forward(x)
-        flat, norm = x.flatten(1), self.norm
-        count = float(self.group.sum(flat.new_tensor([flat.size(0)], dtype=torch.double)))
-        if count < 2:
-            return super().forward(x)
-        mean = apply(_Sum, flat.sum(0), self.group) / count
-        centred = flat - mean
-        variance = apply(_Sum, centred.square().sum(0), self.group) / count
-        running_mean, running_var, times = norm.buffers()
-        momentum = norm.momentum or 0.0
-        times.add_(1)
-        running_mean.lerp_(mean.detach(), momentum)
-        running_var.lerp_(variance.detach() * (count / (count - 1)), momentum)
-        scale = norm.weight * torch.rsqrt(variance + norm.eps)
-        return (centred * scale + norm.bias).view_as(x)
-
-
-class _Sum(torch.autograd.Function):
-    """The sum over all processes, which enters the losses of all of them."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, group: ProcessGroup) -> Tensor:
-        ctx.group = group
-        return group.sum(values.clone())
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.group.sum(grad.clone()), None

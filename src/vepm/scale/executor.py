@@ -3,26 +3,27 @@
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map_only
 
 from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import ProcessGroup, SyncNorm, replace_norms
+from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import Clusters, LargeGraph
+from vepm.scale.norms import SyncNorm, replace_norms
 
 Source = GraphBatch | GraphStore | LargeGraph
 """What a model is applied to: a graph at once, many graphs, or a graph in chunks."""
 Loss = Callable[..., Terms]
 """Called with a model, a batch, the labelled rows and perhaps tensors that are held."""
 Row = dict[str, Any]
-T = TypeVar("T")
 
 
 class Run(NamedTuple):
@@ -55,6 +56,10 @@ class LabelledBatch(NamedTuple):
         """Number of labels of each run."""
         return [own.numel() for own in torch.atleast_2d(self.rows)]
 
+    def laid_out(self) -> tuple[Tensor, Callable[[Tensor], tuple[GraphBatch, Tensor]]]:
+        """What differs between many runs, and what makes a batch and its rows of that."""
+        return self.rows, lambda rows: (self.batch, rows)
+
 
 class Executor(ABC):
     """What the executors of one run and of many have in common."""
@@ -64,20 +69,13 @@ class Executor(ABC):
     runs: Sequence[Run]
     device: torch.device
     group = ProcessGroup()
-    graphs: CUDAGraphs | None = None
+    graphs = CUDAGraphs(on=False)
     whole: LabelledBatch | None = None
     """The one graph of all steps; None if steps have batches of their own."""
 
     def begin(self, phase: str, epochs: int) -> None:
         """Prepare for a phase of at most so many epochs."""
-        if self.graphs is not None:
-            self.graphs.forget()
-
-    def run(self, name: Hashable, function: Callable[..., T], *inputs: Any) -> T:
-        """Call a function with inputs, perhaps as a CUDA graph; those of one name do the same."""
-        if self.graphs is None:
-            return function(*inputs)
-        return self.graphs.run(name, function, *inputs)
+        self.graphs.forget()
 
     def batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
         """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
@@ -91,7 +89,7 @@ class Executor(ABC):
             return None
         torch.manual_seed(seed_of(*(run.seed for run in self.runs), "hold", cycle))
         self.model.train()
-        return self.run("hold", lambda batch: self.call(function, batch), self.whole)
+        return self.graphs.run("hold", lambda batch: self.call(function, batch), self.whole)
 
     def step(
         self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
@@ -101,9 +99,9 @@ class Executor(ABC):
         def work(batch: Any, *held: Any) -> Terms:
             terms = self.call(loss, batch, *held)
             descend(terms.loss.sum(), optimizers, self.group)
-            return terms.detached()
+            return tree_map_only(Tensor, Tensor.detach, terms)
 
-        return self.run((name, batch.size), work, batch, *held)
+        return self.graphs.run((name, batch.size), work, batch, *held)
 
     @abstractmethod
     def drawn_batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
@@ -141,11 +139,11 @@ class OneRun(Executor):
         self.clusters: Clusters | None = None
         if not self.group.alone:
             replace_norms(model, lambda norm: SyncNorm(norm, self.group))
-        elif self.device.type == "cuda" and isinstance(source, GraphBatch) and capture:
+        elif isinstance(source, GraphBatch) and capture:
             # Steps on one graph are alike; batches of graphs have many sizes.
             self.graphs = CUDAGraphs(on=worth_capturing(source.edges.edge_index))
         if isinstance(source, GraphBatch):
-            self.whole = LabelledBatch(source, run.train_on.to(source.x.device))
+            self.whole = LabelledBatch(source, run.train_on.to(self.device))
         elif isinstance(source, LargeGraph):
             sizes = model.activation.numel(), batch_size
             self.clusters = Clusters(source, run.train_on, *sizes, group=self.group, seed=run.seed)
@@ -164,7 +162,7 @@ class OneRun(Executor):
         self.group.diverge()
         shares = (store.share(part, self.group.rank, self.group.size) for part in parts)
         return len(parts), (
-            LabelledBatch(own, torch.arange(own.num_graphs, device=own.x.device)) for own in shares
+            LabelledBatch(own, torch.arange(own.num_graphs, device=self.device)) for own in shares
         )
 
     def call(self, function: Callable[..., Any], batch: LabelledBatch, *held: Any) -> Any:
@@ -229,16 +227,14 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def descend(
-    loss: Tensor, optimizers: Sequence[Optimizer], group: ProcessGroup | None = None
-) -> None:
+def descend(loss: Tensor, optimizers: Sequence[Optimizer], group: ProcessGroup) -> None:
     """Step down a loss, summed over all processes, with the parameters of the optimizers alone."""
     parameters = [p for o in optimizers for g in o.param_groups for p in g["params"]]
     # Gradients of the other parameters are not computed at all.
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
-    if group is not None and not group.alone:
+    if not group.alone:
         # In one message; a parameter without gradient has none in all processes alike.
         moved = [p for p in parameters if p.grad is not None]
         joined = group.sum(torch.cat([p.grad.flatten() for p in moved]))

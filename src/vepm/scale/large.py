@@ -50,9 +50,9 @@ class LargeGraph:
 
     def features(self, nodes: Tensor) -> Features:
         """Features of some nodes, on the device."""
-        if self.x.layout == torch.sparse_coo:
-            return compact(self.x.index_select(0, nodes).coalesce().to(self.device))
-        return compact(self.x[nodes].to(self.device))
+        rows = self.x.index_select(0, nodes)
+        rows = rows.coalesce() if rows.layout == torch.sparse_coo else rows
+        return compact(rows.to(self.device))
 
     def edges_into(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Index of the target among the nodes, and the source, of every edge into them."""
@@ -89,8 +89,7 @@ class ClusterBatch(GraphBatch):
     """A subgraph of some clusters of a larger graph."""
 
     whole: "Clusters"
-    clusters: Tensor  # indices of the clusters [q]
-    member: Tensor  # index of each node's cluster among them [n]
+    cluster: Tensor  # index of each node's cluster [n]
     edge_weight: Tensor
     """One over the probability that a batch with one end of an edge holds the other [e]."""
 
@@ -98,17 +97,10 @@ class ClusterBatch(GraphBatch):
         self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
     ) -> Tensor:
         """The batch's part of the log-likelihood of all pairs of the whole graph."""
-        return partial_edge_log_likelihood(
-            z,
-            activation,
-            self.edges,
-            mean=mean,
-            edge_weight=self.edge_weight,
-            total=self.whole.renew_totals(self.clusters, self.member, mean),
-            num_nodes=self.whole.graph.num_nodes,
-            num_edges=self.whole.graph.num_edges // 2,
-            balanced=likelihood != "summed",
-        )
+        given = z, activation, self.edges, mean, self.edge_weight
+        total = self.whole.renew_totals(self.cluster, mean)
+        size = self.whole.graph.num_nodes, self.whole.graph.num_edges // 2
+        return partial_edge_log_likelihood(*given, total, size, likelihood != "summed")
 
 
 class Clusters:
@@ -147,12 +139,11 @@ class Clusters:
         graph; in the last column whether they are known."""
 
     @torch.no_grad()
-    def renew_totals(self, clusters: Tensor, member: Tensor, mean: Tensor) -> Tensor:
-        """Update the sums with the means of a batch [n, C] and return the total [C]."""
+    def renew_totals(self, cluster: Tensor, mean: Tensor) -> Tensor:
+        """Update the sums with means [n, C] of nodes of these clusters; gives the total [C]."""
         fresh = torch.zeros_like(self.totals)
-        sums = fresh.new_zeros(clusters.numel(), mean.size(1))
-        fresh[clusters, :-1] = sums.index_add_(0, member, mean.double())
-        fresh[clusters, -1] = 1
+        fresh[:, :-1].index_add_(0, cluster, mean.double())
+        fresh[cluster, -1] = 1
         self.group.sum(fresh)
         seen = fresh[:, -1] > 0
         self.totals[seen] = fresh[seen]
@@ -174,17 +165,16 @@ class Clusters:
         """The subgraph of some clusters, and its labelled rows."""
         graph, device = self.graph, self.graph.device
         nodes = torch.cat([self.members[index] for index in clusters.tolist()])
-        member = torch.arange(clusters.numel()).repeat_interleave(self.sizes[clusters])
+        cluster = clusters.repeat_interleave(self.sizes[clusters])
         edge_index = graph.inside(nodes)
-        cut = member[edge_index[0]] != member[edge_index[1]]
+        cut = cluster[edge_index[0]] != cluster[edge_index[1]]
         batch = ClusterBatch(
             x=graph.features(nodes),
             edges=Adjacency(edge_index.to(device), nodes.numel()),
             y=graph.y[nodes].to(device),
             counts=self.counts,
             whole=self,
-            clusters=clusters.to(device),
-            member=member.to(device),
+            cluster=cluster.to(device),
             edge_weight=torch.where(cut, cut_weight, 1.0).to(device, graph.x.dtype),
         )
         return batch, self.labelled[nodes].nonzero().flatten().to(device)

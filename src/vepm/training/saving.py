@@ -103,7 +103,7 @@ def fingerprint_of(card: ModelCard, executor: OneRun) -> dict[str, Any]:
     if isinstance(source, LargeGraph):
         edges = [source.degree, source.columns]
     elif isinstance(source, GraphStore):
-        edges = [source.nodes, source.edge_index, source.weight]
+        edges = [source.sizes[0], source.edge_index, source.weight]
     else:
         own = source.edges
         edges = [source.y[:0], own.edge_index, own.weight, own.arcs]

@@ -16,7 +16,6 @@ from vepm.nn import Adjacency
 from vepm.scale import many
 from vepm.scale.cuda_graphs import (
     CUDAGraphs,
-    _Captured,
     _no_garbage_collection,
     worth_capturing,
 )
@@ -33,9 +32,9 @@ class Rehearsal(CUDAGraphs):
     def __init__(self, on: bool) -> None:
         super().__init__(on=True)
 
-    def _capture(self, step: _Captured) -> Callable[[], Any]:
+    def _captured(self, run: Callable[[], Any]) -> Callable[[], Any]:
         Rehearsal.captured += 1
-        return lambda: tree_map_only(Tensor, Tensor.clone, step.run())
+        return lambda: tree_map_only(Tensor, Tensor.clone, run())
 
 
 class Numbers(NamedTuple):

@@ -10,8 +10,9 @@ from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
 from vepm.scale.batches import masked
-from vepm.scale.ddp import replace_norms
-from vepm.scale.many.padding import PaddedNorm, PaddingMask, plan, size_of
+from vepm.scale.many.edges import RunEdges
+from vepm.scale.many.padding import plan, size_of
+from vepm.scale.norms import PaddedNorm, replace_norms
 from vepm.training import GraphStore
 
 CHOSEN = [[3, 0, 6], [1, 11], [6]]
@@ -22,29 +23,35 @@ def test_every_replica_finds_its_graphs_in_its_batch() -> None:
     batches = [torch.tensor(chosen) for chosen in CHOSEN]
     planned = plan(store, batches, size_of(store, batches))
     assert planned.labels == [3, 2, 1]
-    padded = planned.laid_out()
+    parts, local = planned.laid_out()
     for r, chosen in enumerate(CHOSEN):
-        parts = type(padded.parts)(*(part[r] for part in padded.parts))
+        own, rows = local({name: part[r] for name, part in parts.items()})
+        assert rows.tolist() == [0, 1, 2, 3]
         expected = store.select(torch.tensor(chosen))
         assert isinstance(expected.x, Tensor)
         assert expected.batch is not None
-        nodes, graphs = parts.node_mask, parts.graph_mask
+        nodes, graphs = own.node_mask, own.graph_mask
+        assert isinstance(own.x, Tensor)
+        assert nodes is not None
+        assert graphs is not None
+        assert own.batch is not None
         count = int(nodes.sum())
         assert nodes[:count].all()
-        assert torch.equal(parts.x[nodes], expected.x)
-        assert not parts.x[~nodes].any()
-        assert torch.equal(parts.batch[nodes], expected.batch)
-        assert (parts.batch[~nodes] == graphs.numel() - 1).all()
+        assert torch.equal(own.x[nodes], expected.x)
+        assert not own.x[~nodes].any()
+        assert torch.equal(own.batch[nodes], expected.batch)
+        assert (own.batch[~nodes] == graphs.numel() - 1).all()
         assert graphs.tolist() == [i < len(chosen) for i in range(4)]
-        assert torch.equal(parts.y[graphs], expected.y)
+        assert torch.equal(own.y[graphs], expected.y)
         real = expected.edges.edge_index.size(1)
-        assert torch.equal(parts.edge_index[:, :real], expected.edges.edge_index)
-        assert not nodes[parts.edge_index[:, real:]].any()
-        assert torch.equal(parts.in_degree[nodes], expected.edges.degree)
-    size = padded.parts.x.size(1)
+        assert torch.equal(own.edges.edge_index[:, :real], expected.edges.edge_index)
+        assert not nodes[own.edges.edge_index[:, real:]].any()
+        assert torch.equal(own.edges.degree[nodes], expected.edges.degree)
+    size = own.x.size(0)
     shifts = size * torch.arange(3)[:, None, None]
-    joined = (padded.parts.edge_index + shifts).transpose(0, 1).flatten(1)
-    assert torch.equal(padded.union.edge_index, joined)
+    joined = (parts["edge_index"] + shifts).transpose(0, 1).flatten(1)
+    assert isinstance(own.edges, RunEdges)
+    assert torch.equal(own.edges.whole.edge_index, joined)
 
 
 def test_norms_do_not_see_padding() -> None:
@@ -53,13 +60,12 @@ def test_norms_do_not_see_padding() -> None:
     for i, norm in enumerate(norms):
         norm.norm.weight.data = uniform(i, 6)
     parameters, buffers = stack_module_state(list(norms))
-    presence = PaddingMask()
-    skeleton = PaddedNorm(copy.deepcopy(norms[0]), presence)
+    skeleton = PaddedNorm(copy.deepcopy(norms[0]))
     x = uniform(5, 3, most, 2, 3).requires_grad_()
     present = torch.arange(most) < torch.tensor(counts)[:, None]
 
     def one(weights: dict[str, Tensor], state: dict[str, Tensor], x: Tensor, own: Tensor) -> Tensor:
-        presence.nodes = own
+        skeleton.mask = own
         found: Tensor = functional_call(skeleton, weights | state, (x,))
         return found
 
@@ -84,7 +90,7 @@ def test_norms_do_not_see_padding() -> None:
 def test_without_padding_a_norm_is_as_ever() -> None:
     norm, x = CommunityNorm(3, 1), torch.rand(5, 1, 3)
     model = torch.nn.Sequential(copy.deepcopy(norm))
-    replace_norms(model, lambda norm: PaddedNorm(norm, PaddingMask()))
+    replace_norms(model, PaddedNorm)
     assert isinstance(model[0], PaddedNorm)
     assert torch.equal(model(x), norm(x))
     assert torch.equal(model.eval()(x), norm.eval()(x))
@@ -94,8 +100,8 @@ def test_without_padding_a_norm_is_as_ever() -> None:
 def test_values_of_padding_are_zero() -> None:
     store = GraphStore(toy("graph").graphs)
     batches = [torch.tensor(chosen) for chosen in CHOSEN]
-    parts = plan(store, batches, size_of(store, batches)).laid_out().parts
-    mask = parts.node_mask[2]
+    parts, _ = plan(store, batches, size_of(store, batches)).laid_out()
+    mask = parts["node_mask"][2]
     assert not mask.all()
     for shape in ((), (3,), (2, 3)):
         values = torch.full((mask.numel(), *shape), 5.0)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import vmap
 
-from strategies import Graph, directed_graphs, quick, seeds, uniform
+from strategies import Graph, directed_graphs, quick, seeds, sparse_of, uniform
 from vepm.kernels.features import normalize_rows
-from vepm.nn import Adjacency, SparseFeatures
+from vepm.nn import Adjacency
 from vepm.scale.many.edges import RunEdges, SharedFeatures
 
 RUNS = 3
@@ -91,7 +91,7 @@ def test_replicas_of_graphs_of_their_own(ends: list[int], seed: int) -> None:
 @quick
 def test_sparse_features(seed: int, dropped: bool) -> None:
     dense = uniform(seed, 6, 4) * (uniform(seed + 1, 6, 4) < 0.4)
-    sparse = SparseFeatures.from_dense(dense)
+    sparse = sparse_of(dense)
     shared = SharedFeatures.of(sparse)
     assert isinstance(shared, SharedFeatures)
     count = sparse.values.numel()

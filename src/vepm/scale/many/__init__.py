@@ -2,8 +2,8 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,10 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.ddp import replace_norms
 from vepm.scale.executor import Executor, LabelledBatch, Run
 from vepm.scale.many.edges import RunEdges, SharedFeatures
-from vepm.scale.many.padding import GraphBatches, PaddedNorm, PaddingMask, Plan
-
-T = TypeVar("T")
+from vepm.scale.many.padding import GraphBatches, Plan
+from vepm.scale.norms import PaddedNorm, replace_norms
 
 
 class ManyRuns(Executor):
@@ -47,10 +45,10 @@ class ManyRuns(Executor):
         """All that training changes, by name [R, ...]."""
         self._kept: dict[str, Tensor] = {}
         self._kept_runs: set[int] = set()
-        self._padding = PaddingMask()
         self.model = copy.deepcopy(models[0])
         """Called with the weights of every run; its own weights are not used."""
-        replace_norms(self.model, lambda norm: PaddedNorm(norm, self._padding))
+        replace_norms(self.model, PaddedNorm)
+        self._norms = [module for module in self.model.modules() if isinstance(module, PaddedNorm)]
         self._caller = _Caller(self.model)
         no_rows = torch.empty(len(runs), 0, dtype=torch.long, device=self.device)
         self._pieces = [LabelledBatch(batch, no_rows) for batch in shared]
@@ -83,19 +81,18 @@ class ManyRuns(Executor):
         batches = self._batches.epoch(epoch)
         return len(batches), batches
 
-    def call(self, function: Callable[..., Any], batch: Any, *held: Any) -> Any:
+    def call(self, function: Callable[..., Any], batch: LabelledBatch | Plan, *held: Any) -> Any:
         """Call a function with every run's model, batch, labelled rows and held tensors."""
-        padded = batch.laid_out() if isinstance(batch, Plan) else None
-        parts: Any = batch.rows if padded is None else padded.parts
+        parts, local = batch.laid_out()
 
         def one(weights: dict[str, Tensor], parts: Any, held: tuple[Any, ...]) -> Any:
-            graphs, rows = (batch.batch, parts) if padded is None else padded.local(parts)
+            graphs, rows = local(parts)
+            for norm in self._norms:
+                norm.mask = graphs.node_mask
             named = {f"model.{name}": tensor for name, tensor in weights.items()}
-            self._padding.nodes = graphs.node_mask
-            try:
-                found = functional_call(self._caller, named, (function, graphs, rows, *held))
-            finally:
-                self._padding.nodes = None
+            found = functional_call(self._caller, named, (function, graphs, rows, *held))
+            for norm in self._norms:
+                norm.mask = None
             if isinstance(found, Terms):
                 return {name: value for name, value in found._asdict().items() if value is not None}
             return found
@@ -111,7 +108,7 @@ class ManyRuns(Executor):
     def watch(self) -> dict[str, Tensor]:
         """Accuracy and loss of each role [R]; for runs without the role they mean nothing."""
         self.model.eval()
-        return self.run("watch", self._metrics)
+        return self.graphs.run("watch", self._metrics)
 
     @torch.no_grad()
     def _metrics(self) -> dict[str, Tensor]:
@@ -146,9 +143,7 @@ class ManyRuns(Executor):
 
 
 @torch.no_grad()
-def copy_runs(
-    source: Mapping[str, Tensor], target: Mapping[str, Tensor], runs: Sequence[int]
-) -> None:
+def copy_runs(source: dict[str, Tensor], target: dict[str, Tensor], runs: Sequence[int]) -> None:
     """Copy the rows of some runs between tensors of the same names, in place."""
     for name, tensor in source.items():
         index = torch.tensor(runs, dtype=torch.long, device=tensor.device)
@@ -162,5 +157,5 @@ class _Caller(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, function: Callable[..., T], *arguments: Any) -> T:
+    def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(self.model, *arguments)

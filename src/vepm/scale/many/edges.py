@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vepm.kernels.aggregation import GroupedDot, WeightedSum
 from vepm.kernels.features import Features
 from vepm.kernels.patterns import apply
 from vepm.nn import Adjacency, SparseFeatures
@@ -34,13 +35,15 @@ class _WithRule(torch.autograd.Function):
         return rule(info.batch_size, in_dims[1:], *tensors)
 
 
-def across(rule: Rule, *tensors: Tensor) -> Tensor:
+def across(rule: Rule, *tensors: Tensor | None) -> Tensor:
     """Call a rule with the tensors of all runs, from a function under ``vmap``."""
     return apply(_WithRule, rule, *tensors)
 
 
-def beside(tensor: Tensor, dim: int | None, axis: int, runs: int) -> Tensor:
+def beside(tensor: Tensor | None, dim: int | None, axis: int, runs: int) -> Any:
     """Move the run axis to the given position and merge it with the axis after it."""
+    if tensor is None:
+        return None
     if dim is None:
         sizes = (*tensor.shape[:axis], runs, *tensor.shape[axis:])
         return tensor.unsqueeze(axis).expand(sizes).flatten(axis, axis + 1)
@@ -71,47 +74,27 @@ class RunEdges(Adjacency):
         """The links of a directed graph, each in its own direction alone."""
         return self if self.arcs is None else RunEdges.shared(self.whole.links)
 
-    def sum_at_target(self, values: Tensor) -> Tensor:
-        """Sum edge values [E, K] over the edges that end in each node [N, K]."""
-        return across(functools.partial(self._merged, self.whole.sum_at_target), values)
+    def compute(self, function: type[torch.autograd.Function], *tensors: Tensor | None) -> Tensor:
+        """Apply a function of the graph to the tensors of all runs."""
+        return across(functools.partial(self._rule, function), *tensors)
 
-    def dot_ends(self, target: Tensor, source: Tensor) -> Tensor:
-        """Dot products between the ends of every edge [E, K]."""
-        return across(functools.partial(self._merged, self.whole.dot_ends), target, source)
-
-    def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Weighted sums of neighbours [N, K, D]."""
-        plain = self.whole.sum_neighbours
-
-        def rule(runs: int, dims: Dims, x: Tensor, *weights: Tensor) -> tuple[Tensor, int]:
-            if self.axis == 1 and dims[1:] in ((), (None,)):
-                # Equal weights: the runs become channels.
-                return apart(plain(beside(x, dims[0], 2, runs), *weights), 2, runs)
-            return self._merged(plain, runs, dims, x, *weights)
-
-        return across(rule, x) if weight is None else across(rule, x, weight)
-
-    def _merged(
-        self, function: Callable[..., Tensor], runs: int, dims: Dims, *tensors: Tensor
+    def _rule(
+        self,
+        function: type[torch.autograd.Function],
+        runs: int,
+        dims: Dims,
+        *tensors: Tensor | None,
     ) -> tuple[Tensor, int]:
-        joined = (beside(t, d, self.axis, runs) for t, d in zip(tensors, dims, strict=True))
-        return apart(function(*joined), self.axis, runs)
-
-    def group_ends(self, target: Tensor, source: Tensor, assignment: Tensor) -> Tensor:
-        """Products of the ends of every edge, communities gathered into groups [E, K]."""
-        plain = self.whole.group_ends
-
-        def rule(runs: int, dims: Dims, *tensors: Tensor) -> tuple[Tensor, int]:
-            of_runs = [
-                tensor.expand(runs, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-                for tensor, dim in zip(tensors, dims, strict=True)
-            ]
-            if self.axis == 0:
-                near, far, groups = of_runs
-                return apart(plain(near.flatten(0, 1), far.flatten(0, 1), groups), 0, runs)
-            return torch.stack([plain(*own) for own in zip(*of_runs, strict=True)]), 0
-
-        return across(rule, target, source, assignment)
+        compute, axis = functools.partial(self.whole.compute, function), self.axis
+        if axis == 1 and function is GroupedDot:
+            # Runs gather communities each in its own way.
+            own = (beside(t, d, 0, runs).chunk(runs) for t, d in zip(tensors, dims, strict=True))
+            return torch.stack([compute(*of_run) for of_run in zip(*own, strict=True)]), 0
+        if axis == 1 and function is WeightedSum and dims[1] is None:
+            # Equal weights: the runs become channels.
+            return apart(compute(beside(tensors[0], dims[0], 2, runs), tensors[1]), 2, runs)
+        joined = (beside(t, d, axis, runs) for t, d in zip(tensors, dims, strict=True))
+        return apart(compute(*joined), axis, runs)
 
 
 class SharedFeatures(SparseFeatures):
@@ -141,7 +124,7 @@ class SharedFeatures(SparseFeatures):
     def _diagonal(self, runs: int) -> SparseFeatures:
         """The pattern repeated along the diagonal."""
         if runs not in self._blocks:
-            run = torch.arange(runs, device=self.device)[:, None]
+            run = torch.arange(runs, device=self.rows.device)[:, None]
             rows = (self.rows + run * self.shape[0]).flatten()
             columns = (self.columns + run * self.shape[1]).flatten()
             shape = (runs * self.shape[0], runs * self.shape[1])

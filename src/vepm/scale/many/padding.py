@@ -1,48 +1,23 @@
-"""Batches of many runs, each of its own graphs, padded to one size that norms leave out."""
+"""Batches of many runs, each of its own graphs, padded to one size."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from vepm.nn import Adjacency
-from vepm.nn.convolution import CommunityNorm
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.executor import Run, seed_of, shuffled
-from vepm.scale.many.edges import Dims, RunEdges, across
+from vepm.scale.many.edges import RunEdges
 
 # The least number of padding nodes of each run. Padding edges run from one node of a pair to the
 # other, so that no sum over them feeds another and nothing grows from layer to layer.
 SPARE_NODES = 2
 
-
-class Parts(NamedTuple):
-    """What differs between runs, stacked [R, ...]."""
-
-    x: Tensor
-    edge_index: Tensor
-    in_degree: Tensor
-    y: Tensor
-    batch: Tensor
-    node_mask: Tensor
-    graph_mask: Tensor
-
-
-class PaddedBatch(NamedTuple):
-    """One batch per run, all of one size; the last graph of each holds the padding."""
-
-    parts: Parts
-    union: Adjacency  # the graphs of all runs joined into one
-
-    def local(self, parts: Parts) -> tuple[GraphBatch, Tensor]:
-        """One run's batch and the rows of its labels, under ``vmap``."""
-        nodes, graphs = self.parts.x.size(1), self.parts.y.size(1)
-        x, edge_index, in_degree, y, own, *masks = parts
-        edges = RunEdges(edge_index, nodes, whole=self.union, axis=0, in_degree=in_degree)
-        batch = GraphBatch(x, edges, y, own, graphs, None, *masks)
-        return batch, torch.arange(graphs, device=self.parts.y.device)
+Parts = dict[str, Any]  # tensors that differ between runs, by name, stacked [R, ...] or of one run
 
 
 class Plan(NamedTuple):
@@ -53,15 +28,17 @@ class Plan(NamedTuple):
     """For each graph and the padding after them [8, R, G + 1]: its index, whether it is not
     padding, and for its nodes and edges their number, the index of the first in the batch, and
     the index of the first in the store."""
-    size: tuple[int, int]  # nodes and edges that each run is padded to; there are a few more nodes
+    size: tuple[int, int]  # nodes and edges that each run is padded to
     labels: list[int]  # number of labelled graphs of each run
 
-    def laid_out(self) -> PaddedBatch:
-        """The batch itself."""
-        store, size, edges = self.store, self.size[0] + SPARE_NODES, self.size[1]
+    def laid_out(self) -> tuple[Parts, Callable[[Parts], tuple[GraphBatch, Tensor]]]:
+        """The batches of all runs, and what makes those of one, under ``vmap``, a batch.
+
+        With the batch come the rows of its labels. Its last graph holds the padding.
+        """
+        store, (size, edges) = self.store, self.size
         # The graph after the others of a run is its padding.
         runs, padding = self.form.size(1), self.form.size(2) - 1
-        indices, mask = self.form[0, :, :-1], self.form[1].bool()
         node, graph = _members(self.form[2:5], size)
         edge, edge_graph = _members(self.form[5:8], edges)
         starts = self.form[3]
@@ -73,50 +50,23 @@ class Plan(NamedTuple):
         first_node = size * torch.arange(runs, device=store.device)[:, None]
         union = Adjacency((ends + first_node).flatten(1), runs * size, replaceable=True)
         node_mask = graph < padding
-        parts = Parts(
-            x=store.x[node].mul_(node_mask[..., None]),
-            edge_index=ends.transpose(0, 1),
-            in_degree=union.degree.view(-1, size),
-            y=pad(store.y[indices], (0, 1)),
-            batch=graph,
-            node_mask=node_mask,
-            graph_mask=mask,
-        )
-        return PaddedBatch(parts, union)
+        parts = {
+            "x": store.x[node].mul_(node_mask[..., None]),
+            "edge_index": ends.transpose(0, 1),
+            "in_degree": union.degree.view(-1, size),
+            "y": pad(store.y[self.form[0, :, :-1]], (0, 1)),
+            "batch": graph,
+            "node_mask": node_mask,
+            "graph_mask": self.form[1].bool(),
+        }
+        rows = torch.arange(padding + 1, device=store.device)
 
+        def local(own: Parts) -> tuple[GraphBatch, Tensor]:
+            ends, degree = own.pop("edge_index"), own.pop("in_degree")
+            edges = RunEdges(ends, size, whole=union, axis=0, in_degree=degree)
+            return GraphBatch(edges=edges, num_graphs=padding + 1, **own), rows
 
-def size_of(store: GraphStore, chosen: Sequence[Tensor]) -> tuple[int, int]:
-    """Nodes and edges of the largest of these batches, given as indices of graphs."""
-    nodes = max(int(store.nodes[graphs].sum()) for graphs in chosen)
-    return nodes, max(int(store.edges[graphs].sum()) for graphs in chosen)
-
-
-def plan(store: GraphStore, chosen: Sequence[Tensor], size: tuple[int, int]) -> Plan:
-    """Plan one batch per run: the graphs of the given indices, in their order."""
-    labels = [part.numel() for part in chosen]
-    indices = torch.nn.utils.rnn.pad_sequence(list(chosen), batch_first=True)
-    mask = torch.arange(indices.size(1)) < torch.tensor(labels)[:, None]
-    form = torch.stack(
-        [
-            *(pad(of_graphs, (0, 1)) for of_graphs in (indices, mask)),
-            *_places(store.nodes, indices, mask, size[0] + SPARE_NODES),
-            *_places(store.edges, indices, mask, size[1]),
-        ]
-    )
-    return Plan(store, form.to(store.device), size, labels)
-
-
-def _places(
-    sizes: Tensor, indices: Tensor, mask: Tensor, most: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Number of members of groups, and the index of the first in the batch and in the store.
-
-    The last group of each run is the padding, with which it has ``most`` members.
-    """
-    counts = sizes[indices] * mask
-    counts = torch.cat([counts, most - counts.sum(1, keepdim=True)], dim=1)
-    begin = pad((sizes.cumsum(0) - sizes)[indices], (0, 1))
-    return counts, counts.cumsum(1) - counts, begin
+        return parts, local
 
 
 def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
@@ -127,6 +77,27 @@ def _members(places: Tensor, most: int) -> tuple[Tensor, Tensor]:
     group = group.repeat_interleave(counts.flatten(), output_size=runs * most).view(runs, most)
     place = torch.arange(most, device=counts.device) + torch.gather(begin - starts, 1, group)
     return place.where(group < groups - 1, 0), group
+
+
+def size_of(store: GraphStore, chosen: Sequence[Tensor]) -> tuple[int, int]:
+    """Nodes and edges that these batches, given as indices of graphs, are padded to."""
+    nodes, edges = zip(*(store.sizes[:, graphs].sum(1).tolist() for graphs in chosen), strict=True)
+    return max(nodes) + SPARE_NODES, max(edges)
+
+
+def plan(store: GraphStore, chosen: Sequence[Tensor], size: tuple[int, int]) -> Plan:
+    """Plan one batch per run: the graphs of the given indices, in their order."""
+    labels = [part.numel() for part in chosen]
+    indices = pad_sequence(list(chosen), batch_first=True)
+    mask = torch.arange(indices.size(1)) < torch.tensor(labels)[:, None]
+    # Of the nodes and of the edges of each graph [2, R, G + 1].
+    counts = store.sizes[:, indices] * mask
+    spare = torch.tensor(size)[:, None, None] - counts.sum(2, keepdim=True)
+    counts = torch.cat([counts, spare], dim=2)
+    places = counts, counts.cumsum(2) - counts, pad(store.starts[:, indices], (0, 1))
+    graphs = pad(torch.stack([indices, mask]), (0, 1))
+    form = torch.cat([graphs, torch.stack(places, dim=1).flatten(0, 1)])
+    return Plan(store, form.to(store.device), size, labels)
 
 
 class GraphBatches:
@@ -143,8 +114,9 @@ class GraphBatches:
         self._sizes = {True: (0, 0), False: (0, 0)}
         for epoch in range(epochs):
             for is_last, parts in self._parts(epoch):
-                (nodes, edges), own = self._sizes[is_last], size_of(store, parts)
-                self._sizes[is_last] = max(nodes, own[0]), max(edges, own[1])
+                both = zip(self._sizes[is_last], size_of(store, parts), strict=True)
+                nodes, edges = map(max, both)
+                self._sizes[is_last] = nodes, edges
 
     def epoch(self, epoch: int) -> list[Plan]:
         """The batches of an epoch."""
@@ -156,49 +128,7 @@ class GraphBatches:
         orders = []
         for run in self.runs:
             generator = torch.Generator().manual_seed(seed_of(run.seed, self.phase, epoch))
-            own = shuffled(self.store, run, self.phase, self.batch_size, generator)
-            orders.append(own)
+            orders.append(shuffled(self.store, run, self.phase, self.batch_size, generator))
         last = len(orders[0]) - 1
         for i, parts in enumerate(zip(*orders, strict=True)):
             yield i == last, parts
-
-
-class PaddingMask:
-    """Tells the norms of a model which nodes of the present batch are padding."""
-
-    nodes: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
-
-
-class PaddedNorm(CommunityNorm):
-    """A norm that shares the weights of another, and whose statistics leave padding out."""
-
-    def __init__(self, norm: CommunityNorm, padding: PaddingMask) -> None:
-        nn.Module.__init__(self)
-        self.norm, self._padding = norm.norm, padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise [N, K, D]; padding goes through the same map."""
-        mask, norm = self._padding.nodes, self.norm
-        if not self.training or mask is None:
-            return super().forward(x)
-        running_mean, running_var, times = norm.buffers()
-        times.add_(1)
-        weights = (norm.weight, norm.bias, running_mean, running_var)
-        return across(self._rule, x.flatten(1), mask, *weights).view_as(x)
-
-    def _rule(
-        self, runs: int, dims: Dims, x: Tensor, mask: Tensor, *weights: Tensor
-    ) -> tuple[Tensor, int]:
-        x, mask = (t.movedim(d or 0, 0) for t, d in zip((x, mask), dims, strict=False))
-        count = mask.sum(1)[:, None, None]
-        share = (mask[..., None].to(x.dtype) / count).transpose(1, 2)
-        weight, bias, running_mean, running_var = (w[:, None] for w in weights)
-        mean = share @ x
-        centred = x - mean
-        variance = share @ centred.square()
-        with torch.no_grad():
-            momentum = self.norm.momentum or 0.0
-            running_mean.lerp_(mean, momentum)
-            running_var.lerp_(variance * count / (count - 1), momentum)
-        scale = weight * (variance + self.norm.eps).rsqrt()
-        return torch.addcmul(bias, centred, scale), 0
