@@ -45,8 +45,8 @@ from vepm.evaluation import (
 )
 from vepm.files import read_toml
 from vepm.paper.experiments import task_of
-from vepm.paper.performing import open_dataset
 from vepm.paper.plan import PRESET
+from vepm.paper.runner import open_dataset
 from vepm.schema import LARGEST_SEED, checked, read
 from vepm.search.space import STARTUP_TRIALS, Dimension, Space, flat, parse_space, suggest
 from vepm.tasks import TASKS

@@ -4,10 +4,9 @@ from collections import Counter
 
 from results import ROOT, grid
 from vepm.paper.experiments import catalogue
-from vepm.paper.plan import PRESET, PRESET_ROWS, squares
+from vepm.paper.plan import PRESET, PRESET_ROWS, Value, squares
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended
-from vepm.paper.square import Value
 
 NOT_AT_HAND = ("WikiCS", "REDDIT-MULTI-5K")
 LABELS = "needs labels of edges, which these copies of the data lack"

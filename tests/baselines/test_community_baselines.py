@@ -8,8 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from benchmarks.memory import PeakMemory
-from vepm.baselines.communities import DETECTORS, bigclam, require
-from vepm.baselines.nocd import nocd
+from vepm.baselines.communities import DETECTORS, bigclam, nocd, require
 from vepm.data import planted_graph
 from vepm.errors import InputError
 from vepm.evaluation.communities import average_f1, modularity, overlapping_nmi
@@ -78,7 +77,7 @@ def test_nocd_is_refused_where_it_would_not_fit(
 @pytest.mark.parametrize("name", ["louvain", "label-propagation", "nocd"])
 def test_no_table_of_all_pairs_of_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph of 30,000 separate pairs, each a community; all pairs of nodes take 3.6e9 bytes."""
-    monkeypatch.setattr("vepm.baselines.nocd.EPOCHS", 1)
+    monkeypatch.setattr("vepm.baselines.communities.EPOCHS", 1)
     once = np.arange(60_000).reshape(2, -1)
     edges = np.hstack([once, once[::-1]])
     peak = PeakMemory()

@@ -10,8 +10,7 @@ from vepm.baselines.base import Labelled
 from vepm.baselines.disengcn import DisenConv
 from vepm.baselines.factorgcn import FactorConv, FactorDiscriminator, FactorGCN
 from vepm.baselines.grand import GRAND, disagreement, mean_of_powers
-from vepm.baselines.node_level import FeatureDropout, unit_rows
-from vepm.baselines.nodes import GAT, LabelProp
+from vepm.baselines.nodes import GAT, FeatureDropout, LabelProp, unit_rows
 from vepm.baselines.svm import wl_features, wl_kernels
 from vepm.data import Dataset
 from vepm.evaluation import Split

@@ -13,10 +13,9 @@ from baselines.toys import graph_toy
 from vepm.baselines import BASELINES, baseline, neural
 from vepm.baselines.base import Classifier, Labelled, single_epoch_curve
 from vepm.baselines.capsgnn import CapsGNN, squash
-from vepm.baselines.communities import _neighbourhoods
-from vepm.baselines.graph_level import GraphBaseline
+from vepm.baselines.communities import _neighbourhoods, density, log_likelihood
+from vepm.baselines.graphs import GraphBaseline
 from vepm.baselines.neural import NeuralBaseline, Problem
-from vepm.baselines.nocd import density, log_likelihood
 from vepm.errors import InputError
 from vepm.evaluation import Split
 from vepm.training import GraphBatch

@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 
 from baselines.toys import cycle, graph_split, graph_toy, node_toy, star
 from vepm.baselines import BASELINES, baseline
-from vepm.baselines.awe import AWE, anonymous, walks_of
 from vepm.baselines.capsgnn import route, squash
 from vepm.baselines.hganet import HardAttention
 from vepm.baselines.neural import NeuralBaseline
 from vepm.baselines.ordered import receptive_fields
 from vepm.baselines.sigvae import bound, mixture_log_density
+from vepm.baselines.svm import AWE, anonymous, walks_of
 from vepm.evaluation import public_split
 from vepm.training import GraphStore
 

@@ -15,7 +15,6 @@ from vepm.data import (
     dataset,
     labels,
     load,
-    masks,
     read,
     require_labels,
 )
@@ -310,13 +309,13 @@ def test_what_counts_as_a_number(cell: Any, answer: bool) -> None:
 
 def test_random_splits() -> None:
     y = torch.tensor([0] * 10 + [1] * 5 + [-1] * 4 + [2] * 2)
-    train, val, test = masks.draw_split(y, per_class=3, num_val=4, seed=1)
+    train, val, test = labels.draw_split(y, per_class=3, num_val=4, seed=1)
     assert y[train].bincount().tolist() == [3, 3, 2]
     assert (int(val.sum()), int(test.sum())) == (4, 5)
     assert ((train.int() + val.int() + test.int()) == (y >= 0).int()).all()
-    other = masks.draw_split(y, per_class=3, num_val=4, seed=2)
+    other = labels.draw_split(y, per_class=3, num_val=4, seed=2)
     assert not train.equal(other[0])
-    assert train.equal(masks.draw_split(y, per_class=3, num_val=4, seed=1)[0])
+    assert train.equal(labels.draw_split(y, per_class=3, num_val=4, seed=1)[0])
 
 
 def test_nodes_are_counted_by_what_the_graph_says_first() -> None:

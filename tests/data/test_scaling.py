@@ -5,10 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vepm.data import Dataset, anchors, as_dataset, coordinates, load, planted_graph
+from vepm.data import Dataset, anchors, as_dataset, load, planted_graph, scaling
 from vepm.data.anchors import Anchors
-from vepm.data.coordinates import NUM_POSITIONS, needs_coordinates, with_coordinates
-from vepm.data.scaling import Scaling
+from vepm.data.scaling import NUM_POSITIONS, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -98,7 +97,7 @@ def test_coordinates_are_for_one_graph_with_few_columns(monkeypatch: pytest.Monk
     assert found.num_features == 15 + NUM_POSITIONS
     assert found.num_positions == NUM_POSITIONS
     assert with_coordinates(found) is found
-    monkeypatch.setattr(coordinates, "positions", None)  # they are computed once
+    monkeypatch.setattr(scaling, "positions", None)  # they are computed once
     assert with_coordinates(narrow).features.equal(found.features)
 
 

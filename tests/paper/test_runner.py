@@ -17,11 +17,9 @@ from vepm.evaluation import Compute, RunResult, VEPMMethod
 from vepm.evaluation.executor import Cell as RunOf
 from vepm.paper.cells import Finding, Task, _checksum, copy_cell, read_cell, write_cell
 from vepm.paper.experiments import Choice, catalogue
-from vepm.paper.performing import Ending, open_dataset, perform_batch
-from vepm.paper.plan import EVERY_PRESET, squares, tasks_of
+from vepm.paper.plan import EVERY_PRESET, Square, check_names, select, squares, tasks_of
 from vepm.paper.results import gather
-from vepm.paper.runner import Ended, run
-from vepm.paper.square import Square, check_names, select
+from vepm.paper.runner import Ended, Ending, open_dataset, perform_batch, run
 
 ONE = Compute("cpu", jobs=1)
 
@@ -324,7 +322,7 @@ def test_a_part_of_the_graphs_has_every_class_in_proportion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = load("digits-graphs")
-    monkeypatch.setattr("vepm.paper.performing.load", lambda *_: whole)
+    monkeypatch.setattr("vepm.paper.runner.load", lambda *_: whole)
     opened = open_dataset.__wrapped__
     assert opened("digits-graphs", None) is whole
     # Sixty of each of ten digits are there.
@@ -333,5 +331,5 @@ def test_a_part_of_the_graphs_has_every_class_in_proportion(
     places = [next(i for i, g in enumerate(whole.graphs) if g is one) for one in part.graphs]
     assert places == sorted(places)
     few = replace(whole, graphs=whole.graphs[:79], graph_names=None, folds=None, splits=None)
-    monkeypatch.setattr("vepm.paper.performing.load", lambda *_: few)
+    monkeypatch.setattr("vepm.paper.runner.load", lambda *_: few)
     assert opened("digits-graphs", None, shrink=True) is few

@@ -16,7 +16,7 @@ from vepm.data import as_dataset, planted_graph
 from vepm.estimators.pairs import draw_at_distance_two, ranked
 from vepm.evaluation import PROTOCOLS, public_split
 from vepm.measures import agreement
-from vepm.paper import links, partition_use
+from vepm.paper import links, studies
 from vepm.paper.cells import Setting
 from vepm.paper.communities import (
     DIVISIONS,
@@ -258,8 +258,8 @@ def test_the_use_of_a_partition_of_graphs() -> None:
 
 
 def test_entropy_of_a_share_of_everything() -> None:
-    assert partition_use.entropy(torch.ones(3, 1)) == 0
-    assert partition_use.entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)
+    assert studies.entropy(torch.ones(3, 1)) == 0
+    assert studies.entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", ["link_prediction", "common_neighbours", "gae", "vgae"])
@@ -350,9 +350,7 @@ def test_graph_autoencoders_are_those_of_their_paper() -> None:
 
 
 def test_parts_of_a_gradient() -> None:
-    assert partition_use._part(3.0, 1.0) == 0.75
-    assert partition_use._part(0.0, 0.0) == 0.0
+    assert studies._part(3.0, 1.0) == 0.75
+    assert studies._part(0.0, 0.0) == 0.0
     x, y = torch.tensor([3.0], requires_grad=True), torch.tensor([4.0], requires_grad=True)
-    assert partition_use._length((x.square() / 2 + y.square() / 2).sum(), [x, y]) == pytest.approx(
-        5
-    )
+    assert studies._length((x.square() / 2 + y.square() / 2).sum(), [x, y]) == pytest.approx(5)

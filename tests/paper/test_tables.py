@@ -16,10 +16,9 @@ from tools.sweep import SEARCH_FOLDS
 from vepm.evaluation import Summary
 from vepm.paper.cells import Finding, write_cell
 from vepm.paper.experiments import METRICS, Printed, catalogue, slug
-from vepm.paper.plan import EVERY_PRESET, squares
+from vepm.paper.plan import EVERY_PRESET, Value, squares
 from vepm.paper.results import Results, gather, with_finished_presets
 from vepm.paper.runner import Ended
-from vepm.paper.square import Value
 from vepm.report.paper_figures import breadth_first, draw_figures
 from vepm.report.paper_tables import (
     CHOSEN,

@@ -14,7 +14,7 @@ MODULES = [
     "vepm.errors",
     "vepm.estimators.classifiers",
     "vepm.estimators.communities",
-    "vepm.data.masks",
+    "vepm.data.labels",
     "vepm.training",
     *(f"vepm.training.{module.name}" for module in pkgutil.iter_modules(vepm.training.__path__)),
 ]

@@ -79,12 +79,12 @@ EQUIVALENT = {
         "column = tl.load(columns + e, mask=e <= end, other=0).to(tl.int64)",
     ): "what is read beyond the end is masked below",
     (
-        "vepm.paper.performing",
+        "vepm.paper.runner",
         "parts = VEPMMethod(own[ 1].config, device).batches(*_prepare(own, root), most)",
     ): "tasks of a group have the same settings",
     **{
         (
-            "vepm.paper.performing",
+            "vepm.paper.runner",
             f"first = replace(task, {same}) if batched else task",
         ): ("any split and seed will do")
         for same in (

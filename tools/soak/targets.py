@@ -43,10 +43,9 @@ from vepm.evaluation import RunResult
 from vepm.files import refuse_special, write_bytes
 from vepm.paper.cells import Finding, _checksum, write_cell
 from vepm.paper.experiments import Experiment, read_experiment
-from vepm.paper.plan import squares
+from vepm.paper.plan import Square, squares
 from vepm.paper.results import gather
 from vepm.paper.runner import Ended
-from vepm.paper.square import Square
 from vepm.report import payload, summary
 from vepm.report.communities import community_rows
 from vepm.report.page import plan_drawings

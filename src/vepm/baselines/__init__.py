@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from vepm.baselines.awe import AWE
 from vepm.baselines.base import Baseline
 from vepm.baselines.capsgnn import CapsGNN
 from vepm.baselines.disengcn import DisenGCN
@@ -16,7 +15,7 @@ from vepm.baselines.hganet import GraphHGANet, HGANet
 from vepm.baselines.nodes import GAT, GCN, MLP, ChebNet, GraphSAGE, LabelProp
 from vepm.baselines.ordered import DGCNN, PatchySan
 from vepm.baselines.sigvae import SIGVAE
-from vepm.baselines.svm import WLKernel
+from vepm.baselines.svm import AWE, WLKernel
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.schema import check_value

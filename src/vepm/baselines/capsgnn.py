@@ -9,7 +9,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import scatter, softmax
 
 from vepm.baselines.base import Classifier, Labelled
-from vepm.baselines.graph_level import GraphBaseline
+from vepm.baselines.graphs import GraphBaseline
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch

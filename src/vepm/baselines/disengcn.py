@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from vepm.baselines.base import Classifier
-from vepm.baselines.node_level import FeatureDropout, NodeBaseline
+from vepm.baselines.nodes import FeatureDropout, NodeBaseline
 from vepm.nn import Adjacency, aggregate, edge_dot
 from vepm.training import GraphBatch
 

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy, relu
 from torch_geometric.nn import global_mean_pool
 
 from vepm.baselines.base import Classifier, Labelled
-from vepm.baselines.graph_level import PooledBaseline, Readout
+from vepm.baselines.graphs import PooledBaseline, Readout
 from vepm.kernels.features import dense
 from vepm.nn import aggregate
 from vepm.training import GraphBatch

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from vepm.baselines.base import Classifier, Labelled
-from vepm.baselines.node_level import NodeBaseline
+from vepm.baselines.nodes import NodeBaseline
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch

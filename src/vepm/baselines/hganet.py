@@ -8,8 +8,8 @@ from torch_geometric.nn.pool.select.topk import topk
 from torch_geometric.utils import scatter, softmax
 
 from vepm.baselines.base import Classifier
-from vepm.baselines.graph_level import POOLING, PooledBaseline
-from vepm.baselines.node_level import NodeBaseline
+from vepm.baselines.graphs import POOLING, PooledBaseline
+from vepm.baselines.nodes import NodeBaseline
 from vepm.kernels.features import dense
 from vepm.schema import checked
 from vepm.training import GraphBatch

@@ -13,7 +13,7 @@ from torch_geometric.nn import SimpleConv, SortAggregation
 from torch_geometric.utils import to_networkx
 
 from vepm.baselines.base import Classifier
-from vepm.baselines.graph_level import FEWEST, SortedBaseline
+from vepm.baselines.graphs import FEWEST, SortedBaseline
 from vepm.baselines.neural import Problem
 from vepm.data import Dataset
 from vepm.evaluation import Split

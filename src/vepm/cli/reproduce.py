@@ -16,8 +16,8 @@ from vepm.schema import unknown
 
 if TYPE_CHECKING:
     from vepm.paper.experiments import Experiment
+    from vepm.paper.plan import Square
     from vepm.paper.runner import Ended
-    from vepm.paper.square import Square
 
 EXPERIMENT = Kind("experiment")
 
@@ -46,9 +46,8 @@ def reproduce(
     """
     from vepm.evaluation import Compute
     from vepm.paper.experiments import FOLDER, catalogue
-    from vepm.paper.plan import PRESET, squares
+    from vepm.paper.plan import PRESET, check_names, select, squares
     from vepm.paper.runner import run
-    from vepm.paper.square import check_names, select
 
     known = catalogue(experiments or FOLDER)
     if list_them:

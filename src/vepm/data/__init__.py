@@ -2,8 +2,7 @@
 
 from vepm.data.dataset import Dataset
 from vepm.data.generate import planted_graph, planted_relations, sample_graph
-from vepm.data.labels import require_labels
-from vepm.data.masks import relabelled
+from vepm.data.labels import relabelled, require_labels
 from vepm.data.reading import as_dataset, read
 from vepm.data.registry import DatasetInfo, datasets, is_recipe, load
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from vepm.data.coordinates import NUM_POSITIONS
 from vepm.data.dataset import Dataset
+from vepm.data.scaling import NUM_POSITIONS
 from vepm.errors import InputError
 
 MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer

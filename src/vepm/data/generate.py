@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from vepm.data.canonical import MOST_KINDS, canonical_edges, canonical_kinds
 from vepm.data.dataset import Dataset
-from vepm.data.masks import draw_split
+from vepm.data.labels import draw_split
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 

@@ -13,8 +13,7 @@ import torch
 from vepm.data.build import Parts
 from vepm.data.canonical import KIND_SEPARATOR
 from vepm.data.columns import ReadOptions, Table
-from vepm.data.csv_graphs import table_parts
-from vepm.data.tables import read_text
+from vepm.data.tables import read_text, table_parts
 from vepm.errors import InputError
 
 _LABEL_NAMES = ("label", "y")

@@ -12,11 +12,11 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from vepm.data.build import Parts, build, count_nodes, data_parts, matrix_parts
 from vepm.data.columns import ReadOptions
-from vepm.data.csv_graphs import read_edges, read_folder
 from vepm.data.dataset import Dataset
-from vepm.data.masks import relabelled
+from vepm.data.labels import relabelled
 from vepm.data.networkx_graphs import networkx_parts, read_graphml
 from vepm.data.npz import read_npz
+from vepm.data.tables import read_edges, read_folder
 from vepm.errors import InputError
 from vepm.files import expanded
 from vepm.tasks import Task, TaskName, task_named

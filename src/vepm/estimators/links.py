@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from vepm.data import Dataset
-from vepm.data.coordinates import structural_features
+from vepm.data.scaling import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Estimator, RandomState
 from vepm.estimators.evidence import EVIDENCE, Links, Nodes, surroundings

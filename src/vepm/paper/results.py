@@ -9,8 +9,8 @@ from pathlib import Path
 from vepm.evaluation import Summary, protocol_named, summarise
 from vepm.paper.cells import Record, read_cell
 from vepm.paper.experiments import Experiment, task_of
+from vepm.paper.plan import Square, Value
 from vepm.paper.runner import Ended
-from vepm.paper.square import Square, Value
 from vepm.paper.studies import WHOLE
 
 NO_DATA = "data not here"

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from vepm.paper.experiments import slug
+from vepm.paper.plan import Square, Value
 from vepm.paper.results import Results, records
-from vepm.paper.square import Square, Value
 from vepm.report.communities import bucket_order, induced, neighbours
 from vepm.report.figures import adjacency, community_map, confusion_grid, embedding_map
 from vepm.report.run import Array, Ints, interactions

@@ -12,9 +12,8 @@ from vepm.escaping import for_markdown, for_terminal
 from vepm.evaluation import Summary
 from vepm.files import write_csv, write_text
 from vepm.paper.experiments import Metric, Printed
-from vepm.paper.plan import PRESET, PRESET_ROWS
+from vepm.paper.plan import PRESET, PRESET_ROWS, Value
 from vepm.paper.results import NO_DATA, Results
-from vepm.paper.square import Value
 from vepm.training.presets import RECORD_FOLDS
 
 QUICK = (

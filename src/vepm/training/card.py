@@ -13,9 +13,8 @@ from torch import Tensor
 from vepm import schema
 from vepm.data import Dataset
 from vepm.data.anchors import Anchors
-from vepm.data.coordinates import NUM_POSITIONS, needs_coordinates, with_coordinates
-from vepm.data.node_features import with_columns
-from vepm.data.scaling import Scaling
+from vepm.data.canonical import with_columns
+from vepm.data.scaling import NUM_POSITIONS, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.schema import checked, fields_of
