@@ -17,7 +17,7 @@ from training.forging import forge
 from training.toys import toy
 from vepm import NodeClassifier
 from vepm.data import Dataset, as_dataset, read
-from vepm.data.canonical import with_columns
+from vepm.data.node_features import with_columns
 from vepm.errors import InputError
 
 NAMES = ("age", "income", "height", "weight", "shoe", "visits")

@@ -13,10 +13,8 @@ from torch_geometric.data import Data
 from vepm import LinkPredictor
 from vepm.data import as_dataset, planted_graph
 from vepm.errors import InputError
-from vepm.estimators import evidence
 from vepm.estimators import pairs as pairs_module
-from vepm.estimators.evidence import surroundings
-from vepm.estimators.pairs import candidates, draw_non_edges, split_edges
+from vepm.estimators.pairs import candidates, draw_non_edges, split_edges, surroundings
 
 PLANTED = planted_graph(200, 4, overlap=0.02, average_degree=12, num_features=8, seed=3)
 GRAPH = PLANTED.graphs[0]
@@ -96,7 +94,7 @@ def test_wide_features_keep_their_cosines(monkeypatch: pytest.MonkeyPatch) -> No
     random = torch.Generator().manual_seed(0)
     x = torch.rand(400, 3, generator=random) @ torch.rand(3, 600, generator=random)
     edges = torch.tensor([[0, 1], [1, 0]])
-    monkeypatch.setattr(evidence, "WIDTH", 600)
+    monkeypatch.setattr(pairs_module, "WIDTH", 600)
     exact = surroundings(x, edges)
     monkeypatch.undo()
     reduced = surroundings(x, edges)
@@ -265,7 +263,7 @@ def test_evidence_is_the_same_in_chunks_and_finite_without_any(
     random = np.random.default_rng(0)
     z = np.vstack([random.random((9, 3)), np.zeros((1, 3))])
     rows, degree = random.random((10, 4)), random.random(10)
-    nodes = evidence.Nodes([*range(10)], torch.zeros(2, 0), z, 2 * z, rows, degree)
+    nodes = pairs_module.Nodes([*range(10)], torch.zeros(2, 0), z, 2 * z, rows, degree)
     pairs = np.stack(np.triu_indices(10, 1))
     found = nodes.evidence(pairs)
     i, j = pairs[:, 0]
@@ -274,7 +272,7 @@ def test_evidence_is_the_same_in_chunks_and_finite_without_any(
     wanted = [np.log(cosine), strength, rows[i] @ rows[j], degree[i] + degree[j]]
     np.testing.assert_allclose(found[0], wanted)
     assert np.isfinite(found).all()
-    monkeypatch.setattr(evidence, "AT_ONCE", 7)
+    monkeypatch.setattr(pairs_module, "AT_ONCE", 7)
     np.testing.assert_array_equal(nodes.evidence(pairs), found)
 
 

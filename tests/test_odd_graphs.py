@@ -227,7 +227,7 @@ def test_sparse_features_give_what_a_full_table_gives(monkeypatch: pytest.Monkey
     x, y = wide(rows)[:, :300], np.arange(rows) % 2
     models = []
     for most in (0, 10**7):
-        monkeypatch.setattr("vepm.data.canonical.MOST_DENSE_ENTRIES", most)
+        monkeypatch.setattr("vepm.data.node_features.MOST_DENSE_ENTRIES", most)
         model = NodeClassifier(config=SMALL["node"], device="cpu").fit((x, ring, y))
         models.append(model.predict_proba((x, ring, y)))
     np.testing.assert_allclose(models[0], models[1], rtol=1e-5)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 from torch import Tensor
+from torch_geometric.utils import subgraph
 
 from vepm.data import Dataset
 from vepm.escaping import for_json
@@ -53,12 +54,18 @@ PACKAGES = ("vepm", "torch", "torch_geometric", "numpy", "scikit-learn")
 
 
 def write_run(
-    folder: Path, dataset: Dataset, fitted: Fitted, roles: Tensors, extra: dict[str, Any]
+    folder: Path,
+    dataset: Dataset,
+    fitted: Fitted,
+    roles: Tensors,
+    extra: dict[str, Any],
+    explained: Explanation | None = None,
 ) -> dict[str, Any]:
     """Write model, settings, metrics, history and outputs of a run; gives the metrics.
 
     ``roles`` are the indices of the ``train``, ``val`` and ``test`` nodes or graphs, ``extra`` more
-    entries of ``metrics.json``. Of a large graph, outputs are those around a training node.
+    entries of ``metrics.json``, ``explained`` what :func:`explain` gave, if it was called before.
+    Of a large graph, outputs are those around a training node.
     """
     model, card, source, nodes = fitted.model, fitted.card, fitted.source, None
     if isinstance(source, LargeGraph) and source.num_nodes <= LARGEST:
@@ -67,7 +74,12 @@ def write_run(
         nodes = neighbourhood(source, next(iter(roles["train"].tolist()), 0), LARGEST)
         sizes = {"nodes": source.num_nodes, "edges": source.num_edges // 2}
         extra = {**extra, "excerpt_of": sizes}
-    found = Explanation(*(tensor.cpu().contiguous() for tensor in explain(model, source, nodes)))
+    if explained is None:
+        explained = explain(model, source, nodes)
+    elif nodes is not None:
+        ends, shares = subgraph(nodes, *explained[1:3], relabel_nodes=True)
+        explained = explained._replace(edge_index=ends, edge_weight=shares)
+    found = Explanation(*(tensor.cpu().contiguous() for tensor in explained))
     tables = _tables(fitted, source, roles, found)
     metrics, x = _metrics(dataset, fitted, roles, tables), dataset.features
     names: dict[str, Any] = {
@@ -225,9 +237,14 @@ def peak_memory() -> dict[str, float]:
 
 def commit() -> str | None:
     """Commit of the source tree, or VEPM_COMMIT; a plus if changed since, None if installed."""
-    folder, given = Path(__file__).parent, os.environ.get("VEPM_COMMIT", "").strip()
-    if given or not (folder.parents[1] / ".git").exists():
-        return given or None
+    return os.environ.get("VEPM_COMMIT", "").strip() or _commit_of_tree()
+
+
+@functools.cache
+def _commit_of_tree() -> str | None:
+    folder = Path(__file__).parent
+    if not (folder.parents[1] / ".git").exists():
+        return None
     git = functools.partial(subprocess.check_output, cwd=folder, text=True, stderr=subprocess.PIPE)
     try:
         head = git(["git", "rev-parse", "HEAD"]).strip()

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from vepm.data import Dataset
-    from vepm.estimators import EdgePartition, Memberships
+    from vepm.estimators import Memberships
     from vepm.evaluation.communities import Bools
+    from vepm.training import Explanation
 
 GIVEN = options.Given(preset="communities")
 MEASURES = {
@@ -61,14 +62,15 @@ def communities(
 
     with run_folder(folder, given.overwrite, job.inputs) as checkpoint:
         fitted = job.fit(checkpoint)
-        found = job.estimator.communities(job.data)
+        explained = job.estimator.explain(job.data)
+        found = job.estimator.communities_behind(explained)
         say_unweighted(job.data, peers)
         tables: dict[str, Bools | csr_array] = {"vepm": found.overlapping}
         for name in peers:
             tables[name] = DETECTORS[name](edges, nodes, found.soft.shape[1], given.seed)
-        write_communities(folder, job.data, found, job.estimator.edge_partition(job.data))
+        write_communities(folder, job.data, found, explained)
         scores = {name: judge(table) for name, table in tables.items()}
-        metrics = job.write(folder, fitted, {"communities": scores})
+        metrics = job.write(folder, fitted, {"communities": scores}, explained)
     console.print_result(metrics, folder, given.as_json, print_communities)
 
 
@@ -83,7 +85,7 @@ def print_communities(metrics: Mapping[str, Any], folder: Path) -> None:
 
 
 def write_communities(
-    folder: Path, dataset: "Dataset", found: "Memberships", edges: "EdgePartition"
+    folder: Path, dataset: "Dataset", found: "Memberships", explained: "Explanation"
 ) -> None:
     """Memberships of the nodes and splits of the edges, as CSV."""
     names = dataset.item_names
@@ -96,12 +98,13 @@ def write_communities(
             for name, hard, soft, member in zip(names, *found, strict=True)
         ),
     )
+    ends, shares = explained.edge_index.tolist(), explained.edge_weight.cpu().numpy()
     write_csv(
         folder / "edges.csv",
         ["source", "target", *(f"share_{k}" for k in parts)],
         (
             [names[i], names[j], *(f"{s:.6f}" for s in row)]
-            for i, j, row in zip(*edges.edge_index.tolist(), edges.share, strict=True)
+            for i, j, row in zip(*ends, shares, strict=True)
             if i < j
         ),
     )

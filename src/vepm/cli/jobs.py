@@ -23,7 +23,7 @@ from vepm.files import parse_toml, read_toml
 from vepm.report import write_report
 from vepm.runs import write_run
 from vepm.scale.ddp import ProcessGroup
-from vepm.training import Config, Fitted, ModelCard, pick_device
+from vepm.training import Config, Explanation, Fitted, ModelCard, pick_device
 from vepm.training.fitting import NONE
 
 logger = logging.getLogger("vepm")
@@ -169,10 +169,12 @@ class Job:
         measures = {f"test_{name}": value for name, value in found.measures.items()}
         return {"test_accuracy": found.test_accuracy, **measures}
 
-    def write(self, folder: Path, fitted: Fitted, extra: Any) -> dict[str, Any]:
+    def write(
+        self, folder: Path, fitted: Fitted, extra: Any, explained: Explanation | None = None
+    ) -> dict[str, Any]:
         """Write the files of a run and its page; gives the metrics, which have the extra ones."""
         extra = {**extra, "command": command_line()}
-        metrics = write_run(folder, self.data, fitted, self.parts, extra)
+        metrics = write_run(folder, self.data, fitted, self.parts, extra, explained)
         write_report(folder)
         return metrics
 

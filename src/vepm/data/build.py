@@ -13,17 +13,11 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import unbatch, unbatch_edge_index
 
-from vepm.data.canonical import (
-    canonical_edges,
-    canonical_kinds,
-    canonical_weights,
-    feature_table,
-    features_of,
-    kind_table,
-)
+from vepm.data.canonical import canonical_edges, canonical_kinds, canonical_weights, kind_table
 from vepm.data.columns import ReadOptions
 from vepm.data.dataset import Dataset
 from vepm.data.labels import encode, item_masks
+from vepm.data.node_features import feature_table, features_of
 from vepm.data.scaling import NUM_POSITIONS, structural_features
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED

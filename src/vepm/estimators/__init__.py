@@ -8,9 +8,9 @@ from vepm.estimators.classifiers import (
     load_classifier,
 )
 from vepm.estimators.communities import CommunityDetector, Memberships
-from vepm.estimators.evidence import Links
 from vepm.estimators.inputs import unlabelled
 from vepm.estimators.links import LinkPredictor
+from vepm.estimators.pairs import Links
 
 __all__ = [
     "CLASSIFIERS",

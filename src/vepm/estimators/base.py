@@ -117,6 +117,10 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _, rows, found = self._look(X)
         return found.embeddings[rows].cpu().numpy()
 
+    def explain(self, X: Any) -> Explanation:
+        """Memberships, the split of the edges and embeddings at once, as tensors."""
+        return self._look(X)[2]
+
     def save(self, folder: str | Path) -> None:
         """Write the trained model and its settings into a folder."""
         path = Path(folder)
@@ -126,8 +130,10 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Self:
         """Read a model that :meth:`save`, or ``vepm train``, wrote."""
-        path = Path(folder) / "model.safetensors"
-        model, card = training.load_model(path, training.pick_device(device))
+        return cls._loaded(*read_model(folder, device), folder, device)
+
+    @classmethod
+    def _loaded(cls, model: VEPM, card: ModelCard, folder: str | Path, device: str) -> Self:
         if card.task != cls._task:
             raise InputError(f"{folder}: this model labels {card.task}s; {cls.__name__} cannot")
         if cls._needs_classes and not card.class_names:
@@ -226,3 +232,8 @@ class Estimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _look(self, X: Any) -> tuple[Dataset, Rows, Explanation]:
         dataset, rows = self._items(X)
         return dataset, rows, training.explain(self.model_, self._source(dataset))
+
+
+def read_model(folder: str | Path, device: str) -> tuple[VEPM, ModelCard]:
+    """The model of a folder, and its card."""
+    return training.load_model(Path(folder) / "model.safetensors", training.pick_device(device))

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from vepm.data import Dataset, require_labels
 from vepm.errors import InputError
-from vepm.estimators.base import Estimator, RandomState, Rows
+from vepm.estimators.base import Estimator, RandomState, Rows, read_model
 from vepm.estimators.inputs import Array, ClassWeight
 from vepm.schema import check_value
 from vepm.tasks import TaskName
-from vepm.training import Config, Progress, load_model, probabilities
+from vepm.training import Config, Progress, probabilities
 from vepm.training.config import FIELDS
 
 
@@ -216,5 +216,5 @@ CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
 
 def load_classifier(folder: str | Path, device: str = "auto") -> NodeClassifier | GraphClassifier:
     """Read a classifier that its ``save``, or ``vepm train``, wrote, of whatever kind it is."""
-    _, card = load_model(Path(folder) / "model.safetensors")
-    return CLASSIFIERS[card.task].load(folder, device)
+    model, card = read_model(folder, device)
+    return CLASSIFIERS[card.task]._loaded(model, card, folder, device)

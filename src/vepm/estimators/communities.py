@@ -8,10 +8,10 @@ from sklearn.base import ClusterMixin
 
 from vepm.data import Dataset
 from vepm.errors import InputError
-from vepm.estimators.base import Estimator, RandomState
+from vepm.estimators.base import Estimator, RandomState, Rows
 from vepm.estimators.inputs import Array, node_names, unlabelled
 from vepm.nn import interactions, members
-from vepm.training import Config, Progress, explain, fit
+from vepm.training import Config, Explanation, Progress, explain, fit
 from vepm.training.fitting import NONE
 
 SHORT = 3  # starts are compared after one in so many of the epochs
@@ -115,7 +115,6 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         """Mean affiliation of every node to every community [N, C]."""
         return np.asarray(self.memberships(X))
 
-    @torch.no_grad()
     def communities(self, X: Any) -> Memberships:
         """Hard, soft and overlapping memberships, by a node's links through each metacommunity.
 
@@ -123,6 +122,11 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         and if that is anywhere, then also in its main one (:func:`vepm.nn.members`).
         """
         _, rows, found = self._look(X)
+        return self.communities_behind(found, rows)
+
+    @torch.no_grad()
+    def communities_behind(self, found: Explanation, rows: Rows = slice(None)) -> Memberships:
+        """Memberships that follow from what :meth:`explain` gives, of all nodes or some."""
         grouping = self.model_.partitioner.grouping()
         links = interactions(found.memberships, self.model_.interactions, grouping)
         links, member = links[rows], members(links)[rows]
@@ -138,8 +142,9 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         Names are node objects of a NetworkX graph, for which ``list(cover.values())`` is a cover,
         ids as text, or else indices.
         """
-        dataset, rows = self._items(X)
+        dataset, rows, explained = self._look(X)
         names = node_names(X if self.graph is None else self.graph, dataset)
-        nodes, member = np.arange(len(names))[rows], self.communities(X).overlapping
+        member = self.communities_behind(explained, rows).overlapping
+        nodes = np.arange(len(names))[rows]
         found = {k: {names[i] for i in nodes[inside]} for k, inside in enumerate(member.T)}
         return {k: nodes for k, nodes in found.items() if nodes}

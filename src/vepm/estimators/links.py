@@ -16,9 +16,18 @@ from vepm.data import Dataset
 from vepm.data.scaling import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Estimator, RandomState
-from vepm.estimators.evidence import EVIDENCE, Links, Nodes, surroundings
 from vepm.estimators.inputs import Array, node_names, unlabelled
-from vepm.estimators.pairs import EdgeSplit, candidates, each_once, ranked, split_edges
+from vepm.estimators.pairs import (
+    EVIDENCE,
+    EdgeSplit,
+    Links,
+    Nodes,
+    candidates,
+    each_once,
+    ranked,
+    split_edges,
+    surroundings,
+)
 from vepm.files import read_toml, write_text
 from vepm.kernels.shares import couple
 from vepm.measures import calibration_error

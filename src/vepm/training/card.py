@@ -13,7 +13,7 @@ from torch import Tensor
 from vepm import schema
 from vepm.data import Dataset
 from vepm.data.anchors import Anchors
-from vepm.data.canonical import with_columns
+from vepm.data.node_features import with_columns
 from vepm.data.scaling import NUM_POSITIONS, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
