@@ -69,7 +69,7 @@ def test_devices_pipes_and_links_are_not_replaced(tmp_path: Path) -> None:
         (tmp_path / "link", "link"),
         (tmp_path / "loose", "link"),
     ):
-        with pytest.raises(InputError, match=f"{path}: is a .*{kind}.*, not a file"):
+        with pytest.raises(InputError, match=f"{path}: is a {kind}, not a file"):
             write_bytes(path, b"new")
     assert Path(os.devnull).is_char_device()
     assert (tmp_path / "pipe").is_fifo()
@@ -305,7 +305,7 @@ def test_settings_have_a_megabyte_at_most(tmp_path: Path) -> None:
     path.write_text("a = 1\n" + "#" * (2**20 - 6))
     assert read_toml(path) == {"a": 1}
     path.write_text("a = 1\n" + "#" * (2**20 - 5))
-    with pytest.raises(InputError, match="at most 1048576 bytes"):
+    with pytest.raises(InputError, match="more than 1048576 bytes"):
         read_toml(path)
 
 

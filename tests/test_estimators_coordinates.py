@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from training.forging import forge
 from training.toys import SMALL
 from vepm import CommunityDetector, NodeClassifier
-from vepm.data import anchors, as_dataset
+from vepm.data import as_dataset, scaling
 from vepm.errors import InputError
 from vepm.training import load_model
 
@@ -125,7 +125,7 @@ def test_without_ids_only_the_same_graph_will_do() -> None:
 
 def test_two_nodes_of_one_name_have_no_ids() -> None:
     graph: nx.Graph[Any] = nx.Graph([(1, "1"), ("1", 2), (2, 3)])
-    found = anchors.Anchors.of(as_dataset(graph))
+    found = scaling.Anchors.of(as_dataset(graph))
     assert found is not None
     assert found.names is None
 
@@ -144,8 +144,8 @@ def test_communities_are_found_in_the_same_place(tmp_path: Path) -> None:
 def test_few_edges_are_kept(clf: NodeClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     assert clf.card_.anchors is not None
     assert clf.card_.anchors.edges.size(1) == teams().number_of_edges()
-    monkeypatch.setattr(anchors, "MOST_EDGES", 100)
-    found = anchors.Anchors.of(as_dataset(teams()))
+    monkeypatch.setattr(scaling, "MOST_EDGES", 100)
+    found = scaling.Anchors.of(as_dataset(teams()))
     assert found is not None
     assert 50 < found.edges.size(1) <= 100
     found.align(as_dataset(part(teams(), 0.75)))
@@ -157,16 +157,16 @@ def test_forged_anchors_are_refused(clf: NodeClassifier, tmp_path: Path) -> None
     path = tmp_path / "model.safetensors"
     text = torch.frombuffer(bytearray(b'["a", "b"]'), dtype=torch.uint8)
     for name, tensor, words in [
-        ("coordinates", torch.ones(NODES, 3), "damaged"),
-        ("coordinates", torch.ones(NODES), "damaged"),
-        ("coordinates", torch.ones(NODES, 16, dtype=torch.cfloat), "damaged"),
-        ("coordinates", torch.full((NODES, 16), torch.nan), "damaged"),
-        ("coordinates", torch.ones(2, 16), "damaged"),
-        ("edges", torch.tensor([[0], [NODES]]).int(), "damaged"),
-        ("edges", torch.tensor([[-1], [0]]).int(), "damaged"),
-        ("edges", torch.ones(3, 4).int(), "damaged"),
-        ("edges", torch.ones(2, 4), "damaged"),
-        ("names", text, "damaged"),
+        ("coordinates", torch.ones(NODES, 3), r"anchors are \[160, 3\]"),
+        ("coordinates", torch.ones(NODES), r"anchors are \[160\]"),
+        ("coordinates", torch.ones(NODES, 16, dtype=torch.cfloat), "anchors are .*complex"),
+        ("coordinates", torch.full((NODES, 16), torch.nan), "not finite"),
+        ("coordinates", torch.ones(2, 16), "edges name nodes"),
+        ("edges", torch.tensor([[0], [NODES]]).int(), "edges name nodes"),
+        ("edges", torch.tensor([[-1], [0]]).int(), "edges name nodes"),
+        ("edges", torch.ones(3, 4).int(), r"anchors are \[3, 4\]"),
+        ("edges", torch.ones(2, 4), r"anchors are .*torch.float32"),
+        ("names", text, "2 node ids for 160 nodes"),
         ("names", text[:3], "not a usable model|cannot be used"),
         ("names", text[1:4], "not a usable model|cannot be used"),
         ("names", torch.tensor(7).byte() + 48, "not a usable model|cannot be used"),

@@ -24,8 +24,8 @@ def no_mask(size: int = 60) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"y": torch.full((60,), -1)}, "labels of its nodes: none"),
-        ({"y": torch.full((60,), 2)}, "labels of its nodes: '2'"),
+        ({"y": torch.full((60,), -1)}, "no node has a label"),
+        ({"y": torch.full((60,), 2)}, "every labelled node is of class '2'"),
         ({"train_mask": no_mask()}, "no labelled node is there to train on"),
         ({"x": torch.full((60, 6), torch.nan)}, "finite"),
         ({"y": torch.full((60,), 0.5)}, "not an integer"),
@@ -40,7 +40,7 @@ def test_nodes_nobody_can_learn_from_are_refused(changes: dict[str, Any], words:
 
 
 def test_graphs_nobody_can_learn_from_are_refused() -> None:
-    for label, words in ((-1, "labels of its graphs: none"), (1, "labels of its graphs: '")):
+    for label, words in ((-1, "no graph has a label"), (1, "every labelled graph is of class")):
         graphs = graph_data()
         for graph in graphs:
             graph.y = torch.tensor([label])

@@ -11,7 +11,7 @@ from people import NUM_PEOPLE, write_people
 from vepm.cli.jobs import roles, settings
 from vepm.cli.options import Given
 from vepm.data import Dataset, read
-from vepm.data.scaling import positions
+from vepm.data.canonical import positions
 from vepm.estimators import NodeClassifier
 from vepm.training import Config, fit, preset, scores
 

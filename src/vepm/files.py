@@ -26,7 +26,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of it or a f
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never half."""
+    """Write a file so that a reader, or a crash, sees the old content or the new, never half.
+
+    It goes to a temporary file in the same folder, which is flushed to the disk and takes the name
+    of the real one. An OSError names the file, if it cannot be written.
+    """
     refuse_special(path)
     # The name is known before there is a file: an interrupt may come at any moment after.
     half = path.with_name(f".{path.name}.{secrets.token_hex(4)}{HALF}")
@@ -54,13 +58,13 @@ def write_text(path: Path, text: str) -> None:
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table, ``-`` to standard output; text that spreadsheets would run is defused."""
     text = io.StringIO()
-    plain = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")
     quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in (header, *rows):
         cells = [for_spreadsheet(cell) for cell in row]
         # The module quotes what holds its own line ending, but readers end lines at others too.
         odd = any(isinstance(cell, str) and "\r" in cell for cell in cells)
-        (quoting if odd else plain).writerow(cells)
+        (quoting if odd else writer).writerow(cells)
     if path == STDOUT:
         sys.stdout.write(text.getvalue().encode("utf-8", "backslashreplace").decode())
         # A reader that has gone is noticed here, not when Python ends.
@@ -106,9 +110,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read settings, from whoever they come."""
     try:
         # Reading a pipe might never end.
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_SETTINGS:
-            raise ValueError(f"not a file of at most {LARGEST_SETTINGS} bytes")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("not a file")
+        if path.stat().st_size > LARGEST_SETTINGS:
+            raise ValueError(f"more than {LARGEST_SETTINGS} bytes; settings take less")
         return parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -120,5 +125,5 @@ def refuse_special(path: Path) -> None:
     with contextlib.suppress(OSError):
         mode = path.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            kind = "link, device or pipe, not a file or folder"
-            raise InputError(f"{path}: is a {kind}; choose another place")
+            kind = "link" if stat.S_ISLNK(mode) else "device or pipe"
+            raise InputError(f"{path}: is a {kind}, not a file or folder; choose another place")

@@ -48,7 +48,7 @@ def test_columns_are_chosen_and_kept_by_the_model(people: Path, tmp_path: Path) 
     succeed("predict", run, people, "-o", output, *columns)
     assert len(read_rows(output)) == len(table) - 1 < len(whole)
     (people / "nodes.csv").write_text("\n".join(table).replace("Rome", "Bern"))
-    assert "unknown to the model: 'city=Bern'" in refused("predict", run, people, *columns)
+    assert "'city=Bern' unknown to the model" in refused("predict", run, people, *columns)
 
 
 def test_columns_are_for_own_data(people: Path) -> None:

@@ -86,7 +86,7 @@ def test_columns_are_matched_by_name(pets: Path, pets_run: Path) -> None:
 def test_missing_and_unknown_columns_are_named(pets: Path, pets_run: Path) -> None:
     other = with_columns(pets, {"id": "id", "f1": "f1", "f2": "f0"})
     line = refused("predict", pets_run, other)
-    assert "missing: 'f0'; unknown to the model: 'f2'" in line
+    assert "'f0' missing and 'f2' unknown to the model" in line
     assert not Path("predictions.csv").exists()
 
 
@@ -120,7 +120,7 @@ def test_a_model_without_features_knows_the_nodes_that_remain() -> None:
     left = [f"n{i}" for i in range(NODES) if i % 4]
     renumbered = {node: f"n{i}" for i, node in enumerate(left)}
     line = refused("predict", "run", without_every_fourth(folder, renumbered), "-o", "other.csv")
-    assert "by their place in the graph it was trained on" in line
+    assert "reads coordinates of the graph it was trained on" in line
     assert not Path("other.csv").exists()
 
 

@@ -32,7 +32,7 @@ def test_results_and_nothing_else_for_other_programs(pets: Path, pets_run: Path)
 def test_bad_input_is_one_line_for_other_programs() -> None:
     done = module("train", "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: datasets (listed by `vepm datasets`): there is no 'nowhere'\n"
+    assert done.stderr == "error: unknown dataset 'nowhere'; `vepm datasets` lists those known\n"
 
 
 @pytest.mark.usefixtures("no_page")

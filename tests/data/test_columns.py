@@ -62,13 +62,11 @@ def test_columns_can_be_chosen_and_dropped(people: Path) -> None:
     assert read(people, features=["country"]).feature_names == ("country=IT",)
     asked: list[dict[str, Any]] = [{"features": ["height"]}, {"drop": ["height"]}]
     for options in asked:
-        with pytest.raises(
-            InputError, match=r"no column 'height' to use or drop; .* there are 'team'"
-        ):
+        with pytest.raises(InputError, match="no column 'height' to use or drop; there are 'team'"):
             read(people, **options)
-    with pytest.raises(InputError, match=r"no column 'group' with labels"):
+    with pytest.raises(InputError, match="no column 'group' with labels"):
         read(people, label="group")
-    with pytest.raises(InputError, match=r"no column 'team' with labels"):
+    with pytest.raises(InputError, match="no column 'team' with labels"):
         read(people / "edges.csv", label="team")
 
 
@@ -98,14 +96,14 @@ def test_constants_are_left_out_but_not_of_bags_of_words(constant: str, people: 
 def test_integers_of_thousands_of_digits(people: Path) -> None:
     long = "9" * 5000
     (people / "nodes.csv").write_text(f"id,f,label\na,1,x\nb,{long},y\nc,2,x\nd,3,x\n")
-    with pytest.raises(InputError, match=r"row 3, column f: found '9{40}'; .* finite"):
+    with pytest.raises(InputError, match=r"row 3, column f: '9{40}' is not finite"):
         read(people)
     (people / "nodes.csv").write_text(f"id,label\na,1\nb,{long}\nc,1\nd,0\n")
     with pytest.raises(InputError, match="not an integer from 0"):
         read(people)
     graph = nx.path_graph(3)
     nx.set_node_attributes(graph, {0: 1, 1: 2, 2: 10**5000}, "f")
-    with pytest.raises(InputError, match="attribute f: found 'int'; give every row a finite"):
+    with pytest.raises(InputError, match="attribute f: a int is not a number"):
         as_dataset(graph)
 
 

@@ -114,7 +114,7 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": "source,target,source\na,b,c\n"}, "column 'source' is there twice"),
         ({"edges": "source,target\na,b\nc\n"}, "row 3: 1 cells where the header has 2"),
         ({"edges": "source,target\na\nb,c\n"}, "row 2: 1 cells where the header has 2"),
-        ({"edges": "source,target\na,\n"}, "row 2, column target: node '' is not in"),
+        ({"edges": "source,target\na,\n"}, "row 2: an end is empty"),
         ({"edges": 'source,target\na,"b\n'}, "not CSV"),
         ({"edges": EDGES, "nodes": ""}, r"nodes\.csv: the file is empty"),
         (
@@ -131,18 +131,18 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": EDGES, "nodes": "id,f\na,1\n,2\n"}, "row 3, column id: the id is empty"),
         (
             {"edges": EDGES, "nodes": "id,f\na,1\nb,x\nc,2\n"},
-            "row 3, column f: found 'x'; give every row a finite number",
+            "row 3, column f: 'x' is not a number",
         ),
         ({"edges": EDGES, "nodes": "id,f\na,1\nb,\nc,2\n"}, "row 3, column f: the cell is empty"),
         (
             {"edges": EDGES, "nodes": "id,f\na,1\nb,nan\nc,2\n"},
-            "row 3, column f: found 'nan'; give",
+            "row 3, column f: 'nan' is not finite",
         ),
         (
             {"edges": EDGES, "nodes": "id,f\na,1\nb,inf\nc,2\n"},
-            "row 3, column f: found 'inf'; give",
+            "row 3, column f: 'inf' is not finite",
         ),
-        ({"edges": EDGES, "nodes": "id,f\na,1\nb,1e99\nc,2\n"}, "row 3, column f: found '1e99'"),
+        ({"edges": EDGES, "nodes": "id,f\na,1\nb,1e99\nc,2\n"}, "row 3, column f: '1e99' is not"),
         (
             {"edges": EDGES, "nodes": "id,label\na,1\nb,1.5\nc,2\n"},
             "row 3, column label: label '1.5' is not an integer",

@@ -82,8 +82,8 @@ def test_affiliations_of_very_different_size_are_kept_apart() -> None:
     [
         (torch.ones(3), torch.ones(1), "are needed"),
         (torch.ones(3, 2), torch.ones(3), "are needed"),
-        (-torch.ones(3, 2), torch.ones(2), "finite numbers >= 0"),
-        (torch.ones(3, 2), torch.tensor([1.0, math.nan]), "finite numbers >= 0"),
+        (-torch.ones(3, 2), torch.ones(2), "z holds negative"),
+        (torch.ones(3, 2), torch.tensor([1.0, math.nan]), "activation holds"),
     ],
 )
 def test_bad_models_are_refused(z: torch.Tensor, activation: torch.Tensor, message: str) -> None:

@@ -109,16 +109,13 @@ def test_kinds_of_many_graphs(tmp_path: Path) -> None:
     [
         ({"edge_kind": torch.tensor([1])}, "does not fit edge_index"),
         ({"edge_kind": torch.tensor([0.5, 1.0])}, "give a bit mask"),
-        ({"edge_kind": torch.tensor([-1, 1])}, "give a bit mask"),
+        ({"edge_kind": torch.tensor([-1, 1])}, "not negative"),
         (
             {"edge_kind": torch.tensor([1, 2]), "kind_names": ["one"]},
-            "with 1 different names",
+            "1 different kind_names for 2",
         ),
         ({"edge_kind": torch.ones(2, 64)}, "give a bit mask"),
-        (
-            {"edge_kind": torch.ones(2, 64, dtype=torch.bool)},
-            "with 64 different names; .* at most 63",
-        ),
+        ({"edge_kind": torch.ones(2, 64, dtype=torch.bool)}, "64 kinds, at most 63"),
     ],
 )
 def test_odd_kinds_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -195,5 +192,5 @@ def test_every_setting_of_the_recipe_changes_the_graph(name: str, value: str) ->
     "settings", [{"num_relations": 0}, {"num_relations": 64}, {"strength": 0.0}, {"strength": 1.1}]
 )
 def test_odd_relations_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"give 1 to 63|give a share above 0"):
+    with pytest.raises(InputError, match="give 1 to 63 relations and a strength above 0"):
         planted_relations(100, **settings)

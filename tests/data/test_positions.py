@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from strategies import Graph, no_edges, quick, simple_graphs
 from vepm.data import as_dataset
-from vepm.data.scaling import NUM_POSITIONS, positions
+from vepm.data.canonical import NUM_POSITIONS, positions
 
 TWO_CLIQUES = nx.disjoint_union(nx.complete_graph(6), nx.complete_graph(6))
 TWO_CLIQUES.add_edge(0, 6)

@@ -138,7 +138,7 @@ def test_mistakes_in_a_file_are_named(
     [
         (('method = "gcn"', 'method = "gnc"'), "no method 'gnc'"),
         (("epochs = 3 }", "epohcs = 3 }"), "epohcs"),
-        (('dataset = "Cora"', 'dataset = "Corra"'), "'Corra'"),
+        (('dataset = "Cora"', 'dataset = "Corra"'), "unknown dataset 'Corra'"),
         (('protocol = "public"', 'protocol = "secret"'), "no protocol 'secret'"),
     ],
 )

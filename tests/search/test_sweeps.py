@@ -286,7 +286,7 @@ def test_standings_order_by_validation_accuracy_then_loss() -> None:
         ("datasets = ['Cora']\nsettings = 1000000000\n[space]\n", "between 1 and 10000"),
         ("datasets = ['Cora']\nsampler = 'grid'\n[space]\n", "one of random, tpe"),
         ("datasets = ['Cora']\n[base]\ndropout = 'much'\n[space]\n", "type float"),
-        ("datasets = ['Corra']\n[space]\n", "'Corra'"),
+        ("datasets = ['Corra']\n[space]\n", "unknown dataset 'Corra'"),
         ("datasets = ['Cora']\nsplits = 2\n[space]\n", "has 1 splits"),
         ("datasets = ['Cora']\nmethod = 'svm'\n[space]\n", "no method 'svm'"),
         ("datasets = ['Cora']\nepoch = 'last'\n[space]\n", "one of own, shared"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vepm.data import Dataset, require_labels
+from vepm.data.dataset import Dataset, require_labels
 from vepm.errors import InputError
 from vepm.evaluation import Curve, RunResult, Split
 from vepm.measures import class_measures

@@ -31,19 +31,22 @@ Features = Literal["labels", "degrees", "constant"]
 _SIDE, _BRIGHTEST = 8, 16.0  # of the images of digits
 
 
-def _integers(path: Path, columns: int = 1, **layout: Any) -> Tensor:
-    """A text file of integers [rows], or [rows, columns]."""
-    if not path.stat().st_size:
-        raise ValueError(f"{path.name} is empty")
-    values = np.loadtxt(path, np.int64, ndmin=2, encoding="utf-8", **layout)
-    if values.shape[1] != columns:
-        raise ValueError(f"{path.name} has {values.shape[1]} columns where {columns} belong")
+def _integers(
+    path: Path, columns: int = 1, *, delimiter: str | None = ",", header: bool = False
+) -> Tensor:
+    """A text file of integers [rows], or [rows, columns]; ``delimiter=None`` means blanks."""
+    try:
+        if path.stat().st_size == 0:
+            raise ValueError("the file is empty")
+        values = np.loadtxt(
+            path, np.int64, delimiter=delimiter, skiprows=int(header), ndmin=2, encoding="utf-8"
+        )
+        if values.shape[1] != columns:
+            raise ValueError(f"{values.shape[1]} columns where {columns} belong")
+    except ValueError as error:
+        line = " ".join(str(error).split())
+        raise InputError(f"{path}: not integers in columns ({line}); fetch it again") from None
     return torch.from_numpy(values if columns > 1 else values[:, 0])
-
-
-def _built(data: Data | list[Data], name: str, source: str, **more: Any) -> Dataset:
-    graphs = [data] if isinstance(data, Data) else data
-    return build(data_parts(graphs, name, single=graphs is not data, source=source, **more))
 
 
 def load_planetoid(name: str, files: list[Path]) -> Dataset:
@@ -64,35 +67,51 @@ def load_planetoid(name: str, files: list[Path]) -> Dataset:
     return _built(data, name, f"Planetoid, public split, {files[0].parent}")
 
 
+def _built(data: Data | list[Data], name: str, source: str, **more: Any) -> Dataset:
+    graphs = [data] if isinstance(data, Data) else data
+    return build(data_parts(graphs, name, single=graphs is not data, source=source, **more))
+
+
 def load_wikics(name: str, files: list[Path]) -> Dataset:
     """The Wikipedia network as an undirected graph; its own masks are those of the first split."""
-    found = json.loads(files[0].read_text(encoding="utf-8"))
-    links = [(i, j) for i, ends in enumerate(found["links"]) for j in ends]
-    data = Data(
-        x=torch.tensor(found["features"], dtype=torch.float),
-        edge_index=torch.tensor(links, dtype=torch.long).view(-1, 2).t(),
-        y=torch.tensor(found["labels"], dtype=torch.long),
-        train_mask=torch.tensor(found["train_masks"], dtype=torch.bool).t(),
-        val_mask=torch.tensor(found["val_masks"], dtype=torch.bool).t(),
-        test_mask=torch.tensor(found["test_mask"], dtype=torch.bool),
-    )
-    return _built(data, name, str(files[0]))
+    (path,) = files
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        links = [(i, j) for i, ends in enumerate(found["links"]) for j in ends]
+        data = Data(
+            x=torch.tensor(found["features"], dtype=torch.float),
+            edge_index=torch.tensor(links, dtype=torch.long).view(-1, 2).t(),
+            y=torch.tensor(found["labels"], dtype=torch.long),
+            train_mask=torch.tensor(found["train_masks"], dtype=torch.bool).t(),
+            val_mask=torch.tensor(found["val_masks"], dtype=torch.bool).t(),
+            test_mask=torch.tensor(found["test_mask"], dtype=torch.bool),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not the WikiCS layout ({error!r}); fetch it again") from None
+    return _built(data, name, str(path))
 
 
 def load_geom_gcn(name: str, files: list[Path]) -> Dataset:
     """A set that Geom-GCN published, its links as an undirected graph, with ten splits."""
     nodes, links, *splits = files
-    _, *lines = nodes.read_text(encoding="utf-8").splitlines()
-    rows = sorted((int(i), words, int(y)) for i, words, y in (s.split("\t") for s in lines))
-    if [node for node, _, _ in rows] != list(range(len(rows))):
-        raise ValueError("nodes are not numbered from 0")
-    x = [[int(entry) for entry in words.split(",")] for _, words, _ in rows]
-    # Features are zeros and ones, or the indices of the ones.
-    if max(map(max, x)) > 1 or len(set(map(len, x))) > 1:
-        x = MultiLabelBinarizer(classes=range(1 + max(map(max, x)))).fit_transform(x)
-    arrays = [np.load(path, allow_pickle=False) for path in splits]
-    masks = {name: np.stack([split[name] for split in arrays], axis=1) for name in MASK_NAMES}
-    edges = _integers(links, columns=2, delimiter="\t", skiprows=1).t()
+    try:
+        _, *lines = nodes.read_text(encoding="utf-8").splitlines()
+        rows = sorted((int(i), words, int(y)) for i, words, y in (s.split("\t") for s in lines))
+        if [node for node, _, _ in rows] != list(range(len(rows))):
+            raise ValueError("nodes are not numbered from 0")
+        x = [[int(entry) for entry in words.split(",")] for _, words, _ in rows]
+        # Features are zeros and ones, or the indices of the ones.
+        if max(map(max, x)) > 1 or len(set(map(len, x))) > 1:
+            x = MultiLabelBinarizer(classes=range(1 + max(map(max, x)))).fit_transform(x)
+        arrays = [np.load(path, allow_pickle=False) for path in splits]
+        masks = {
+            mask: torch.from_numpy(np.stack([split[mask] for split in arrays], axis=1)).bool()
+            for mask in MASK_NAMES
+        }
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        wrong = f"not the layout of Geom-GCN ({error}); fetch it again"
+        raise InputError(f"{nodes.parent}: {wrong}") from None
+    edges = _integers(links, columns=2, delimiter="\t", header=True).t()
     y = torch.tensor([label for _, _, label in rows])
     data = Data(x=torch.tensor(x).float(), edge_index=edges, y=y, **masks)
     return _built(data, name, f"Geom-GCN, {nodes.parent}")
@@ -100,9 +119,9 @@ def load_geom_gcn(name: str, files: list[Path]) -> Dataset:
 
 def load_email(name: str, files: list[Path]) -> Dataset:
     """E-mails in a research institution, the departments as labels."""
-    edges, labels = (_integers(path, columns=2) for path in files)
+    edges, labels = (_integers(path, columns=2, delimiter=None) for path in files)
     if not labels[:, 0].equal(torch.arange(len(labels))):
-        raise ValueError("nodes do not count up from 0")
+        raise InputError(f"{files[1]}: nodes do not count up from 0")
     data = Data(edge_index=edges.t(), y=labels[:, 1], num_nodes=len(labels))
     return _built(data, name, f"SNAP, {files[0].parent}")
 
@@ -111,10 +130,10 @@ def load_tu(name: str, files: list[Path], features: Features = "labels") -> Data
     """Graphs in the TU format, with the features of GIN: one-hot node labels or degrees, or 1."""
     edges, indicator, graph_labels, *node_labels = files
     classes, labels = _integers(graph_labels).unique(return_inverse=True)
-    batch = _integers(indicator) - 1
-    ends = _integers(edges, columns=2, delimiter=",").t() - 1
+    batch, ends = _integers(indicator) - 1, _integers(edges, columns=2).t() - 1
     if not batch.unique_consecutive().equal(torch.arange(labels.numel())):
-        raise ValueError(f"{indicator.name} does not count the {labels.numel()} graphs up from 1")
+        wrong = f"does not count the {labels.numel()} graphs of graph_labels up from 1"
+        raise InputError(f"{indicator}: {wrong}; fetch the files again")
     values = torch.ones_like(batch)
     if features == "degrees":
         both, _ = canonical_edges(ends, batch.numel(), source=str(edges))
@@ -122,23 +141,30 @@ def load_tu(name: str, files: list[Path], features: Features = "labels") -> Data
     for path in node_labels:
         values = _integers(path)
         if values.numel() != batch.numel():
-            raise ValueError(f"{path.name} has {values.numel()} labels for {batch.numel()} nodes")
+            wrong = f"{values.numel()} labels for {batch.numel()} nodes"
+            raise InputError(f"{path}: {wrong}; fetch the files again")
     columns, index = values.unique(return_inverse=True)
-    names = tuple(f"{features.removesuffix('s')}_{value}" for value in columns.tolist())
-    x = one_hot(index, columns.numel()).float()
-    parts = Parts(
-        name=name,
-        source=f"TU collection, {edges.parent}",
-        data=Data(x=x, edge_index=ends, y=labels, batch=batch),
-        feature_names=("one",) if features == "constant" else names,
-        num_graphs=labels.numel(),
-        one_way=True,
+    names = [f"{features.removesuffix('s')}_{value}" for value in columns.tolist()]
+    return build(
+        Parts(
+            name=name,
+            source=f"TU collection, {edges.parent}",
+            edges=ends,
+            num_nodes=batch.numel(),
+            x=one_hot(index, columns.numel()).float(),
+            feature_names=["one"] if features == "constant" else names,
+            labels=labels,
+            class_names=[str(value) for value in classes.tolist()],
+            batch=batch,
+            num_graphs=labels.numel(),
+            folds=_folds(edges.parents[1] / "10fold_idx", labels.numel()),
+            one_way=True,
+        )
     )
-    folds = _folds(edges.parents[1] / "10fold_idx", labels.numel())
-    return replace(build(parts), class_names=tuple(map(str, classes.tolist())), folds=folds)
 
 
 def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] | None:
+    """The published folds, if all twenty files are there."""
     files = [(folder / f"train_idx-{i}.txt", folder / f"test_idx-{i}.txt") for i in range(1, 11)]
     if not all(path.is_file() for pair in files for path in pair):
         return None
@@ -146,8 +172,8 @@ def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] |
     for (_, path), fold in zip(files, folds, strict=True):
         indices = torch.cat(fold).tolist()
         if len({*indices} & {*range(num_graphs)}) < len(indices):
-            outside = f"an index is outside 0 to {num_graphs - 1}, or twice in the fold"
-            raise ValueError(f"{path.name}: {outside}")
+            wrong = f"an index is outside 0 to {num_graphs - 1}, or twice in the fold"
+            raise InputError(f"{path}: {wrong}; correct the fold")
     return folds
 
 
@@ -174,7 +200,7 @@ def load_digits_graph(name: str, _: list[Path]) -> Dataset:
     masks = dict(zip(MASK_NAMES, draw_split(y, per_class=20, num_val=300, seed=0), strict=True))
     data = Data(x=torch.from_numpy(x), edge_index=edges, y=y, **masks)
     source = "scikit-learn's digits, 10 nearest neighbours"
-    names = tuple(f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE))
+    names = [f"pixel_{row}_{col}" for row in range(_SIDE) for col in range(_SIDE)]
     return _built(data, name, source, feature_names=names, one_way=True)
 
 
@@ -191,6 +217,6 @@ def load_digits_graphs(name: str, _: list[Path]) -> Dataset:
         near = (place[:, None] - place[None]).abs().amax(dim=2) == 1
         x = torch.cat([ink, place * (2 / (_SIDE - 1)) - 1], dim=1)
         graphs.append(Data(x=x, edge_index=near.nonzero().t(), y=torch.tensor([labels[i]])))
-    names = tuple(f"digit_{i}" for i in chosen)
-    source, columns = "scikit-learn's digits, grids of inked pixels", ("ink", "row", "column")
-    return _built(graphs, name, source, feature_names=columns, graph_names=names)
+    names: Any = {"feature_names": ("ink", "row", "column")}
+    names["graph_names"] = [f"digit_{i}" for i in chosen]
+    return _built(graphs, name, "scikit-learn's digits, grids of inked pixels", **names)

@@ -4,13 +4,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vepm.data.canonical import feature_table
 from vepm.data.dataset import listed_names
 from vepm.data.labels import is_number
 from vepm.errors import InputError
@@ -42,7 +43,7 @@ class ReadOptions:
         """The names of the columns to use as features, of those there are."""
         for name in (*(self.features or ()), *self.drop):
             if name not in columns:
-                there = f"of those with a name there are {listed_names(list(columns))}"
+                there = f"there are {listed_names(list(columns)) or 'none with a name'}"
                 raise InputError(f"{source}: there is no column '{name}' to use or drop; {there}")
         names = columns if self.features is None else self.features
         return [name for name in dict.fromkeys(names) if name not in self.drop]
@@ -95,9 +96,11 @@ class Table:
     def features(
         self, options: ReadOptions, *, constants: bool = False, text: bool = True
     ) -> Features:
-        """The columns as features; text is a column of zeros and ones per value, ``column=value``.
+        """The columns as features.
 
-        ``constants`` and ``text`` say whether to use those that nobody asked for.
+        Text becomes a column of zeros and ones per value, called ``column=value``. Dates, constants
+        (unless ``constants``), text that differs in every row (or any, unless ``text``) are left
+        out, unless they are asked for or a fitted model knows them.
         """
         found, numbers, unused = Columns(), Columns(), list[str]()
         known = dict.fromkeys(options.feature_names or ())
@@ -114,9 +117,10 @@ class Table:
                 values, reason = self._one_hot(name, categories.get(name), options, text)
             found |= values
             unused += [f"column '{name}' ({reason})"] if reason else []
-        zeros = sum((column == 0).mean() for column in numbers.values())
+        zeros = sum(int((column == 0).sum()) for column in numbers.values())
+        size = sum(map(len, numbers.values()))
         # A bag of words is mostly zeros, and some of its words may be in no row.
-        if not constants and options.features is None and 2 * zeros <= len(numbers):
+        if not constants and options.features is None and 2 * zeros <= size:
             for name, number in numbers.items():
                 if name not in known and (number == number[0]).all():
                     del found[name]
@@ -130,23 +134,33 @@ class Table:
         cells = self.columns[name]
         try:
             values = np.array(cells, dtype=np.float64).reshape(len(cells), -1)
-            wrong = not _is_finite(values)
+            if not _fits(values):
+                raise ValueError
         except (TypeError, ValueError, OverflowError):
-            wrong = True
-        if wrong:
             filled = [cell for cell in cells if not _is_blank(cell)]
             if not expected and sum(map(is_number, filled)) <= len(filled) / 2:
                 return None
             # A mistyped number does not turn a column into text.
-            row = next((i for i, cell in enumerate(cells) if not _is_like(cell, cells[0])), 0)
-            shown = (
-                str(cells[row])[:40] if isinstance(cells[row], str) else type(cells[row]).__name__
-            )
-            found = "the cell is empty" if _is_blank(cells[row]) else f"found '{shown}'"
-            needed = "give every row a finite number (as float32), or as many as the first"
-            raise InputError(f"{self.where(row, name)}: {found}; {needed}")
+            self._refuse_cell(name)
         names = [name] if values.shape[1] == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
         return dict(zip(names, values.T, strict=True))
+
+    def _refuse_cell(self, name: str) -> NoReturn:
+        cells = self.columns[name]
+        for i, cell in enumerate(cells):
+            if _is_blank(cell):
+                wrong = "the cell is empty; give every row a number"
+            elif not is_number(cell):
+                shown = f"'{cell[:40]}'" if isinstance(cell, str) else f"a {type(cell).__name__}"
+                wrong = f"{shown} is not a number; correct it"
+            elif np.size(cell) != np.size(cells[0]):
+                wrong = f"{np.size(cell)} numbers, not {np.size(cells[0])} as in the first row"
+            elif not _fits(np.array(cell, dtype=np.float64)):
+                wrong = f"'{str(cell)[:40]}' is not finite (as float32); give a finite number"
+            else:
+                continue
+            raise InputError(f"{self.where(i, name)}: {wrong}")
+        raise InputError(f"{self.where(0, name)}: the column holds no numbers; drop it")
 
     def _one_hot(
         self, name: str, known: list[str] | None, options: ReadOptions, text: bool
@@ -174,13 +188,25 @@ class Table:
         return {f"{name}={value}": (array == value).astype(np.float64) for value in values}, ""
 
 
-def _is_finite(values: NDArray[np.float64]) -> bool:
+def features_of(x: Any, num_nodes: int, options: ReadOptions, source: str) -> Features:
+    """Features from an array, or from a data frame of any library, whose columns have names."""
+    names = list(getattr(x, "columns", ()))
+    if not any(isinstance(name, str) for name in names):
+        options.chosen({}, source)
+        return None if x is None else feature_table(x, num_nodes, source), None, []
+    if len({name for name in names if isinstance(name, str)}) < len(names):
+        raise InputError(f"{source}: columns must have names of text, each its own; rename them")
+    cells = np.asarray(x)
+    if len(cells) != num_nodes:
+        needed = f"{num_nodes} are needed, one per node"
+        raise InputError(f"{source}: features have {len(cells)} rows; {needed}")
+    columns = dict(zip(names, cells.T.tolist(), strict=True))
+    table = Table(source, columns, range(num_nodes), ("node", "column"))
+    return table.features(options, constants=True)
+
+
+def _fits(values: NDArray[np.float64]) -> bool:
     return bool((np.abs(values) <= np.finfo(np.float32).max).all())
-
-
-def _is_like(cell: Any, first: Any) -> bool:
-    size = np.size(cell) == np.size(first)
-    return is_number(cell) and size and _is_finite(np.array(cell, dtype=np.float64))
 
 
 def _is_blank(cell: Any) -> bool:

@@ -1,13 +1,18 @@
-"""The one form in which every graph reaches a model."""
+"""The one form in which every graph reaches a model, and its columns as a model knows them."""
 
 import copy
+import logging
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from vepm.data.canonical import DEGREE_FEATURES, is_sparse
+from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
+
+logger = logging.getLogger("vepm")
 
 _MOST_LISTED = 8
 
@@ -23,11 +28,22 @@ class Dataset:
     ``edge_weight`` float32 [E], positive and the same in both directions; ``directed`` graphs only
     the directions that exist. ``edge_kind`` [E, R], which models never see, are kinds of edges.
 
-    A node task has one graph with labels on nodes, a graph task labels on graphs. ``class_names``
-    are the labels behind class indices, other names those the data have, if any. ``folds`` are
-    published (train, test) indices of graphs; ``splits`` masks (train, val, test) over nodes or
-    graphs, the first of which are those of the graph. The last ``num_positions`` columns are
-    spectral coordinates; ``prepared`` features are at the scale of a model already.
+    Args:
+        name: what to call the dataset in reports.
+        task: ``"node"`` (one graph, labels on nodes) or ``"graph"`` (labels on graphs).
+        graphs: the graphs; exactly one for node tasks.
+        num_classes: number of classes; 0 where there are no labels.
+        class_names: the label behind each class index.
+        feature_names: the names of the columns, if the data have any.
+        node_names: those of the nodes of each graph.
+        graph_names: those of the graphs.
+        kind_names: those of the kinds of edges.
+        folds: published (train, test) index pairs over the graphs.
+        splits: boolean masks (train, val, test) over nodes or graphs; of several published splits
+            of nodes, the graph's own masks are the first.
+        source: where the data came from, in words.
+        num_positions: how many of the last columns are spectral coordinates of this graph.
+        prepared: whether the features are at the scale of a model already, whose card sees to it.
 
     Example:
         >>> from vepm.data import load
@@ -105,7 +121,59 @@ class Dataset:
         return replace(self, graphs=graphs)
 
 
+def require_labels(dataset: Dataset) -> None:
+    """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
+    if dataset.num_classes < 2:
+        found = f"no {dataset.task} has a label"
+        if dataset.class_names:
+            found = f"every labelled {dataset.task} is of class '{dataset.class_names[0]}'"
+        raise InputError(
+            f"{dataset.name}: {found}; classification needs at least two classes (-1 and empty "
+            "cells mean unlabelled); name their column with --label, or detect communities"
+        )
+
+
+def with_columns(dataset: Dataset, names: tuple[str, ...] | None, width: int) -> Dataset:
+    """The dataset with the columns that a model was trained on: by name if both have names."""
+    given, count = dataset.feature_names, dataset.num_features
+    if names is None or given is None:
+        if count != width:
+            found = f"has {count} features, the model was trained on {width}"
+            raise InputError(f"{dataset.name}: {found}; give the same columns in the same order")
+        if names != given:
+            nameless = "the model has" if names is None else "the data have"
+            how = "columns are matched by position; make sure they are in the order of training"
+            logger.warning("%s: %s no column names, so %s", dataset.name, nameless, how)
+        return replace(dataset, feature_names=names)
+    if names == given:
+        return dataset
+    place = {name: i for i, name in enumerate(given)}
+    missing = [name for name in names if name not in place]
+    unknown = [name for name in given if name not in set(names)]
+    if missing or unknown:
+        raise InputError(f"{dataset.name}: {_mismatch(missing, unknown)}")
+    order = torch.tensor([place[name] for name in names])
+    graphs = [graph.clone() for graph in dataset.graphs]
+    for graph in graphs:
+        found = graph.x.index_select(1, order)
+        graph.x = found.coalesce() if is_sparse(found) else found
+    return replace(dataset, graphs=graphs, feature_names=names)
+
+
+def _mismatch(missing: list[str], unknown: list[str]) -> str:
+    if set(DEGREE_FEATURES) <= set(missing):
+        return f"the model was trained without features; leave out {listed_names(unknown)}"
+    if set(DEGREE_FEATURES) <= set(unknown):
+        needed = f"the model needs {listed_names(missing)}"
+        return f"the graph has no features, {needed}; add these columns"
+    found = {"missing": missing, "unknown to the model": unknown}
+    parts = " and ".join(f"{listed_names(names)} {how}" for how, names in found.items() if names)
+    differ = "feature columns differ from those of training"
+    return f"{differ}: {parts}; give the same columns, in any order"
+
+
 def listed_names(names: list[str]) -> str:
     """The first few names, for messages."""
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return (", ".join(map(repr, names[:_MOST_LISTED])) or "none") + more
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    more = len(names) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown

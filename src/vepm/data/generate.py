@@ -25,9 +25,15 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
         m_{ij} \sim \mathrm{Poisson}\Big(\sum_c \gamma_c z_{ic} z_{jc}\Big), \quad i < j
 
     A Poisson number of ordered pairs is drawn for each community, endpoints in proportion to their
-    affiliation; by superposition each unordered pair is then hit at exactly its own rate. Both
-    ``z`` [N, C] and ``activation`` [C] are non-negative. Without a seed torch's global generator is
-    used. Returns ``edge_index`` [2, E], both directions, sorted by destination and then source.
+    affiliation; by superposition each unordered pair is then hit at exactly its own rate.
+
+    Args:
+        z: non-negative affiliations [N, C].
+        activation: non-negative activations of the communities [C].
+        seed: makes the draw repeatable; without it torch's global generator is used.
+
+    Returns:
+        ``edge_index`` [2, E], both directions, sorted by destination and then source.
 
     Example:
         >>> import torch
@@ -36,11 +42,12 @@ def sample_graph(z: Tensor, activation: Tensor, seed: int | None = None) -> Tens
         >>> sample_graph(z, torch.ones(2), seed=0).tolist()
         [[1, 0, 3, 2], [0, 1, 2, 3]]
     """
-    right = all(bool((torch.isfinite(v) & (v >= 0)).all()) for v in (z, activation))
-    if z.dim() != 2 or activation.shape != z.shape[1:] or not right:
+    if z.dim() != 2 or activation.shape != z.shape[1:]:
         found = f"z is {list(z.shape)} and activation {list(activation.shape)}"
-        needed = "[nodes, communities] and [communities] of finite numbers >= 0 are needed"
-        raise InputError(f"{found}; {needed}")
+        raise InputError(f"{found}; [nodes, communities] and [communities] are needed")
+    for name, value in (("z", z), ("activation", activation)):
+        if not bool((torch.isfinite(value) & (value >= 0)).all()):
+            raise InputError(f"{name} holds negative or non-finite values; give finite ones >= 0")
     num_nodes, num_communities = z.shape
     if num_nodes < 2 or num_communities == 0:
         return torch.empty(2, 0, dtype=torch.long, device=z.device)
@@ -80,16 +87,25 @@ def planted_graph(
     Each node has a main community, which is its label, and gives the share ``overlap`` of its
     affiliation to others; its activity varies, so degrees do. The affiliations [N, C] are kept as
     ``memberships``. Features are these through a random linear map under heavy noise, so that
-    neighbours have something to add. Of each class ``labels_per_class`` nodes train (ten, fewer in
-    small graphs, if not given), a fifth of all nodes validates and the rest tests.
+    neighbours have something to add. A fifth of the nodes validates and the rest tests.
+
+    Args:
+        num_nodes: number of nodes.
+        num_communities: number of communities, and so of classes.
+        average_degree: about how many neighbours a node has.
+        overlap: share of a node's affiliation outside its main community, in [0, 1).
+        num_features: number of feature columns.
+        labels_per_class: nodes of each class that train; ten, fewer in small graphs, if not given.
+        seed: makes the draw repeatable.
 
     Example:
         >>> from vepm.data import planted_graph
         >>> planted_graph(200, 4, seed=0).graphs[0].memberships.shape
         torch.Size([200, 4])
     """
-    size = (num_nodes, num_communities, num_features, 1)
-    generator = _generator(size, average_degree, seed, overlap=overlap)
+    seed = int(torch.randint(2**31, ())) if seed is None else seed
+    _check_plan((num_nodes, num_communities, num_features), average_degree, seed, overlap)
+    generator = torch.Generator().manual_seed(seed)
     edge_seed = int(torch.randint(2**31, (), generator=generator))
     y = torch.randperm(num_nodes, generator=generator) % num_communities
     main = one_hot(y, num_communities).float()
@@ -105,7 +121,7 @@ def planted_graph(
     signal = share @ torch.randn(num_communities, num_features, generator=generator)
     x = signal + _FEATURE_NOISE * torch.randn(num_nodes, num_features, generator=generator)
     data = Data(x=x, edge_index=sample_graph(z, activation, seed=edge_seed), y=y, memberships=z)
-    return _labelled("planted", data, num_communities, labels_per_class, generator)
+    return _labelled("planted", data, num_communities, labels_per_class, seed)
 
 
 def planted_relations(
@@ -122,12 +138,18 @@ def planted_relations(
     """A node task whose edges are of several hidden kinds, only one of which tells the label.
 
     In each of R relations every node belongs to one of B communities, independently of the others,
-    and the share ``strength`` of the edges joins nodes of the same one. The label is the community
-    in the first relation, so the other edges are noise to a model that cannot tell them apart.
-    Features are all memberships through a random linear map under heavy noise. A node has about
-    ``average_degree`` neighbours in each relation. The graph keeps the relations of each edge as
-    ``edge_kind`` [E, R] and the communities of each node as ``relation_communities`` [N, R]. The
-    other arguments are those of :func:`planted_graph`.
+    and most edges join nodes of the same one. The label is the community in the first relation, so
+    the other edges are noise to a model that cannot tell them apart. Features are all memberships
+    through a random linear map under heavy noise. The graph keeps the relations of each edge as
+    ``edge_kind`` [E, R] and the communities of each node as ``relation_communities`` [N, R].
+
+    Args:
+        num_relations: number of relations R, the kinds of edges.
+        num_communities: number of communities B in each relation, and so of classes.
+        strength: share of a relation's edges inside its communities, in (0, 1].
+        average_degree: about how many neighbours a node has in each relation.
+
+    The other arguments are those of :func:`planted_graph`.
 
     Example:
         >>> from vepm.data import planted_relations
@@ -135,8 +157,13 @@ def planted_relations(
         >>> dataset.kind_names, dataset.graphs[0].edge_kind.shape[1]
         (('relation 1', 'relation 2'), 2)
     """
-    size = (num_nodes, num_communities, num_features, num_relations)
-    generator = _generator(size, average_degree, seed, strength=strength)
+    seed = int(torch.randint(2**31, ())) if seed is None else seed
+    if not 1 <= num_relations <= MOST_KINDS or not 0 < strength <= 1:
+        needed = f"give 1 to {MOST_KINDS} relations and a strength above 0, up to 1"
+        raise InputError(f"{num_relations} relations of strength {strength}; {needed}")
+    size = (num_nodes, num_communities, num_features)
+    _check_plan(size, average_degree, seed, relations=num_relations)
+    generator = torch.Generator().manual_seed(seed)
     groups = torch.randint(num_communities, (num_nodes, num_relations), generator=generator)
     rates = strength * average_degree, (1 - strength) * average_degree
     listed = [_relation(group, num_communities, rates, generator) for group in groups.unbind(1)]
@@ -149,7 +176,7 @@ def planted_relations(
     kinds = torch.eye(num_relations, dtype=torch.bool).repeat_interleave(counts, dim=0)
     data.edge_index, _ = canonical_edges(edges, num_nodes)
     data.edge_kind = canonical_kinds(data.edge_index, edges, kinds)
-    dataset = _labelled("planted-relations", data, num_communities, labels_per_class, generator)
+    dataset = _labelled("planted-relations", data, num_communities, labels_per_class, seed)
     return replace(dataset, kind_names=tuple(f"relation {r + 1}" for r in range(num_relations)))
 
 
@@ -166,10 +193,10 @@ def _relation(
 
 
 def _labelled(
-    name: str, data: Data, num_classes: int, per_class: int | None, generator: torch.Generator
+    name: str, data: Data, num_classes: int, labels_per_class: int | None, seed: int
 ) -> Dataset:
     """A drawn graph as a dataset, with a random split."""
-    num_nodes, seed = data.y.numel(), generator.initial_seed()
+    num_nodes, per_class = data.y.numel(), labels_per_class
     if per_class is None:
         per_class = max(1, min(10, num_nodes // (4 * num_classes)))
     split = draw_split(data.y, per_class=per_class, num_val=num_nodes // 5, seed=seed)
@@ -194,19 +221,17 @@ def _activation_for(z: Tensor, average_degree: float) -> Tensor:
     return (average_degree * num_nodes / pairs * correction).float()
 
 
-def _generator(
-    size: tuple[int, ...], degree: float, seed: int | None, overlap: float = 0, strength: float = 1
-) -> torch.Generator:
-    """What draws a graph, unless none can be drawn or it needs more memory than the machine has."""
-    seed = int(torch.randint(2**31, ())) if seed is None else seed
-    nodes, communities, features, relations = size
+def _check_plan(
+    size: tuple[int, int, int], degree: float, seed: int, overlap: float = 0.0, relations: int = 1
+) -> None:
+    """Refuse what cannot be drawn, or needs more memory than the machine has."""
+    nodes, communities, features = size
     crowd, limit = f"{nodes} nodes in {communities} communities", 0.8 * nodes / max(communities, 1)
-    needed = nodes * relations * (40 * communities + 16 * features + 50 * degree) / 2**30
+    per_node = 40 * communities + 16 * features + 50 * degree
+    needed = nodes * relations * per_node / 2**30
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     memory = f"need about {needed:.1f} GiB, and this machine has {there:.1f}; ask for fewer"
     for right, wrong in (
-        (1 <= relations <= MOST_KINDS, f"num_relations is {relations}; give 1 to {MOST_KINDS}"),
-        (0 < strength <= 1, f"strength is {strength}; give a share above 0, up to 1"),
         (0 <= seed < 2**63, f"seed is {seed}; give an integer from 0 to {2**63 - 1}"),
         (0 < 2 * communities <= nodes, f"{crowd}; give at least 1 community and 2 nodes for each"),
         (0 <= overlap < 1, f"overlap is {overlap}; give a share from 0 up to, but not, 1"),
@@ -216,4 +241,3 @@ def _generator(
     ):
         if not right:
             raise InputError(wrong)
-    return torch.Generator().manual_seed(seed)

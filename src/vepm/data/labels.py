@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.dataset import Dataset, listed_names
+from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
-Where = Callable[[int], str] | None  # names a label in messages
 logger = logging.getLogger("vepm")
+
+Where = Callable[[int], str]
 
 
 def encode(
@@ -37,19 +38,19 @@ def encode(
     if array.shape not in ((count,), (count, 1)) or array.dtype.kind not in "biufOUS":
         found = f"labels are {array.dtype} of shape {list(array.shape)}"
         raise InputError(f"{source}: {found}; one integer or text each ([{count}]) is needed")
-    cells, numbers = array.reshape(-1), array.dtype.kind in "biuf"
+    numbers = array.dtype.kind in "biuf"
+    # Adding 0 makes False and True the classes 0 and 1.
+    cells = array.reshape(-1) + 0 if numbers else array.reshape(-1)
     if not numbers:
         texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in cells)
         cells = np.array(["" if v is None else str(v).strip() for v in texts], dtype=object)
     values, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
-    # Adding 0 makes False and True the classes 0 and 1.
-    words = [str(value + 0) if numbers else value for value in values.tolist()]
-    known = class_names
+    words, known = [str(value) for value in values.tolist()], class_names
     if numbers and known is not None and not all(map(str.isdecimal, known)):
         known = [str(i) for i in range(len(known))]
     # A fitted model may have classes "01" and "cat"; then "01" is a name here too.
     as_integers = all(is_number(word) for word in (*words, *(known or ())) if word)
-    places = [where(i) if where else f"{source}, label {i}" for i in first.tolist()]
+    places = [where(int(i)) for i in first]
     if as_integers:
         words = [_integer_text(word, at) for word, at in zip(words, places, strict=True)]
     if known is None:
@@ -87,16 +88,6 @@ def _integer_text(word: str, at: str) -> str:
     return "" if number == UNLABELLED else str(number)
 
 
-def require_labels(dataset: Dataset) -> None:
-    """Refuse a dataset with no labels, or labels of one class: no classifier can learn from it."""
-    if dataset.num_classes < 2:
-        labels = f"labels of its {dataset.task}s: {listed_names(list(dataset.class_names))}"
-        raise InputError(
-            f"{dataset.name}: {labels}; classification needs at least two classes (-1 and empty "
-            "cells mean unlabelled); name their column with --label, or detect communities"
-        )
-
-
 def item_masks(
     given: Mapping[str, object], labelled: Tensor, source: str
 ) -> tuple[Masks, tuple[Masks, ...] | None]:
@@ -107,15 +98,16 @@ def item_masks(
     """
     columns, count = {}, labelled.numel()
     for name in (name for name in MASK_NAMES if given.get(name) is not None):
-        try:
-            mask = torch.as_tensor(given[name]).detach().cpu()
-            right = mask.dim() in (1, 2) and len(mask) == count and mask.numel() > 0
-            right = right and bool(((mask == 0) | (mask == 1)).all())
-        except (TypeError, ValueError, RuntimeError):
-            right, mask = False, torch.empty(0)
-        if not right:
-            needed = f"one True or False (1 or 0) per node ([{count}]) is needed"
-            raise InputError(f"{source}, {name}: is {list(mask.shape)} {mask.dtype}; {needed}")
+        found = given[name]
+        mask = found.detach().cpu() if isinstance(found, Tensor) else torch.empty(0)
+        if mask.dim() not in (1, 2) or len(mask) != count or mask.numel() == 0:
+            shown = list(mask.shape) if isinstance(found, Tensor) else type(found).__name__
+            needed = f"a tensor of one True or False per node ([{count}]) is needed"
+            raise InputError(f"{source}, {name}: is {shown}; {needed}")
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise InputError(
+                f"{source}, {name}: holds values other than 0 and 1; give a boolean mask"
+            )
         columns[name] = mask.bool().reshape(count, -1)
     widths = {mask.size(1) for mask in columns.values()} | {1}
     if len(widths - {1}) > 1:
@@ -134,12 +126,14 @@ def item_masks(
 def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
     """A random split: this many per class train, this many validate and the rest test."""
     order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
-    rest, val = y != UNLABELLED, torch.zeros(y.numel(), dtype=torch.bool)
-    train = val.clone()
-    for label in y[rest].unique().tolist():
+    train = torch.zeros(y.numel(), dtype=torch.bool)
+    for label in y[y != UNLABELLED].unique().tolist():
         train[order[y[order] == label][:per_class]] = True
-    val[order[(rest & ~train)[order]][:num_val]] = True
-    return train, val, rest & ~train & ~val
+    rest = order[~train[order] & (y[order] != UNLABELLED)]
+    val, test = torch.zeros_like(train), torch.zeros_like(train)
+    val[rest[:num_val]] = True
+    test[rest[num_val:]] = True
+    return train, val, test
 
 
 def relabelled(
@@ -158,7 +152,8 @@ def relabelled(
     """
     name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
     chosen = torch.arange(labels.numel()) if rows is None else rows
-    labels[chosen], names = encode(y, len(chosen), None, name, class_names)
+    where: Where = lambda i: f"{name}, label {i}"  # noqa: E731
+    labels[chosen], names = encode(y, len(chosen), where, name, class_names)
     given: dict[str, Tensor] = {}
     if rows is None and dataset.masks is not None:
         train, val, test = dataset.masks

@@ -3,7 +3,6 @@
 import io
 import math
 import zipfile
-from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import scipy.sparse as sp
 import torch
 
 from vepm.data.build import Parts, matrix_parts
+from vepm.data.canonical import Kinds, kind_table
 from vepm.data.columns import ReadOptions
-from vepm.data.tables import read_file
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
 
@@ -28,9 +27,10 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     Sparse ``labels.*`` [N, C] are ``memberships``, masks of several splits ``train_masks`` [R, N];
     ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way to store a graph.
     """
-    content = read_file(path)
+    if not path.is_file():
+        raise InputError(f"{path}: is no plain file; save what it gives to one")
     try:
-        return _Archive(path, content).parts(options)
+        return _Archive(path).parts(options)
     except InputError:
         raise
     except Exception as error:  # a broken header can fail in any part of Python's parser
@@ -42,8 +42,9 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
 class _Archive:
     """The arrays of a file, by name; notes which of them were asked for."""
 
-    def __init__(self, path: Path, content: bytes) -> None:
-        self.arrays = np.load(check_size(io.BytesIO(content)), allow_pickle=False)
+    def __init__(self, path: Path) -> None:
+        # In memory, because arrays are read one by one and no file should stay open.
+        self.arrays = np.load(check_size(io.BytesIO(path.read_bytes())), allow_pickle=False)
         self.path, self.taken = path, {"format", "_is_array"}
 
     def __getitem__(self, name: str) -> Any:
@@ -51,28 +52,28 @@ class _Archive:
         return self.arrays.get(name)
 
     def parts(self, options: ReadOptions) -> Parts:
+        """What the archive holds."""
         listed = {"edges", "node_labels"} <= set(self.arrays)
         label = options.label or ("node_labels" if listed else "labels")
         if options.label and label not in self.arrays:
             raise InputError(f"{self.path}: there is no array '{label}' with labels")
-        adjacency, directed, names = self._adjacency(listed), self["directed"], self["kind_names"]
-        x, y = self["node_features"] if listed else self._matrix("attr"), self[label]
-        more = {name: self[name] for name in MASK_NAMES}
-        more |= {name: self[f"{name}s"].T for name in MASK_NAMES if f"{name}s" in self.arrays}
-        more["memberships"] = self._memberships(adjacency.shape[0]) if y is None else None
-        more["edge_kind"] = self._kinds(adjacency)
-        parts = matrix_parts(
-            *(x, adjacency, y),
+        adjacency, directed = self._adjacency(listed), self["directed"]
+        if directed is not None and (directed.dtype.kind not in "biu" or directed.size != 1):
+            raise ValueError(f"directed is {directed.dtype} {list(directed.shape)}")
+        return matrix_parts(
+            self["node_features"] if listed else self._matrix("attr"),
+            adjacency,
+            self[label],
             name=self.path.stem,
             source=str(self.path),
             options=options,
             one_way=listed,
-            directed=None if directed is None else bool(index(directed.item())),
-            kind_names=None if names is None else [str(name) for name in np.ravel(names)],
+            masks={name: self._mask(name) for name in MASK_NAMES},
+            memberships=None if label in self.arrays else self._memberships(adjacency.shape[0]),
+            kinds=self._kinds(adjacency),
+            directed=None if directed is None else bool(directed.item()),
             unused=[f"array '{name}'" for name in self.arrays if name not in self.taken],
         )
-        parts.data.update(more)
-        return parts
 
     def _adjacency(self, listed: bool) -> Any:
         if listed:
@@ -99,22 +100,28 @@ class _Archive:
 
     def _csr(self, prefix: str) -> Any:
         names = [prefix + part for part in ("data", "indices", "indptr", "shape")]
-        self.taken.update(names)
-        data, indices, indptr, shape = (self.arrays[name] for name in names)
+        for name in names:
+            if name not in self.arrays:
+                raise ValueError(f"array '{name}' is missing")
+        data, indices, indptr, shape = (self[name] for name in names)
         rows, columns = map(int, shape)
         integers = {part.dtype.kind for part in (indices, indptr, shape)} <= {"i", "u"}
         if data.dtype.kind not in "biuf" or not integers:
             raise ValueError(f"values are {data.dtype}, positions {indices.dtype}, {indptr.dtype}")
         # SciPy checks positions by differences, which wrap around for numbers near the largest, and
         # then writes where they point.
-        if (
-            indptr.shape != (rows + 1,)
-            or (indptr[0], indptr[-1]) != (0, len(indices))
-            or (indptr[1:] < indptr[:-1]).any()
-            or ((indices < 0) | (indices >= columns)).any()
-        ):
+        if indptr.shape != (rows + 1,) or indptr[0] != 0 or indptr[-1] != len(indices):
+            raise ValueError("row pointers do not add up")
+        if (indptr[1:] < indptr[:-1]).any() or ((indices < 0) | (indices >= columns)).any():
             raise ValueError("positions are outside the matrix")
         return sp.csr_matrix((data.astype(np.float64), indices, indptr), shape=(rows, columns))
+
+    def _mask(self, name: str) -> Any:
+        one, several = self[name], self[f"{name}s"]
+        mask = one if several is None else np.transpose(several)
+        if mask is not None and mask.dtype.kind not in "biu":
+            raise ValueError(f"{name} holds {mask.dtype}; True and False are needed")
+        return None if mask is None else torch.from_numpy(np.ascontiguousarray(mask, np.int64))
 
     def _memberships(self, count: int) -> torch.Tensor | None:
         matrix = self._matrix("labels")
@@ -124,18 +131,19 @@ class _Archive:
             needed = f"{count} rows and at most {_MOST_MEMBERSHIPS} entries, zeros included"
             raise ValueError(f"sparse labels are {list(matrix.shape)}; give {needed}")
         found = torch.from_numpy(matrix.toarray()).float()
-        if not (found.isfinite() & (found >= 0)).all():
+        if not bool((found.isfinite() & (found >= 0)).all()):
             raise ValueError("sparse labels hold negative or infinite entries")
         return found
 
-    def _kinds(self, adjacency: Any) -> torch.Tensor | None:
-        kinds = self["edge_kind"]
+    def _kinds(self, adjacency: Any) -> Kinds | None:
+        kinds, names = self["edge_kind"], self["kind_names"]
         if kinds is None:
             return None
         if kinds.dtype.kind not in "biu" or len(kinds) != getattr(adjacency, "nnz", None):
             found = f"edge_kind is {kinds.dtype} {list(kinds.shape)}"
             raise ValueError(f"{found}; give a bit mask for each of the adj_indices")
-        return torch.from_numpy(kinds[adjacency.data != 0].astype(np.int64))
+        words = None if names is None else [str(name) for name in np.ravel(names)]
+        return kind_table(torch.from_numpy(kinds.astype(np.int64)), words, str(self.path))
 
 
 def check_size(content: io.BytesIO) -> io.BytesIO:

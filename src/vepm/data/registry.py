@@ -1,6 +1,7 @@
 """The datasets known by name: benchmarks, bundled sets, and generated graphs by a recipe."""
 
 import contextlib
+import difflib
 import io
 import os
 import tomllib
@@ -17,7 +18,6 @@ from vepm.data.dataset import Dataset
 from vepm.data.generate import planted_graph, planted_relations
 from vepm.errors import InputError
 from vepm.files import expanded, write_bytes
-from vepm.schema import unknown
 from vepm.tasks import TaskName
 
 _TIMEOUT_SECONDS = 30
@@ -83,15 +83,19 @@ class _Entry:
         return {folder / file.rpartition("/")[2]: file for file in files}
 
     def missing(self, root: Path) -> list[Path]:
+        """The files that are not there."""
         return [path for path in self.raw(root) if not path.is_file()]
 
     def load(self, root: Path) -> Dataset:
         """The dataset, with what is missing fetched if that can be done."""
         files, why = self.raw(root), "cannot be fetched from anywhere"
         url = self.url.format(original=self.original)
-        if url and self.missing(root):
+        if self.missing(root) and url:
             try:
-                _fetch(url, files)
+                archive = url.endswith(".zip")
+                for part in [url] if archive else [f"{url}/{file}" for file in files.values()]:
+                    for name, content in _fetch(part, {path.name for path in files}).items():
+                        write_bytes(next(iter(files)).with_name(name), content)
             except (OSError, zipfile.BadZipFile) as error:
                 why = f"cannot be fetched ({error})"
         if missing := self.missing(root):
@@ -101,37 +105,25 @@ class _Entry:
                 f"{self.folder}: raw files are missing and {why}; put {names} into "
                 f"{missing[0].parent}{origin}, or name another data folder with root= or VEPM_DATA"
             )
-        try:
-            return _LOADERS[self.reader](self.name, list(files), **self.options)
-        except InputError:
-            raise
-        except (LookupError, OSError, TypeError, ValueError) as error:
-            wrong = f"files are not as published ({type(error).__name__}: {error})"
-            raise InputError(f"{next(iter(files)).parent}: {wrong}; fetch them again") from error
+        return _LOADERS[self.reader](self.name, list(files), **self.options)
 
 
-def _fetch(url: str, files: Mapping[Path, str]) -> None:
-    """Fetch files from a folder, or from an archive, whatever folders it puts them in."""
-    if not url.endswith(".zip"):
-        for path, file in files.items():
-            write_bytes(path, _download(f"{url}/{file}"))
-        return
-    with zipfile.ZipFile(io.BytesIO(_download(url))) as archive:
-        entries = {e.filename.replace("\\", "/").rpartition("/")[2]: e for e in archive.infolist()}
-        for path in (path for path in files if path.name in entries):
-            entry = entries[path.name]
-            if entry.file_size > _LARGEST:
-                raise zipfile.BadZipFile(f"{path.name} claims {entry.file_size} bytes")
-            write_bytes(path, archive.read(entry))
-
-
-def _download(url: str) -> bytes:
+def _fetch(url: str, wanted: set[str]) -> dict[str, bytes]:
+    """A file by its name, or the wanted ones of an archive, whatever folders it puts them in."""
     # All addresses in datasets.toml are https.
     with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 # nosec B310
         content: bytes = reply.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise OSError(f"{url} is larger than any dataset here")
-    return content
+        raise InputError(f"{url}: larger than any dataset here; put the files in place by hand")
+    if not url.endswith(".zip"):
+        return {url.rpartition("/")[2]: content}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = {e.filename.replace("\\", "/").rpartition("/")[2]: e for e in archive.infolist()}
+        entries = {name: entry for name, entry in names.items() if name in wanted}
+        for name, entry in entries.items():
+            if entry.file_size > _LARGEST:
+                raise zipfile.BadZipFile(f"{name} claims {entry.file_size} bytes")
+        return {name: archive.read(entry) for name, entry in entries.items()}
 
 
 @cache
@@ -144,6 +136,7 @@ def _listed() -> dict[str, _Entry]:
 
 
 def _root(root: str | os.PathLike[str] | None) -> Path:
+    """The data folder: the one given, else VEPM_DATA, else a cache in the user's home."""
     named = root if root is not None else os.environ.get("VEPM_DATA")
     return expanded(named) if named else Path.home() / ".cache" / "vepm" / "data"
 
@@ -151,10 +144,13 @@ def _root(root: str | os.PathLike[str] | None) -> Path:
 def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a dataset by its name; :func:`datasets` lists them.
 
-    The case does not matter; recipes such as ``planted:nodes=5000,edges=50000`` or
-    ``planted-relations:relations=4,strength=0.6`` are generated. The root is laid out as by PyG
-    (``Cora/raw/...``); without one it is the environment variable VEPM_DATA, else
-    ``~/.cache/vepm/data``. It may be read-only; raw files that are missing are downloaded.
+    Raw files are read as they are, so the root may be read-only; missing ones are downloaded.
+
+    Args:
+        name: the name, in any case, or a recipe such as ``planted:nodes=5000,edges=50000`` or
+            ``planted-relations:relations=4,strength=0.6`` for a generated graph.
+        root: folder laid out as a PyG root (``Cora/raw/...``); else the environment variable
+            VEPM_DATA, else ``~/.cache/vepm/data``. Bundled sets need none.
 
     Example:
         >>> from vepm.data import load
@@ -164,11 +160,14 @@ def load(name: str, root: str | os.PathLike[str] | None = None) -> Dataset:
     if is_recipe(name):
         generator, _, recipe = name.partition(":")
         return draw(generator.lower(), recipe)
-    listed = _listed().values()
-    entries = {key.lower(): entry for entry in listed for key in (entry.alias, entry.name) if key}
-    if str(name).lower() not in entries:
-        raise unknown(name, _listed(), "datasets (listed by `vepm datasets`)")
-    return entries[name.lower()].load(_root(root))
+    listed, wanted = _listed().values(), str(name).lower()
+    entries = {entry.alias.lower(): entry for entry in listed if entry.alias}
+    entries |= {entry.name.lower(): entry for entry in listed}
+    if wanted not in entries:
+        close = difflib.get_close_matches(wanted, entries, n=1)
+        hint = f"did you mean '{entries[close[0]].name}'? " if close else ""
+        raise InputError(f"unknown dataset '{name}'; {hint}`vepm datasets` lists those known")
+    return entries[wanted].load(_root(root))
 
 
 def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
@@ -181,8 +180,10 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
     """
     found = []
     for entry in _listed().values():
-        source = entry.source or entry.folder.partition("/")[0]
-        here = not entry.missing(_root(root))
+        source, here = (
+            entry.source or entry.folder.partition("/")[0],
+            not entry.missing(_root(root)),
+        )
         found.append(DatasetInfo(entry.name, entry.task, source, entry.description, here))
     return found
 

@@ -1,88 +1,27 @@
-"""The scale of feature columns as a model measures it, and spectral coordinates of nodes."""
+"""What a model measures on the graphs it is trained on: the scale of columns, and coordinates."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 from weakref import WeakKeyDictionary
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from vepm.data.canonical import canonical_edges, is_sparse
+from vepm.data.canonical import NUM_POSITIONS, canonical_edges, is_sparse, positions
 from vepm.data.dataset import Dataset
+from vepm.errors import InputError
 
-DEGREE_FEATURES = ("one", "log_degree")
-NUM_POSITIONS = 16
-# With fewer columns that differ between nodes, coordinates stand beside them, by ``feature_norm``.
-_FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
-_ITERATIONS = 60
+# With fewer columns that differ between nodes, spectral coordinates stand beside them.
+FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 LARGEST_RATIO = 1000.0  # by which a column of a bag of words may differ in size from the others
+MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
+_FEWEST_SHARED = 0.5
 _COLUMNS_AT_ONCE = 64
 _ROWS_AT_ONCE = 2**16
-
-
-def structural_features(
-    edge_index: Tensor, num_nodes: int, *, coordinates: bool
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Features of a graph without any, and their names; coordinates differ between graphs."""
-    degree = torch.bincount(edge_index[1], minlength=num_nodes).float()
-    x = torch.stack([torch.ones(num_nodes), degree.log1p()], dim=1)
-    if not coordinates:
-        return x, DEGREE_FEATURES
-    names = (*DEGREE_FEATURES, *(f"position_{i + 1}" for i in range(NUM_POSITIONS)))
-    return torch.cat([x, positions(edge_index, num_nodes)], dim=1), names
-
-
-def positions(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Leading eigenvectors of the normalised adjacency matrix [N, 16], padded with zeros.
-
-    Degrees alone cannot tell one community from another. Subspace iteration from a fixed start is
-    linear in the number of edges and gives the same result on every run.
-    """
-    size, out = min(NUM_POSITIONS, num_nodes), torch.zeros(num_nodes, NUM_POSITIONS)
-    if edge_index.size(1) == 0:
-        return out
-    source, target = edge_index.numpy()
-    scale = np.bincount(target, minlength=num_nodes).clip(1) ** -0.5
-    weight = scale[source] * scale[target]
-    adjacency = sp.coo_array((weight, (target, source)), shape=(num_nodes, num_nodes)).tocsr()
-    basis = np.random.default_rng(0).standard_normal((num_nodes, size))
-    for _ in range(_ITERATIONS):
-        # Adding the identity makes eigenvalues non-negative, so that the largest dominate.
-        basis, _ = np.linalg.qr(adjacency @ basis + basis)
-    _, rotation = np.linalg.eigh(basis.T @ (adjacency @ basis))
-    vectors = basis @ rotation[:, ::-1]
-    vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(size)])
-    out[:, :size] = torch.from_numpy(vectors * num_nodes**0.5).float()
-    return out
-
-
-_COORDINATES: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
-
-
-def with_coordinates(dataset: Dataset) -> Dataset:
-    """One graph with its spectral coordinates as the last columns, computed once per dataset."""
-    if dataset.num_positions:
-        return dataset
-    graph = dataset.graphs[0].clone()
-    if dataset not in _COORDINATES:
-        # Of a directed graph there is only one direction of each edge.
-        edge_index, _ = canonical_edges(graph.edge_index, graph.x.size(0))
-        _COORDINATES[dataset] = positions(edge_index, graph.x.size(0))
-    graph.x = torch.cat([graph.x, _COORDINATES[dataset]], dim=1)
-    return replace(dataset, graphs=[graph], feature_names=None, num_positions=NUM_POSITIONS)
-
-
-def needs_coordinates(dataset: Dataset, feature_norm: str = "auto") -> bool:
-    """Whether a graph has so few features that its coordinates should stand beside them."""
-    x, few = dataset.graphs[0].x, _FEW_COLUMNS.get(feature_norm, 0)
-    # Graphs without features have them already; in several graphs they differ in meaning.
-    if not few or not dataset.single_graph or dataset.num_positions or is_sparse(x):
-        return False
-    return int((x != x[:1]).any(0).sum()) < few
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +33,16 @@ class Scaling:
     All others, such as words and one-hot categories, are kept, but each row of them gets length 1.
     One of another size than its like, such as an amount that is mostly zero, counts as dense.
     Constant columns become zero; spectral coordinates are divided by the root of their number.
+
+    Args:
+        center: what is subtracted from each column [F], float64; 0 for kept columns.
+        factor: what each column is multiplied by then [F], float64.
+        kept: which columns belong to rows of length 1 [F].
     """
 
-    center: Tensor  # what is subtracted from each column [F], float64; 0 for kept columns
-    factor: Tensor  # what each column is multiplied by then [F], float64
-    kept: Tensor  # which columns belong to rows of length 1 [F]
+    center: Tensor
+    factor: Tensor
+    kept: Tensor
 
     @classmethod
     def of(cls, x: Tensor, num_positions: int = 0) -> Self:
@@ -173,3 +117,126 @@ def _unit(sizes: Tensor) -> float:
     """One over the largest size to the nearest power of two, which rounds no entry."""
     largest = sizes.max() if sizes.numel() else sizes.new_ones(())
     return float(torch.exp2(-largest.log2().floor())) if largest > 0 else 1.0
+
+
+_COORDINATES: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
+
+
+def with_coordinates(dataset: Dataset) -> Dataset:
+    """One graph with its spectral coordinates as the last columns, computed once per dataset."""
+    if dataset.num_positions:
+        return dataset
+    graph = dataset.graphs[0].clone()
+    if dataset not in _COORDINATES:
+        # Of a directed graph there is only one direction of each edge.
+        edge_index, _ = canonical_edges(graph.edge_index, graph.x.size(0))
+        _COORDINATES[dataset] = positions(edge_index, graph.x.size(0))
+    graph.x = torch.cat([graph.x, _COORDINATES[dataset]], dim=1)
+    return replace(dataset, graphs=[graph], feature_names=None, num_positions=NUM_POSITIONS)
+
+
+def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> bool:
+    """Whether a graph has so few features that its coordinates should stand beside them."""
+    x = dataset.graphs[0].x
+    # Graphs without features have them already; in several graphs they differ in meaning.
+    if not dataset.single_graph or dataset.num_positions or is_sparse(x):
+        return False
+    return int((x != x[:1]).any(0).sum()) < few
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Nodes of the graph that a model with few features, or none, was trained on.
+
+    A node more or less may turn all coordinates. On another graph the nodes of training keep those
+    [N, P] they had; new nodes get theirs by the linear map that fits best on the shared ones.
+    """
+
+    coordinates: Tensor
+    edges: Tensor  # some of the edges [2, M], which tell whether it is the same graph
+    names: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Self | None:
+        """The anchors of a dataset; None if its features do not depend on the whole graph."""
+        if not dataset.num_positions:
+            return None
+        graph = dataset.graphs[0]
+        once = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+        kept = once[:, :: -(-once.size(1) // MOST_EDGES) or 1]
+        return cls(graph.x[:, -dataset.num_positions :], kept, _ids(dataset))
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """The anchors behind :meth:`tensors`; ValueError, KeyError, TypeError if they are none."""
+        coordinates, edges, names = tensors["coordinates"], tensors["edges"], None
+        for tensor, kind, fits in (
+            (edges, torch.int32, edges.dim() == 2 == len(edges)),
+            (coordinates, torch.float32, coordinates.shape[1:] == (NUM_POSITIONS,)),
+        ):
+            if tensor.dtype != kind or not fits or not tensor.isfinite().all():
+                raise ValueError(f"anchors are {list(tensor.shape)} {tensor.dtype}, or not finite")
+        if edges.numel() and not 0 <= edges.min() <= edges.max() < len(coordinates):
+            raise ValueError("edges name nodes that have no coordinates")
+        if "names" in tensors:
+            names = tuple(map(str, json.loads(tensors["names"].numpy().tobytes())))
+            if len(set(names)) != len(coordinates):
+                raise ValueError(f"{len(set(names))} node ids for {len(coordinates)} nodes")
+        return cls(coordinates, edges.long(), names)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The anchors as a file of tensors can hold them."""
+        tensors = {"coordinates": self.coordinates, "edges": self.edges.int()}
+        if self.names is not None:
+            text = bytearray(json.dumps(self.names).encode())
+            tensors["names"] = torch.frombuffer(text, dtype=torch.uint8)
+        return tensors
+
+    def align(self, dataset: Dataset) -> Dataset:
+        """The dataset with coordinates that mean what they meant in training."""
+        graph = dataset.graphs[0].clone()
+        own = graph.x[:, -dataset.num_positions :]
+        place, reason = self._places(_ids(dataset), graph)
+        if reason:
+            found = (
+                "the model reads coordinates of the graph it was trained on, for lack of features"
+            )
+            remedy = "train on this graph, or give nodes features and set feature_norm = standard"
+            raise InputError(f"{dataset.name}: {found}; {reason}; {remedy}")
+        known, aligned = place >= 0, self.coordinates[place]
+        if not known.all():
+            pair = own[known].double(), aligned[known].double()
+            # Columns may be zero or depend on each other, which this driver allows.
+            turn = torch.linalg.lstsq(*pair, driver="gelsd").solution
+            aligned[~known] = (own[~known].double() @ turn).float()
+        graph.x = torch.cat([graph.x[:, : -dataset.num_positions], aligned], dim=1)
+        # They are the model's coordinates from here on, no longer the graph's own.
+        return replace(dataset, graphs=[graph], num_positions=0)
+
+    def _places(self, names: tuple[str, ...] | None, graph: Data) -> tuple[Tensor, str]:
+        """The row of each node here, -1 for new ones, and why it is another graph, if it is."""
+        total, count = len(self.coordinates), graph.x.size(0)
+        # Without ids, a node removed shifts all that follow it.
+        fewest, place = 1.0, torch.arange(count)
+        if self.names is not None and names is not None:
+            index = {name: i for i, name in enumerate(self.names)}
+            fewest, place = _FEWEST_SHARED, torch.tensor([index.get(name, -1) for name in names])
+            shared = int((place >= 0).sum())
+            if shared < fewest * count:
+                return place, f"only {shared} of its {count} nodes are known from training"
+        elif count != total:
+            return place, f"its nodes have no ids and are {count}, not the {total} of training"
+        # The nodes of another graph may happen to have the same ids.
+        expected = self.edges[:, torch.isin(self.edges, place).all(0)]
+        ends = place[graph.edge_index]
+        keys = (ends[0] * total + ends[1])[(ends >= 0).all(0)]
+        found = torch.isin(expected[0] * total + expected[1], keys).float().mean()
+        wrong = f"only {found:.0%} of the edges of training between its nodes exist"
+        # The mean of no edges is NaN.
+        return place, wrong if found < fewest else ""
+
+
+def _ids(dataset: Dataset) -> tuple[str, ...] | None:
+    """The ids of the nodes, unless two nodes share one."""
+    (names,) = dataset.node_names or (None,)
+    return names if names and len(set(names)) == len(names) else None

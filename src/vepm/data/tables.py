@@ -3,7 +3,6 @@
 import csv
 import io
 import logging
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
 
 from vepm.data.build import Parts
+from vepm.data.canonical import kinds_from_text
 from vepm.data.columns import ReadOptions, Table
 from vepm.data.labels import is_number
 from vepm.errors import InputError
@@ -24,28 +22,22 @@ from vepm.errors import InputError
 logger = logging.getLogger("vepm")
 
 ENDS = ("source", "target")
+_OF_EDGES = (*ENDS, "weight", "kind")
 _BETWEEN = re.compile(r"[\s,;]+")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _IN_DICT = re.compile(r"^(?:\{.*'weight': *([^,}]+).*\}|\{\})$")
-_USED = (*ENDS, "weight", "kind")
-
-
-def read_file(path: Path) -> bytes:
-    """The content of a plain file; reading a pipe might never end."""
-    try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: is no plain file; save what it gives to one")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {str(error.strerror).lower()}; correct the path") from None
 
 
 def read_text(path: Path) -> str:
-    """The text of a plain file in UTF-8, whatever ends its lines."""
+    """The text of a plain file in UTF-8."""
     try:
-        return io.TextIOWrapper(io.BytesIO(read_file(path)), encoding="utf-8-sig").read()
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is no plain file; save what it gives to one")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path}: {str(error.strerror).lower()}; correct the path") from None
 
 
 def read_table(path: Path, required: Sequence[str]) -> Table:
@@ -57,8 +49,8 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
     try:
         numbered = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
-        wrong = f"row {reader.line_num}: not CSV ({error})"
-        raise InputError(f"{path}, {wrong}; correct the row") from None
+        at = f"{path}, row {reader.line_num}"
+        raise InputError(f"{at}: not CSV ({error}); correct the row") from None
     if len(numbered) < 2:
         found = "has a header but no rows" if numbered else "is empty"
         raise InputError(f"{path}: the file {found}; give a header line and rows")
@@ -115,8 +107,11 @@ def read_edge_list(path: Path) -> Table:
 def read_edges(path: Path, options: ReadOptions, name: str = "") -> Parts:
     """A file of edges, which has a header if it is CSV: nodes are those it names, unlabelled."""
     edges = read_table(path, ENDS) if path.suffix.lower() == ".csv" else read_edge_list(path)
-    pairs = zip(*(edges.columns[end] for end in ENDS), strict=True)
-    names = [name for name in dict.fromkeys(end for pair in pairs for end in pair) if name]
+    pairs = list(zip(*(edges.columns[end] for end in ENDS), strict=True))
+    names = list(dict.fromkeys(end for pair in pairs for end in pair))
+    if "" in names:
+        row = list(map(all, pairs)).index(False)
+        raise InputError(f"{edges.where(row)}: an end is empty; name both ends")
     nodes = Table(str(path), {"id": names}, names, ("node", "column"))
     return table_parts(name or path.stem, str(path), nodes, edges, nodes.ids(), options)
 
@@ -138,7 +133,7 @@ def read_folder(path: Path, options: ReadOptions) -> Parts:
     order = sorted(range(len(owner)), key=owner.__getitem__)
     columns = {name: [cells[i] for i in order] for name, cells in nodes.columns.items()}
     nodes = replace(nodes, columns=columns, lines=[nodes.lines[i] for i in order])
-    more: Any = {"graph_names": tuple(graphs.columns["id"]), "batch": torch.tensor(sorted(owner))}
+    more: Any = {"graph_names": graphs.columns["id"], "batch": torch.tensor(sorted(owner))}
     return table_parts(name, str(path), nodes, edges, nodes.ids(), options, graphs=graphs, **more)
 
 
@@ -151,7 +146,6 @@ def table_parts(
     options: ReadOptions,
     *,
     graphs: Table | None = None,
-    batch: Tensor | None = None,
     text: bool = True,
     **more: Any,
 ) -> Parts:
@@ -164,29 +158,30 @@ def table_parts(
     other = {"id", "graph"} if graphs else {"id", label, "split"}
     columns = {key: cells for key, cells in nodes.columns.items() if key not in other}
     x, names, unused = replace(nodes, columns=columns).features(options, text=text)
-    weights = edges.columns.get("weight", ()) if options.weights else ()
-    # What is no number is refused with numbers that cannot be weights.
-    numbers = [math.nan if np.ndim(w) or not is_number(w) else float(w) for w in weights]
-    left = [f"edge {edges.words[1]} '{key}'" for key in edges.columns if key not in _USED]
-    ends = [edges.rows_of(end, index, nodes.source) for end in ENDS]
-    data = Data(
-        edge_index=torch.tensor(ends).long(),
-        edge_weight=torch.tensor(numbers, dtype=torch.float64) if numbers else None,
-        edge_kind=edges.columns.get("kind"),
-        num_nodes=len(index),
-        x=x,
-        y=None if labels is None else np.array(labels, dtype=object),
-        batch=batch,
-        **labelled.masks(),
-    )
+    kinds, numbers = edges.columns.get("kind"), []
+    for i, cell in enumerate(edges.columns.get("weight", ()) if options.weights else ()):
+        try:
+            numbers.append(float(cell))
+        except (TypeError, ValueError, OverflowError):
+            wrong = f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is no number"
+            remedy = "give every edge a weight, or ignore all with weights=False (--no-weights)"
+            raise InputError(f"{wrong}; {remedy}") from None
+    left = [f"edge {edges.words[1]} '{key}'" for key in edges.columns if key not in _OF_EDGES]
+    ends = torch.tensor([edges.rows_of(end, index, nodes.source) for end in ENDS])
     return Parts(
         name=name,
         source=source,
-        data=data,
+        edges=ends.long(),
         edge_at=edges.where,
-        label_at=lambda i: labelled.where(i, label),
+        weights=torch.tensor(numbers, dtype=torch.float64) if numbers else None,
+        kinds=None if kinds is None else kinds_from_text(kinds, edges.source),
+        num_nodes=len(index),
         node_names=[str(name) for name in nodes.columns["id"]],
+        x=x,
         feature_names=names,
+        labels=None if labels is None else np.array(labels, dtype=object),
+        label_at=lambda i: labelled.where(i, label),
+        masks=labelled.masks(),
         num_graphs=len(graphs.lines) if graphs else 1,
         unused=[*left, *unused],
         **{"one_way": True} | more,

@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from vepm.data import Dataset
-from vepm.data.scaling import structural_features
+from vepm.data.canonical import structural_features
 from vepm.errors import InputError
 from vepm.estimators.base import Estimator, RandomState
 from vepm.estimators.inputs import Array, node_names, unlabelled

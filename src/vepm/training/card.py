@@ -12,9 +12,9 @@ from torch import Tensor
 
 from vepm import schema
 from vepm.data import Dataset
-from vepm.data.anchors import Anchors
-from vepm.data.node_features import with_columns
-from vepm.data.scaling import NUM_POSITIONS, Scaling, needs_coordinates, with_coordinates
+from vepm.data.canonical import NUM_POSITIONS
+from vepm.data.dataset import with_columns
+from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.schema import checked, fields_of
@@ -92,7 +92,7 @@ class ModelCard:
             kinds = len(dataset.kind_names)
             communities = max(kinds, model.num_communities)
             config = config.replace(num_metacommunities=kinds, num_communities=communities)
-        if needs_coordinates(dataset, norm):
+        if norm in FEW_COLUMNS and needs_coordinates(dataset, FEW_COLUMNS[norm]):
             whole = with_coordinates(dataset)
         return cls(
             dataset.task,
