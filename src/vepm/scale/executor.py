@@ -3,8 +3,8 @@
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ Source = GraphBatch | GraphStore | LargeGraph
 Loss = Callable[..., Terms]
 """Called with a model, a batch, the labelled rows and perhaps tensors that are held."""
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 class Run(NamedTuple):
@@ -69,13 +70,20 @@ class Executor(ABC):
     runs: Sequence[Run]
     device: torch.device
     group = ProcessGroup()
-    graphs = CUDAGraphs(on=False)
+    graphs: CUDAGraphs | None = None  # None where steps are not captured
     whole: LabelledBatch | None = None
     """The one graph of all steps; None if steps have batches of their own."""
 
     def begin(self, phase: str, epochs: int) -> None:
         """Prepare for a phase of at most so many epochs."""
-        self.graphs.forget()
+        if self.graphs is not None:
+            self.graphs.forget()
+
+    def run(self, name: Hashable, function: Callable[..., T], *inputs: Any) -> T:
+        """Call a function with inputs, perhaps as a CUDA graph; those of one name do the same."""
+        if self.graphs is None:
+            return function(*inputs)
+        return self.graphs.run(name, function, *inputs)
 
     def batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
         """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
@@ -89,7 +97,7 @@ class Executor(ABC):
             return None
         torch.manual_seed(seed_of(*(run.seed for run in self.runs), "hold", cycle))
         self.model.train()
-        return self.graphs.run("hold", lambda batch: self.call(function, batch), self.whole)
+        return self.run("hold", lambda batch: self.call(function, batch), self.whole)
 
     def step(
         self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
@@ -101,7 +109,7 @@ class Executor(ABC):
             descend(terms.loss.sum(), optimizers, self.group)
             return tree_map_only(Tensor, Tensor.detach, terms)
 
-        return self.graphs.run((name, batch.size), work, batch, *held)
+        return self.run((name, batch.size), work, batch, *held)
 
     @abstractmethod
     def drawn_batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
@@ -139,7 +147,7 @@ class OneRun(Executor):
         self.clusters: Clusters | None = None
         if not self.group.alone:
             replace_norms(model, lambda norm: SyncNorm(norm, self.group))
-        elif isinstance(source, GraphBatch) and capture:
+        elif self.device.type == "cuda" and isinstance(source, GraphBatch) and capture:
             # Steps on one graph are alike; batches of graphs have many sizes.
             self.graphs = CUDAGraphs(on=worth_capturing(source.edges.edge_index))
         if isinstance(source, GraphBatch):

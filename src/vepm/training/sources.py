@@ -45,8 +45,10 @@ def pick_device(name: str) -> torch.device:
         gpus = ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     if name == "auto":
         name = "cuda" if gpus else "cpu"
+    if name.startswith("cuda") and not gpus:
+        raise InputError("device cuda was asked for, but no GPU is available; use auto or cpu")
     if name not in ("cpu", *gpus):
-        raise InputError(f"there is no device {name!r}; use auto, cpu or, with a GPU, cuda")
+        raise InputError(f"there is no device {name!r}; use auto, cpu or cuda")
     return torch.device(name)
 
 

@@ -108,7 +108,7 @@ class ManyRuns(Executor):
     def watch(self) -> dict[str, Tensor]:
         """Accuracy and loss of each role [R]; for runs without the role they mean nothing."""
         self.model.eval()
-        return self.graphs.run("watch", self._metrics)
+        return self.run("watch", self._metrics)
 
     @torch.no_grad()
     def _metrics(self) -> dict[str, Tensor]:
