@@ -113,12 +113,10 @@ class Adjacency:
                 if low < 0 or high >= self.num_nodes:
                     known = f"but nodes are numbered 0 to {self.num_nodes - 1}"
                     raise ValueError(f"edge_index holds nodes {low} to {high}, {known}")
-            ends, look = self._ends(transposed), not self.replaceable
-            self._sorted[transposed] = SortedEdges(*ends, self.num_nodes, look=look)
+            ends = (self.source, self.target) if transposed else (self.target, self.source)
+            found = SortedEdges(*ends, self.num_nodes, look=not self.replaceable)
+            self._sorted[transposed] = found
         return self._sorted[transposed]
-
-    def _ends(self, transposed: bool) -> tuple[Tensor, Tensor]:
-        return (self.source, self.target) if transposed else (self.target, self.source)
 
     def pattern(self, heads: int, transposed: bool = False) -> Pattern:
         """How to sum for ``heads`` communities; rows are targets unless transposed."""
@@ -132,7 +130,8 @@ class Adjacency:
                 uncut = {"longest": self.edge_index.size(1)} if self.replaceable else {}
                 found = triton_pattern(edges, **uncut)
             else:
-                found = Pattern(*self._ends(transposed), self.num_nodes)
+                ends = (self.source, self.target) if transposed else (self.target, self.source)
+                found = Pattern(*ends, self.num_nodes)
             self._patterns[key] = found
         return self._patterns[key]
 
