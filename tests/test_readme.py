@@ -1,6 +1,7 @@
 """The README keeps its promises: short, its picture small, its examples run, its numbers true."""
 
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -74,3 +75,11 @@ def test_every_link_leads_somewhere() -> None:
 def test_examples_are_short() -> None:
     for block in blocks(README):
         assert len(block.code.splitlines()) <= 10
+
+
+def test_the_order_of_the_packages_is_that_of_the_contract() -> None:
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    drawn = README.split("to their right:\n\n")[1].split("\n\n")[0]
+    assert re.findall(r"\w+", drawn) == [name.strip("()") for name in contract["layers"]]
