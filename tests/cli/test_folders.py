@@ -138,7 +138,7 @@ def test_a_run_stopped_while_it_replaces_another_stays_ours(
     succeed(*words)
     Path("run/notes.txt").write_text("mine")
     with monkeypatch.context() as patch:
-        patch.setattr("vepm.estimators.base.fit", interrupt)
+        patch.setattr("vepm.training.fit_many", interrupt)
         assert vepm(*words, "--overwrite").code == 130
     assert names_in(Path("run")) == {"notes.txt"}
     succeed(*words)

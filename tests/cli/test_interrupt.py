@@ -129,7 +129,7 @@ def interrupt(*_: object, **__: object) -> None:
 def test_stopped_before_the_first_epoch(
     pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vepm.estimators.base.fit", interrupt)
+    monkeypatch.setattr("vepm.training.fit_many", interrupt)
     outcome = vepm("train", pets, "-o", "run")
     assert (outcome.code, outcome.out) == (130, "")
     assert "give the same command again" in outcome.err

@@ -121,10 +121,10 @@ def given_to_fit(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> tuple[D
         seen.extend(args)
         raise SeenError
 
-    monkeypatch.setattr("vepm.estimators.base.fit", fit)
+    monkeypatch.setattr("vepm.training.fit_many", fit)
     with pytest.raises(SeenError):
         vepm(*words)
-    dataset, config = seen
+    dataset, config, *_ = seen
     return dataset, config
 
 
