@@ -9,7 +9,7 @@ from typing import Any
 
 import vepm
 
-CHANGED_IN_PLACE = {"Ended", "_Captured", "Course", "TrainingState"}
+CHANGED_IN_PLACE = {"Ended", "_Step", "Course", "TrainingState"}
 OF_FUNCTIONS = {"Protocol", "Tuning"}
 """Their types name tensors, which only functions of theirs take."""
 

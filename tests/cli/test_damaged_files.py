@@ -88,6 +88,6 @@ def test_damaged_checkpoints(case: str, pets: Path, checkpointed: Path) -> None:
 @pytest.mark.usefixtures("no_page")
 def test_a_checkpoint_of_another_run(pets: Path, checkpointed: Path) -> None:
     words = ("train", pets, "-o", checkpointed, *QUICK, "--seed", "1")
-    assert "other settings, seed or data" in refused(*words)
+    assert "other settings, seed, data or number" in refused(*words)
     assert names_in(checkpointed) == {"checkpoint.safetensors"}
     succeed(*words, "--overwrite")

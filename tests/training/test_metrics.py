@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import quick, seeds
-from vepm import measures
+from vepm import measures, runs
 from vepm.measures import (
     accuracy,
     agreement,
@@ -174,21 +174,19 @@ def test_code_that_has_changed_since_its_commit_is_marked(
     changes: str, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = iter(["abc\n", changes])
-    monkeypatch.delenv("VEPM_COMMIT", raising=False)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: next(said))
-    assert commit() == f"abc{mark}"
+    assert runs._commit_of_tree.__wrapped__() == f"abc{mark}"
 
 
 def test_without_git_there_is_no_commit_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> str:
         raise FileNotFoundError
 
-    monkeypatch.delenv("VEPM_COMMIT", raising=False)
     monkeypatch.setattr(Path, "exists", lambda _: True)
     monkeypatch.setattr(subprocess, "check_output", fail)
-    assert commit() is None
+    assert runs._commit_of_tree.__wrapped__() is None
     monkeypatch.setattr(Path, "exists", lambda _: False)
-    assert commit() is None
+    assert runs._commit_of_tree.__wrapped__() is None
     monkeypatch.setenv("VEPM_COMMIT", " abc ")
     assert commit() == "abc"

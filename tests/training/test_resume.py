@@ -181,13 +181,13 @@ def test_resuming_with_other_settings_seed_or_data_is_refused(tmp_path: Path) ->
         {"train_on": train[1:]},
         {"train_on": torch.cat([train, val[:1]]), "validate_on": val[1:]},
     ):
-        with pytest.raises(InputError, match="other settings, seed or data") as caught:
+        with pytest.raises(InputError, match="other settings, seed, data or number") as caught:
             run("node", checkpoint=path, **change)
         assert "\n" not in str(caught.value)
     for key in ("x", "y", "edge_index"):
         graph = other.clone()
         graph[key] = graph[key][:, 2:] if key == "edge_index" else graph[key].flip(0)
-        with pytest.raises(InputError, match="other settings, seed or data"):
+        with pytest.raises(InputError, match="other settings, seed, data or number"):
             fitting.fit(
                 dataclasses.replace(toy("node"), graphs=[graph]),
                 SMALL["node"],

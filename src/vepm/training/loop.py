@@ -252,19 +252,21 @@ def _history_rows(
     means = {name: stack(values).double().mean(0) for name, values in given.items() if values}
     weights = executor.weight_sums().double()
     labelled = weights.new_tensor([sum(counts) for counts in zip(*labels, strict=True)])
-    found = means | {"the sum of the weights": weights, "labels": labelled} | watched
+    found = means | {"weights": weights, "labels": labelled} | watched
     # Left on the device until here: one transfer for all.
     table = stack([value.reshape(len(executor.runs)) for value in found.values()])
     rows = []
     for run, values in enumerate(executor.group.sum(table).T.tolist()):
         own = dict(zip(found, values, strict=True))
-        # The loss comes first, but the term that made it so says more about the cause.
-        terms = (*reversed(means), "the sum of the weights")
-        odd = [name for name in terms if not math.isfinite(own[name])]
-        if run in active and odd:
+        if run in active and not all(math.isfinite(own[name]) for name in (*means, "weights")):
+            # The loss comes first, but the term that made it so says more about the cause.
+            terms = ((n, t) for step in steps for n, t in reversed(step._asdict().items()))
+            last = ((name, float(t.reshape(-1)[run])) for name, t in terms if t is not None)
+            odd = (f"{name} is {value}" for name, value in last if not math.isfinite(value))
+            what = next(odd, "a gradient or running statistic is not finite")
             raise DivergedError(
-                f"training diverged: {odd[0]} is {own[odd[0]]} in epoch {state.courses[run].epoch} "
-                f"of {state.phase}; lower the learning rate or check the features' scale"
+                f"training diverged: {what} in epoch {state.courses[run].epoch} of {state.phase}; "
+                "lower the learning rate or check the features' scale"
             )
         row = {name: own[name] for name in means}
         if "correct" in row:
