@@ -63,51 +63,39 @@ def edge_log_likelihood(
     .. math:: \sum_{i<j} A_{ij} \log(1 - e^{-r_{ij}}) - (1 - A_{ij}) r_{ij}, \quad
               r_{ij} = \sum_c \gamma_c z_{ic} z_{jc}
 
-    With interactions it is :math:`r_{ij} = z_i^\top \Lambda z_j`. Weights of edges are counts of a
-    Poisson distribution, :math:`\sum_{i<j} w_{ij} \log r_{ij} - r_{ij} - \log \Gamma(w_{ij} + 1)`;
-    if they are not whole, that is its quasi-likelihood. Directed links sum over ordered pairs.
-    Non-edges enter linearly: their sum follows from that of z, less the same over the edges.
+    With interactions it is :math:`r_{ij} = z_i^\top \Lambda z_j`. Weights of edges have a Poisson
+    likelihood, :math:`\sum_{i<j} w_{ij} \log r_{ij} - r_{ij} - \log \Gamma(w_{ij} + 1)`. Non-edges
+    enter linearly: their sum follows from that of z, less the same over the edges.
 
     Args:
         z: Affiliations [N, C].
         activation: Activations [C], or interactions [C, C], symmetric unless directed.
-        edge_index: Edges [2, E], in both directions unless directed; loops and repeats are
-            ignored. An ``Adjacency`` is trusted to have none.
+        edge_index: Edges [2, E], both directions unless directed; loops and repeats are ignored.
         batch: Graph of each node [N]; one graph if not given.
         balanced: Average over edges and over non-edges, then halve, instead of summing.
         mean: Posterior means [N, C], which give the expected non-edge part; z if not given.
         num_graphs: Number of graphs, counted if not given.
         edge_weight: Positive weight of each edge [E]; an ``Adjacency`` has its own.
-        directed: Whether links run from ``edge_index[0]`` to ``edge_index[1]`` alone.
+        directed: Whether links have directions; the sum is then over ordered pairs.
 
     Example:
-        >>> z, edges = torch.ones(3, 1), torch.tensor([[0, 1], [1, 0]])
-        >>> edge_log_likelihood(z, torch.ones(1), edges)  # log(1 - 1/e) - 1 - 1
+        >>> edge_log_likelihood(torch.ones(3, 1), torch.ones(1), torch.tensor([[0, 1], [1, 0]]))
         tensor([-2.4587])
     """
     if isinstance(edge_index, Tensor):
         edge_index = _simple(edge_index, z.size(0), edge_weight)
-    # Edges in both directions hold each pair twice, and so do ordered pairs.
+    # Edges in both directions hold each pair twice.
     adjacency, times = (edge_index.links, 1) if directed else (edge_index, 2)
     if batch is not None and num_graphs is None:
         num_graphs = int(batch.max()) + 1 if batch.numel() else 0
-    of_node = batch, num_graphs
+    of_node, mean = (batch, num_graphs), z if mean is None else mean
     of_edge = None if batch is None else batch[adjacency.source], num_graphs
-    mean = z if mean is None else mean
     rate = _edge_rates(z, activation, adjacency, directed)
-    if adjacency.weight is None:
-        log_probability = torch.log(-torch.expm1(-rate))
-    else:
-        # Less the rate, whose sum is known below.
-        weight = adjacency.weight.to(rate.dtype)
-        log_probability = weight * torch.log(rate) - torch.lgamma(weight + 1)
-    on_edges = _sums(log_probability, *of_edge) / times
-    if mean is z:
-        rates_on_edges = _sums(rate, *of_edge) / times
-    else:
-        rates = _neighbour_rates(mean, activation, adjacency, directed)
-        rates_on_edges = _sums(rates, *of_node) / times
-    total = _sums(mean, *of_node)
+    on_edges = _sums(_log_probability(rate, adjacency.weight), *of_edge) / times
+    rates, where = rate, of_edge
+    if mean is not z:
+        rates, where = _neighbour_rates(mean, activation, adjacency, directed), of_node
+    rates_on_edges, total = _sums(rates, *where) / times, _sums(mean, *of_node)
     own = _sums(pair_rates(mean, mean, activation), *of_node)
     off_edges = (pair_rates(total, total, activation) - own) / times - rates_on_edges
     if adjacency.weight is not None:
@@ -115,7 +103,7 @@ def edge_log_likelihood(
     if not balanced:
         return on_edges - off_edges
     nodes = _sums(z.new_ones(z.size(0)), *of_node)
-    edges = _sums(rate.new_ones(rate.size(0)), *of_edge) / times
+    edges = _sums(torch.ones_like(rate), *of_edge) / times
     non_edges = nodes * (nodes - 1) / times - edges
     return (on_edges / edges.clamp_min(1) - off_edges / non_edges.clamp_min(1)) / 2
 
@@ -146,7 +134,7 @@ def partial_edge_log_likelihood(
     """
     rate = _edge_rates(z, activation, edges)
     # The edges hold each pair twice.
-    on_edges = edge_weight @ torch.log(-torch.expm1(-rate)) / 2
+    on_edges = edge_weight @ _log_probability(rate, None) / 2
     near = aggregate(mean.detach()[:, None], edges, edge_weight[:, None]).squeeze(1)
     rates_on_edges = pair_rates(_as_both_ends(mean), near, activation).sum() / 2
     others = (total - mean).detach()
@@ -200,6 +188,14 @@ def _simple(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = Non
     plain, weight = remove_self_loops(edge_index, edge_weight)
     plain, weight = coalesce(plain, weight, num_nodes=num_nodes)
     return Adjacency(plain, num_nodes, weight=weight)
+
+
+def _log_probability(rate: Tensor, weight: Tensor | None) -> Tensor:
+    """Log-probability of each edge [E], or of its weight less the rate, whose sum is known."""
+    if weight is None:
+        return torch.log(-torch.expm1(-rate))
+    weight = weight.to(rate.dtype)
+    return weight * torch.log(rate) - torch.lgamma(weight + 1)
 
 
 def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency, directed: bool = False) -> Tensor:

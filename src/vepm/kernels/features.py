@@ -96,7 +96,8 @@ def normalize_rows(x: Features, norm: str) -> Features:
     if isinstance(x, Tensor):
         return nn.functional.normalize(x, p=power, dim=1)
     if norm not in x.normalised:
-        length = _row_sums(x, x.values.abs().pow(power)).pow(1 / power).clamp_min(1e-12)
+        powers = x.with_values(x.values.abs().pow(power))
+        length = row_mass(powers)[:, 0].pow(1 / power).clamp_min(1e-12)
         x.normalised[norm] = x.with_values(x.values / length[x.rows])
     return x.normalised[norm]
 
@@ -154,11 +155,7 @@ def row_mass(x: Features) -> Tensor:
     """Sum of absolute values of each row [N, 1]."""
     if isinstance(x, Tensor):
         return x.abs().sum(1, keepdim=True)
-    return _row_sums(x, x.values.abs())[:, None]
-
-
-def _row_sums(x: SparseFeatures, values: Tensor) -> Tensor:
-    return values.new_zeros(x.shape[0]).index_add(0, x.rows, values)
+    return x.values.new_zeros(x.shape[0], 1).index_add(0, x.rows, x.values.abs()[:, None])
 
 
 def dense(x: Features) -> Tensor:
