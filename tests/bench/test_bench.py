@@ -15,8 +15,8 @@ from benchmarks.memory import PeakMemory, _status
 from cli.running import refused, succeed
 from vepm.bench import (
     Plan,
+    attempt,
     compare,
-    in_own_process,
     ratios,
     run,
     time_call,
@@ -79,7 +79,7 @@ def graph_file(tmp_path: Path) -> Path:
 def test_a_method_that_fails_or_dies_has_its_error_and_the_others_go_on(graph_file: Path) -> None:
     builders = (build_failing, build_dying, METHODS["ours"].build)
     plan = Plan(repeats=3, threads=1)
-    failing, dying, ours = (in_own_process(b, "predict", graph_file, plan) for b in builders)
+    failing, dying, ours = (attempt(b, "predict", graph_file, plan) for b in builders)
     assert failing == {"error": "too much"}
     assert "terminated abruptly" in dying["error"]
     assert len(ours["rounds"]) == 3
@@ -89,7 +89,7 @@ def test_a_method_that_fails_or_dies_has_its_error_and_the_others_go_on(graph_fi
 
 def test_no_round_begins_after_the_budget(graph_file: Path) -> None:
     plan = Plan(repeats=9, budget=0, threads=1)
-    found = in_own_process(METHODS["gcn"].build, "predict", graph_file, plan)
+    found = attempt(METHODS["gcn"].build, "predict", graph_file, plan)
     assert len(found["rounds"]) == 1
 
 

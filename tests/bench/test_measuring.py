@@ -1,7 +1,6 @@
 """How a step is measured, without measuring one: memory, turns, sizes and the machine."""
 
 import mmap
-import multiprocessing
 import os
 import platform
 import sys
@@ -19,7 +18,7 @@ from torch_geometric.data import Data
 from benchmarks import memory
 from benchmarks.memory import PeakMemory
 from vepm import bench
-from vepm.bench import Plan, in_own_process, machine, measure, ratios, run, steps
+from vepm.bench import Plan, attempt, machine, measure, ratios, run, steps
 from vepm.bench.steps import METHODS, STEPS, Method, Step, build_model
 from vepm.data import planted_graph
 from vepm.scale import cuda_graphs
@@ -110,19 +109,20 @@ def test_short_steps_are_repeated_in_each_round(graph_file: Path) -> None:
     assert found["median"] >= 0.02
 
 
-@pytest.mark.parametrize(("device", "start"), [("cpu", "forkserver"), ("cuda", "spawn")])
-def test_processes_that_need_a_gpu_start_from_nothing(
-    device: str, start: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("device", "processes"), [("cpu", 1), ("cuda", 0)])
+def test_only_a_cpu_needs_a_process_for_the_memory_of_each_method(
+    device: str, processes: int, graph_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class AskedError(Exception):
-        pass
+    started = []
 
-    def ask(method: str) -> None:
-        raise AskedError(method)
+    def pool(*_: object) -> ThreadPoolExecutor:
+        started.append(device)
+        return ThreadPoolExecutor(1)
 
-    monkeypatch.setattr(multiprocessing, "get_context", ask)
-    with pytest.raises(AskedError, match=start):
-        in_own_process(METHODS["gcn"].build, "joint", Path(), Plan(device))
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(bench, "measure", lambda *_: {"median": 1.0})
+    assert attempt(METHODS["gcn"].build, "joint", graph_file, Plan(device)) == {"median": 1.0}
+    assert len(started) == processes
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_an_error_is_said_in_its_first_line_or_by_its_name(
     def build(*_: object) -> Step:
         raise Lost(*words)
 
-    assert in_own_process(build, "joint", graph_file, Plan()) == {"error": said}
+    assert attempt(build, "joint", graph_file, Plan()) == {"error": said}
 
 
 @pytest.mark.parametrize(("budget", "rounds"), [(0.0, 1), (100.0, 4)])

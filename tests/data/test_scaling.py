@@ -1,5 +1,7 @@
 """Columns at one scale: which are standardised, which stay, and that size does not matter."""
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 import torch
@@ -7,7 +9,13 @@ from torch import Tensor
 
 from vepm.data import Dataset, as_dataset, load, planted_graph, scaling
 from vepm.data.canonical import NUM_POSITIONS
-from vepm.data.scaling import Anchors, Scaling, needs_coordinates, with_coordinates
+from vepm.data.scaling import (
+    Anchors,
+    Scaling,
+    assortativity,
+    needs_coordinates,
+    with_coordinates,
+)
 from vepm.errors import InputError
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -223,3 +231,43 @@ def test_rows_of_stored_zeros_stay_zero() -> None:
     x = torch.sparse_coo_tensor(places, values, (2, 3), check_invariants=True).coalesce()
     found = Scaling.of(x)(x).to_dense()
     torch.testing.assert_close(found, torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 0.0]]))
+
+
+def correlation(dataset: Dataset) -> float:
+    """Of the ends of all edges, column by column in loops, the columns at one scale."""
+    graph = dataset.graphs[0]
+    x = Scaling.of(graph.x)(graph.x).double()
+    pairs = [(int(i), int(j)) for i, j in graph.edge_index.T]
+    covariance = variance = 0.0
+    for column in x.T.tolist():
+        mean = sum(column[i] + column[j] for i, j in pairs) / (2 * len(pairs))
+        covariance += sum((column[i] - mean) * (column[j] - mean) for i, j in pairs)
+        variance += sum((column[i] - mean) ** 2 + (column[j] - mean) ** 2 for i, j in pairs) / 2
+    return covariance / variance
+
+
+@pytest.mark.parametrize("size", [1.0, 1e18])
+def test_likeness_of_linked_nodes_is_the_correlation_of_their_features(size: float) -> None:
+    dataset = planted_graph(60, 3, seed=0)
+    (graph,) = dataset.graphs
+    graph.x = size * graph.x
+    assert assortativity(dataset) == pytest.approx(correlation(dataset), abs=1e-5)
+    words = (graph.x > 0).float()
+    bag = planted_with(dataset, words)
+    assert assortativity(planted_with(dataset, words.to_sparse().coalesce())) == pytest.approx(
+        correlation(bag), abs=1e-5
+    )
+
+
+def planted_with(dataset: Dataset, x: Tensor) -> Dataset:
+    graph = dataset.graphs[0].clone()
+    graph.x = x
+    return replace(dataset, graphs=[graph])
+
+
+def test_nodes_without_links_or_with_equal_features_are_not_alike() -> None:
+    dataset = planted_graph(60, 3, seed=0)
+    (graph,) = dataset.graphs
+    assert assortativity(planted_with(dataset, torch.ones(60, 2))) == 0
+    graph.edge_index = graph.edge_index[:, :0]
+    assert assortativity(dataset) == 0

@@ -7,10 +7,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm import VEPM
+from vepm.data import as_dataset
 from vepm.nn import draw
 from vepm.nn.building import first_interactions
 from vepm.scale.batches import single_graph
 from vepm.training import Config
+from vepm.training.card import ModelCard
 from vepm.training.losses import pretraining_loss
 
 TWO_COLOURED = torch.tensor([[0.0, 0.3], [0.3, 0.0]])
@@ -78,7 +80,7 @@ def test_blocks_that_link_within_are_found_by_both() -> None:
 def test_interactions_are_symmetric_and_positive_and_start_as_described(count: int) -> None:
     model = VEPM(4, 2, num_communities=count, num_metacommunities=1, interactions="matrix")
     between = model.interactions.detach()
-    torch.testing.assert_close(between, first_interactions(count))
+    torch.testing.assert_close(between, first_interactions(count, 8))
     assert between.equal(between.T)
     assert (between > 0).all()
     torch.testing.assert_close(model.activation, model.interactions.sum(1))
@@ -87,3 +89,33 @@ def test_interactions_are_symmetric_and_positive_and_start_as_described(count: i
         model.interaction_logit.copy_(torch.randn(count, count))
     assert model.interactions.equal(model.interactions.T)
     assert any(p is model.interaction_logit for p in model.encoder_parameters())
+
+
+@pytest.mark.parametrize(
+    ("count", "paired", "found"), [(33, 8, 8), (33, 16, 16), (8, 8, 4), (9, 0, 0)]
+)
+def test_at_most_half_of_the_communities_begin_as_pairs(
+    count: int, paired: int, found: int
+) -> None:
+    model = VEPM(4, 2, num_communities=count, interactions="matrix", paired=paired)
+    partner = model.interactions.argmax(1)
+    assert int((partner != torch.arange(count)).sum()) == found
+    assert partner[partner].equal(torch.arange(count))
+
+
+def test_a_negative_number_of_pairs_is_refused() -> None:
+    with pytest.raises(ValueError, match="paired must be at least 0, got -2"):
+        VEPM(4, 2, num_communities=8, interactions="matrix", paired=-2)
+
+
+@pytest.mark.parametrize(("alike", "paired"), [(True, 8), (False, 16)])
+def test_more_begin_as_pairs_where_features_of_linked_nodes_differ(
+    alike: bool, paired: int
+) -> None:
+    graph, _ = block_graph(WITHIN)
+    noise = torch.randn(90, 3, generator=torch.Generator().manual_seed(1))
+    graph.x = torch.eye(3)[graph.y] if alike else noise
+    config = Config().replace(interactions="matrix", num_communities=33)
+    card = ModelCard.of(as_dataset(graph), config)
+    assert card.paired == paired
+    assert int((card.build().interactions.diagonal() < 0.5).sum()) == paired

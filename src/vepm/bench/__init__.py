@@ -59,10 +59,14 @@ def time_call(
 
 
 def measure(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
-    """Time a step and take its peak memory, which needs a process of its own."""
+    """Time a step and take its peak memory, which on a CPU needs a process of its own."""
     if plan.threads:
         torch.set_num_threads(plan.threads)
-    peak = "peak_gpu_memory_mib" if plan.device == "cuda" else "peak_memory_mib"
+    peak = "peak_memory_mib"
+    if plan.device == "cuda":
+        peak = "peak_gpu_memory_mib"
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     before = peak_memory()[peak]
     train = build(step, Data(**torch.load(graph, weights_only=True)), plan.device)
     for _ in range(WARMUP):
@@ -76,18 +80,17 @@ def measure(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
     return {"rounds": rounds, "peak_bytes": used, "median": statistics.median(rounds)}
 
 
-def in_own_process(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
+def attempt(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
     """What :func:`measure` gives, or the error of a step that failed or whose process died."""
-    # A server that has looked for GPUs while importing leaves its forks none to use.
-    on_cpu = plan.device == "cpu"
-    context = multiprocessing.get_context("forkserver" if on_cpu else "spawn")
-    if on_cpu:
+    try:
+        if plan.device == "cuda":
+            return measure(build, step, graph, plan)
+        context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(1, context) as pool:
-        try:
+        with ProcessPoolExecutor(1, context) as pool:
             return pool.submit(measure, build, step, graph, plan).result()
-        except RuntimeError as error:
-            return {"error": (str(error).splitlines() or [type(error).__name__])[0]}
+    except RuntimeError as error:
+        return {"error": (str(error).splitlines() or [type(error).__name__])[0]}
 
 
 def compare(
@@ -103,7 +106,7 @@ def compare(
             for key, method in methods.items():
                 if method.fits(step, nodes, edges):
                     size = {"graph": name, "nodes": nodes, "edges": edges}
-                    row = in_own_process(method.build, step, path, plan)
+                    row = attempt(method.build, step, path, plan)
                     yield {**size, "step": step, "method": key, **row}
 
 

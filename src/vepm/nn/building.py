@@ -29,7 +29,6 @@ CHOICES = {
     "encoder_conv": ("same", *CONVOLUTIONS),
 }
 REST = 0.1  # initial sum of a community's rates with all but its partner, whose rate is 1
-MOST_PAIRS = 4  # pairs of communities that begin with links to each other
 
 
 def check_options(given: SimpleNamespace) -> None:
@@ -39,6 +38,8 @@ def check_options(given: SimpleNamespace) -> None:
     for name in ("encoder_layers", "bank_layers", "composer_layers"):
         if (depth := getattr(given, name)) < 1:
             raise ValueError(f"{name} must be at least 1, got {depth}")
+    if given.paired < 0:
+        raise ValueError(f"paired must be at least 0, got {given.paired}")
     for name in ("encoder_dropout", "dropout", "node_dropout"):
         if not 0 <= (probability := getattr(given, name)) <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {probability}")
@@ -108,15 +109,15 @@ def build_boxes(
     return encoder, partitioner, bank, GraphComposer(**shared, skip_channels=skips, **how)
 
 
-def first_interactions(num_communities: int) -> Tensor:
-    """Rates between communities [C, C] before training.
+def first_interactions(num_communities: int, paired: int) -> Tensor:
+    """Rates between communities [C, C] before training, so many of them in pairs, at most half.
 
     From communities that all link to themselves, training would never find out that a graph joins
     unlike nodes: it would only make the affiliations of linked nodes more alike.
     """
     each = torch.arange(num_communities)
-    paired = 2 * min((num_communities + 1) // 4, MOST_PAIRS)
-    other = torch.where(each < paired, each ^ 1, each)
+    most = 2 * min((num_communities + 1) // 4, paired // 2)
+    other = torch.where(each < most, each ^ 1, each)
     rates = torch.full((num_communities, num_communities), REST / num_communities)
     rates[each, other] = 1
     return rates

@@ -60,8 +60,9 @@ class VEPM(nn.Module):
         grouping: Communities of a metacommunity: consecutive ``"segments"``, or a ``"learned"``
             assignment that the labels teach.
         interactions: ``"diagonal"`` joins nodes through communities that they share; ``"matrix"``
-            learns how readily each links to every other. The first half of the communities, at
-            most eight, begin as pairs that link to each other, the others link to themselves.
+            learns how readily each links to every other.
+        paired: So many communities, at most half, begin as pairs that link to each other, the
+            others link to themselves; for ``interactions="matrix"``.
         directed: Give every node two affiliations to each community, one for the links it sends
             and one for those it receives. Columns of Z then alternate between the two [N, 2C].
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
@@ -114,6 +115,7 @@ class VEPM(nn.Module):
         shares: str = "softmax",
         grouping: str = "segments",
         interactions: str = "diagonal",
+        paired: int = 8,
         directed: bool = False,
         normalize: str = "community",
         inputs: str = "both",
@@ -143,7 +145,7 @@ class VEPM(nn.Module):
         self.activation_logit = nn.Parameter(torch.full((num_communities,), math.log(math.e - 1)))
         self.interaction_logit = None
         if interactions == "matrix":
-            logits = first_interactions(num_communities).expm1().log()
+            logits = first_interactions(num_communities, paired).expm1().log()
             self.activation_logit.data.copy_(logits.diagonal())
             self.interaction_logit = nn.Parameter(logits)
         # The inverse temperature of probabilities, fitted last, under its name in saved models.

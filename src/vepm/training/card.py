@@ -14,7 +14,15 @@ from vepm import schema
 from vepm.data import Dataset
 from vepm.data.canonical import NUM_POSITIONS
 from vepm.data.dataset import with_columns
-from vepm.data.scaling import FEW_COLUMNS, Anchors, Scaling, needs_coordinates, with_coordinates
+from vepm.data.scaling import (
+    ALIKE,
+    FEW_COLUMNS,
+    Anchors,
+    Scaling,
+    assortativity,
+    needs_coordinates,
+    with_coordinates,
+)
 from vepm.errors import InputError
 from vepm.nn import VEPM
 from vepm.schema import checked, fields_of
@@ -70,6 +78,7 @@ class ModelCard:
     added_positions: int = 0  # columns of spectral coordinates beside those of the data
     directed: bool = False
     weighted: bool | None = None  # None in files of earlier versions, which do not say
+    paired: int = checked(8, low=0)  # communities that begin as pairs in a matrix of interactions
     anchors: Anchors | None = field(default=None, compare=False)
     """The nodes of the training graph, where features are their coordinates in it."""
     scaling: Scaling | None = field(default=None, compare=False)
@@ -94,6 +103,9 @@ class ModelCard:
             config = config.replace(num_metacommunities=kinds, num_communities=communities)
         if norm in FEW_COLUMNS and needs_coordinates(dataset, FEW_COLUMNS[norm]):
             whole = with_coordinates(dataset)
+        paired = cls.paired
+        if model.interactions == "matrix" and assortativity(dataset) < ALIKE:
+            paired = model.num_communities // 2
         return cls(
             dataset.task,
             dataset.num_features,
@@ -104,6 +116,7 @@ class ModelCard:
             whole.num_features - dataset.num_features,
             dataset.directed,
             dataset.weighted,
+            paired,
             Anchors.of(whole),
             Scaling.of(whole.features, whole.num_positions) if norm in SCALED else None,
         )
@@ -191,7 +204,8 @@ class ModelCard:
         """A model of this description, its weights at their random start."""
         if self.directed and self.config.training.likelihood == "subsampled":
             raise InputError("settings: directed links need the likelihood balanced or summed")
-        options = self.config.model.arguments() | {"task": self.task, "directed": self.directed}
+        own = {"task": self.task, "directed": self.directed, "paired": self.paired}
+        options = self.config.model.arguments() | own
         try:
             return VEPM(self.width, max(len(self.class_names), 1), **options)
         except ValueError as error:
