@@ -22,18 +22,22 @@ def mixture_log_density(z: Tensor, means: Tensor, scale: Tensor) -> Tensor:
     return each.logsumexp(0) - math.log(len(means))
 
 
-def bound(model: GAE, x: Tensor, edges: Tensor, draws: int) -> Tensor:
-    """What training lowers: how badly edges are told apart, and the divergence from the prior."""
+def bound(model: GAE, x: Tensor, edges: Tensor, draws: int, others: Tensor | None = None) -> Tensor:
+    """What training lowers: how badly edges are told apart, and the divergence from the prior.
+
+    They are told from other pairs of nodes, by default random ones.
+    """
     means, scale = model.encode(x, edges, draws)
     z = means[0] + scale * torch.randn_like(scale)
     prior = Normal(0.0, 1.0).log_prob(z).sum(1)
     divergence = (mixture_log_density(z, means, scale) - prior).mean()
-    # PyG's own negative samples are drawn by NumPy, which the seed does not reach.
-    pairs = torch.randint(x.size(0), edges.shape, device=x.device)
-    return model.recon_loss(z, edges, pairs) + divergence / x.size(0)
+    if others is None:
+        # PyG's own negative samples are drawn by NumPy, which the seed does not reach.
+        others = torch.randint(x.size(0), edges.shape, device=x.device)
+    return model.recon_loss(z, edges, others) + divergence / x.size(0)
 
 
-class _Encoder(nn.Module):
+class MixtureEncoder(nn.Module):
     """Normals whose means depend on noise as well, so that their mixture may have any shape."""
 
     def __init__(self, in_channels: int, settings: "SIGVAE") -> None:
@@ -44,7 +48,7 @@ class _Encoder(nn.Module):
         self.mean, self.log_scale = GCNConv(width, latent), GCNConv(width, latent)
         self.noise_channels = settings.noise_channels
 
-    def forward(self, x: Tensor, edge_index: Tensor, draws: int) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, edge_index: Tensor, draws: int = 1) -> tuple[Tensor, Tensor]:
         """Means [S, N, D] by draw of the noise, and the scale [N, D] they share."""
         hidden, means = self.first(x, edge_index), []
         for _ in range(draws):
@@ -87,7 +91,7 @@ class SIGVAE(Baseline):
         """Means of the embeddings [N, D] of all nodes."""
         graph = dataset.graphs[0]
         x, edges = graph.x.to_dense().to(self.device), graph.edge_index.to(self.device)
-        model = GAE(_Encoder(dataset.num_features, self)).to(self.device)
+        model = GAE(MixtureEncoder(dataset.num_features, self)).to(self.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
         for _ in range(self.epochs):
             optimizer.zero_grad()

@@ -46,7 +46,7 @@ def communities(setting: Setting) -> Finding:
         "z": after.memberships,
         "community_embeddings": after.community_embeddings,
     }
-    single = setting.dataset.task == "node"
+    single = setting.dataset.single_graph
     if single:
         arrays |= {
             "pretrained_activation": pretrained.model.activation.detach(),

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch_geometric.nn import GAE, VGAE, GCNConv
 
+from vepm.baselines.sigvae import SIGVAE, MixtureEncoder, bound
 from vepm.estimators import LinkPredictor
 from vepm.estimators.pairs import (
     EdgeSplit,
@@ -71,13 +72,21 @@ class _Encoder(torch.nn.Module):
         return found if len(found) > 1 else found[0]
 
 
-def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
-    """Held-out edges ranked by PyG's GAE or VGAE, at the epoch of highest AUC on validation."""
+MIXTURE = SIGVAE(hidden_channels=HIDDEN, latent_channels=LATENT)
+AUTOENCODERS: dict[str, Callable[[int], GAE]] = {
+    "gae": lambda width: GAE(_Encoder(width, 1)),
+    "vgae": lambda width: VGAE(_Encoder(width, 2)),
+    "sigvae_links": lambda width: GAE(MixtureEncoder(width, MIXTURE)),
+}
+
+
+def autoencoder(kind: str, setting: Setting) -> Finding:
+    """Held-out edges ranked by an autoencoder, at the epoch of highest AUC on validation."""
     parts = split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
     # As in their code, rows are not normalised: then 200 epochs would not be enough.
     x, edges = setting.graph.x.to_dense(), parts.graph.edge_index
     with torch.random.fork_rng():
-        model = kind(_Encoder(x.size(1), 2 if kind is VGAE else 1))
+        model = AUTOENCODERS[kind](x.size(1))
         torch.manual_seed(setting.seed)
         model.reset_parameters()
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
@@ -88,7 +97,10 @@ def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
             optimizer.zero_grad()
             # PyG would draw them from a generator that has no seed here.
             others = torch.from_numpy(draw_non_edges(parts.graph, edges.size(1) // 2, random))
-            loss = model.recon_loss(model.encode(x, edges), edges, others)
+            if kind == "sigvae_links":
+                loss = bound(model, x, edges, MIXTURE.draws, others)
+            else:
+                loss = model.recon_loss(model.encode(x, edges), edges, others)
             if isinstance(model, VGAE):
                 loss = loss + model.kl_loss() / len(x)
             loss.backward()
@@ -96,6 +108,9 @@ def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
             model.eval()
             with torch.no_grad():
                 found = model.encode(x, edges)
+            if kind == "sigvae_links":
+                # Without noise, every draw is the same.
+                found = found[0][0]
             reached = roc_auc_score(*ranked(_products(found), parts.val))
             if reached >= best:
                 best, z = reached, found
@@ -105,8 +120,7 @@ def autoencoder(kind: type[GAE], setting: Setting) -> Finding:
 LINK_STUDIES: dict[str, Callable[[Setting], Finding]] = {
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
-    "gae": partial(autoencoder, GAE),
-    "vgae": partial(autoencoder, VGAE),
+    **{kind: partial(autoencoder, kind) for kind in AUTOENCODERS},
 }
 
 
