@@ -262,7 +262,10 @@ def test_entropy_of_a_share_of_everything() -> None:
     assert studies.entropy(torch.tensor([[0.25] * 4])) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["link_prediction", "common_neighbours", "gae", "vgae"])
+LINKS = ["link_prediction", "common_neighbours", "gae", "vgae", "sigvae_links"]
+
+
+@pytest.mark.parametrize("name", LINKS)
 def test_links_are_ranked_better_than_by_chance(name: str) -> None:
     data = planted_graph(150, 3, overlap=0.02, average_degree=14, num_features=8, seed=1)
     config = preset("links", "node").replace(num_communities=3, num_metacommunities=1)
