@@ -241,3 +241,10 @@ def test_runs_of_a_batch_share_its_time_evenly(monkeypatch: pytest.MonkeyPatch) 
     cells = [(public_split(dataset), seed) for seed in range(4)]
     found: list[object] = [*VEPMMethod(SMALL["node"], "cpu").train_batch(dataset, cells)]
     assert found == [(one, 1.5) for one in "abcd"]
+
+
+def test_one_worker_is_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "Parallel", None)
+    for compute in (HERE, Compute("cpu", jobs=1)):
+        assert run_jobs(double, [5, 6], compute, lambda _, one: one) == [10, 12]
+    assert run_jobs(double, [5], Compute("cpu", jobs=2), lambda _, one: one) == [10]

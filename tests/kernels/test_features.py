@@ -215,3 +215,10 @@ def test_dropout_by_bits_is_dropout(probability: float, monkeypatch: pytest.Monk
     factor = 1 / (1 - probability)
     torch.testing.assert_close(dropped, torch.where(kept, x * factor, 0), rtol=1e-4, atol=0)
     torch.testing.assert_close(gradient, torch.where(kept, weight * factor, 0), rtol=1e-4, atol=0)
+
+
+def test_dropout_by_bits_of_nearly_everything_stays_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vepm.kernels.features.MANY_DRAWS", 1000)
+    found = dropout(torch.ones(400, 7), 1 - 1e-9, training=True)
+    assert isinstance(found, Tensor)
+    assert found.isfinite().all()

@@ -180,3 +180,8 @@ def test_scale_of_the_features_does_not_matter_once_normalised(norm: str) -> Non
     model, x = build(feature_norm=norm).eval(), torch.rand(10, 4)
     here, there = (model(scale * x, BATCH.edge_index).logits for scale in (1, 100))
     torch.testing.assert_close(here, there)
+
+
+@pytest.mark.parametrize(("grouping", "learns"), [("learned", True), ("segments", False)])
+def test_only_a_learned_grouping_is_learned(grouping: str, learns: bool) -> None:
+    assert VEPM(4, 2, grouping=grouping).learns_grouping is learns

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,9 @@ def test_missing_optuna_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r"pip install 'vepm\[tune\]'"):
         small_tuning()
+
+
+def test_a_trial_takes_a_part_of_the_time_of_the_search(tmp_path: Path) -> None:
+    started = time.perf_counter()
+    trials = search(small_tuning(trials=2), tmp_path)
+    assert 0 < sum(trial.seconds for trial in trials) <= time.perf_counter() - started

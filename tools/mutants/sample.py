@@ -28,9 +28,13 @@ EQUIVALENT = {
         "no time is exactly the budget"
     ),
     ("vepm.bench", "if i <= 0 or time.perf_counter() - started < plan.budget:"): "none is negative",
+    (
+        "vepm.training.losses",
+        "x, edges = dropout(x, 1 * VISIBLE, training=True), _some_of(edges)",
+    ): "half of them are visible",
     **dict.fromkeys(
         (
-            ("vepm.bench", 'on_cpu = plan.device <= "cpu"'),
+            ("vepm.bench", 'if plan.device >= "cuda":'),
             ("vepm.bench", 'name = found["gpu"] if device >= "cuda" else processor'),
             (
                 "vepm.bench",
