@@ -42,6 +42,7 @@ ALTERNATIVES: list[tuple[str, Any, dict[str, Any]]] = [
     ("sparse", True, {}),
     ("background", True, {"grouping": "learned", "directed": True}),
     ("interactions", "matrix", {}),
+    ("paired", 0, {"interactions": "matrix"}),
     ("directed", True, {}),
     *[("normalize", value, {}) for value in ("none", "graph", "neighbours")],
     *[("inputs", value, {}) for value in ("x", "z", "random")],

@@ -61,8 +61,6 @@ class VEPM(nn.Module):
             assignment that the labels teach.
         interactions: ``"diagonal"`` joins nodes through communities that they share; ``"matrix"``
             learns how readily each links to every other.
-        paired: So many communities, at most half, begin as pairs that link to each other, the
-            others link to themselves; for ``interactions="matrix"``.
         directed: Give every node two affiliations to each community, one for the links it sends
             and one for those it receives. Columns of Z then alternate between the two [N, 2C].
         normalize: How shares become message weights: ``"none"``, ``"graph"``,
@@ -87,6 +85,8 @@ class VEPM(nn.Module):
         background: Make the last community one to which all nodes belong alike, for links that no
             other explains; a learned grouping starts with it as a metacommunity of its own.
         sparse: Let nodes belong to a community not at all.
+        paired: So many communities, at most half, begin as pairs that link to each other, the
+            others link to themselves; for ``interactions="matrix"``.
 
     Example:
         >>> model = VEPM(5, 3, num_communities=8, num_metacommunities=4, hidden_channels=16)
@@ -115,7 +115,6 @@ class VEPM(nn.Module):
         shares: str = "softmax",
         grouping: str = "segments",
         interactions: str = "diagonal",
-        paired: int = 8,
         directed: bool = False,
         normalize: str = "community",
         inputs: str = "both",
@@ -134,6 +133,7 @@ class VEPM(nn.Module):
         encoder_conv: str = "same",
         background: bool = False,
         sparse: bool = False,
+        paired: int = 8,
     ) -> None:
         given = SimpleNamespace(**{k: v for k, v in locals().items() if k != "__class__"})
         super().__init__()
