@@ -140,7 +140,7 @@ def with_coordinates(dataset: Dataset) -> Dataset:
 def assortativity(dataset: Dataset) -> float:
     """Correlation of the scaled features of linked nodes over all columns; 0 if none varies.
 
-    Measured on some thousand edges, evenly spaced.
+    Measured on about 4,000 edges, evenly spaced, or on all if there are fewer.
     """
     graphs, scale = dataset.graphs, Scaling.of(dataset.features, dataset.num_positions)
     every = max(1, sum(graph.edge_index.size(1) for graph in graphs) // _COMPARED_EDGES)

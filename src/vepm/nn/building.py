@@ -110,7 +110,7 @@ def build_boxes(
 
 
 def first_interactions(num_communities: int, paired: int) -> Tensor:
-    """Rates between communities [C, C] before training, so many of them in pairs, at most half.
+    """Rates between communities [C, C] before training; ``paired`` of them, at most half, in pairs.
 
     From communities that all link to themselves, training would never find out that a graph joins
     unlike nodes: it would only make the affiliations of linked nodes more alike.

@@ -85,8 +85,8 @@ class VEPM(nn.Module):
         background: Make the last community one to which all nodes belong alike, for links that no
             other explains; a learned grouping starts with it as a metacommunity of its own.
         sparse: Let nodes belong to a community not at all.
-        paired: So many communities, at most half, begin as pairs that link to each other, the
-            others link to themselves; for ``interactions="matrix"``.
+        paired: Number of communities, at most half, that start as pairs linked to each other; the
+            others start linked to themselves. For ``interactions="matrix"``.
 
     Example:
         >>> model = VEPM(5, 3, num_communities=8, num_metacommunities=4, hidden_channels=16)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -72,21 +73,39 @@ class _Encoder(torch.nn.Module):
         return found if len(found) > 1 else found[0]
 
 
+def _reconstruction(model: GAE, x: Tensor, edges: Tensor, others: Tensor) -> Tensor:
+    """What GAE and VGAE lower: how badly edges are told from other pairs, and any divergence."""
+    loss = model.recon_loss(model.encode(x, edges), edges, others)
+    return loss + model.kl_loss() / len(x) if isinstance(model, VGAE) else loss
+
+
+class Autoencoder(NamedTuple):
+    """A graph autoencoder: how to build it, what it lowers, and the embeddings it gives."""
+
+    build: Callable[[int], GAE]  # from the number of features
+    loss: Callable[[GAE, Tensor, Tensor, Tensor], Tensor] = _reconstruction
+    embed: Callable[[GAE, Tensor, Tensor], Tensor] = GAE.encode
+
+
 MIXTURE = SIGVAE(hidden_channels=HIDDEN, latent_channels=LATENT)
-AUTOENCODERS: dict[str, Callable[[int], GAE]] = {
-    "gae": lambda width: GAE(_Encoder(width, 1)),
-    "vgae": lambda width: VGAE(_Encoder(width, 2)),
-    "sigvae_links": lambda width: GAE(MixtureEncoder(width, MIXTURE)),
+AUTOENCODERS = {
+    "gae": Autoencoder(lambda width: GAE(_Encoder(width, 1))),
+    "vgae": Autoencoder(lambda width: VGAE(_Encoder(width, 2)), embed=VGAE.encode),
+    "sigvae_links": Autoencoder(
+        lambda width: GAE(MixtureEncoder(width, MIXTURE)),
+        lambda model, x, edges, others: bound(model, x, edges, MIXTURE.draws, others),
+        lambda model, x, edges: model.encode(x, edges)[0][0],  # without noise, one draw will do
+    ),
 }
 
 
-def autoencoder(kind: str, setting: Setting) -> Finding:
+def autoencoder(kind: Autoencoder, setting: Setting) -> Finding:
     """Held-out edges ranked by an autoencoder, at the epoch of highest AUC on validation."""
     parts = split_edges(setting.graph, VALIDATED, TESTED, setting.seed)
     # As in their code, rows are not normalised: then 200 epochs would not be enough.
     x, edges = setting.graph.x.to_dense(), parts.graph.edge_index
     with torch.random.fork_rng():
-        model = AUTOENCODERS[kind](x.size(1))
+        model = kind.build(x.size(1))
         torch.manual_seed(setting.seed)
         model.reset_parameters()
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
@@ -97,20 +116,11 @@ def autoencoder(kind: str, setting: Setting) -> Finding:
             optimizer.zero_grad()
             # PyG would draw them from a generator that has no seed here.
             others = torch.from_numpy(draw_non_edges(parts.graph, edges.size(1) // 2, random))
-            if kind == "sigvae_links":
-                loss = bound(model, x, edges, MIXTURE.draws, others)
-            else:
-                loss = model.recon_loss(model.encode(x, edges), edges, others)
-            if isinstance(model, VGAE):
-                loss = loss + model.kl_loss() / len(x)
-            loss.backward()
+            kind.loss(model, x, edges, others).backward()
             optimizer.step()
             model.eval()
             with torch.no_grad():
-                found = model.encode(x, edges)
-            if kind == "sigvae_links":
-                # Without noise, every draw is the same.
-                found = found[0][0]
+                found = kind.embed(model, x, edges)
             reached = roc_auc_score(*ranked(_products(found), parts.val))
             if reached >= best:
                 best, z = reached, found
@@ -120,7 +130,7 @@ def autoencoder(kind: str, setting: Setting) -> Finding:
 LINK_STUDIES: dict[str, Callable[[Setting], Finding]] = {
     "link_prediction": link_prediction,
     "common_neighbours": common_neighbours,
-    **{kind: partial(autoencoder, kind) for kind in AUTOENCODERS},
+    **{name: partial(autoencoder, kind) for name, kind in AUTOENCODERS.items()},
 }
 
 
