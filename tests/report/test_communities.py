@@ -1,11 +1,11 @@
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from vepm import nn
 from vepm.report import communities, read_run
 from vepm.report.run import Floats, interactions
 
@@ -49,16 +49,23 @@ def test_a_community_belongs_where_most_of_it_goes(tmp_path: Path) -> None:
     assert replace(run, assignment=learned).part_of_each.tolist() == [1, 0, 1]
 
 
-def test_a_part_of_the_background_alone_is_named_so() -> None:
+def test_a_part_of_the_background_alone_is_named_so_and_has_no_members(tmp_path: Path) -> None:
+    found = read_run(write_node_run(tmp_path / "run", nodes=40))
     # The last community has the same affiliation of every node, and a part of its own.
-    run: Any = SimpleNamespace(
-        memberships=np.array([[1.0, 0.0, 0.1], [0.2, 3.0, 0.1]]),
-        part_of_each=np.array([0, 0, 1]),
-        num_metacommunities=2,
-    )
-    assert communities.background_parts(run).tolist() == [False, True]
-    run.part_of_each = np.array([0, 1, 1])
-    assert communities.background_parts(run).tolist() == [False, False]
+    z = np.concatenate([found.memberships[:, :3], np.full((40, 1), 0.5)], axis=1)
+    parts = 0.9 * np.eye(3)[[0, 0, 1, 2]] + 0.1 / 3
+    run = replace(found, memberships=z, activation=np.ones(4), assignment=parts)
+    assert run.background.tolist() == [False, False, True]
+    # A soft assignment gives it a little of what other communities explain.
+    assert nn.members(torch.from_numpy(run.interaction))[:, 2].any()
+    assert run.member.any(axis=0).tolist() == [True, True, False]
+    *others, last = communities.community_rows(run)
+    assert (last["nickname"], last["members"]) == (communities.BACKGROUND, 0)
+    assert last["overlapping"] is None
+    several = run.member[:, :2].all(axis=1).sum()
+    assert [row["overlapping"] * row["members"] for row in others] == pytest.approx([several] * 2)
+    mixed = replace(run, assignment=np.eye(3)[[0, 1, 2, 2]])
+    assert mixed.background.tolist() == [False, False, False]
 
 
 def test_rows_count_nodes_members_and_edges(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     features = typical_features(given, run.interaction, run.feature_names)
     pictured = pixel_grid(run.feature_names) is not None
     pictures = images(_means(given, run.interaction)) if pictured else [""] * len(members)
-    unexplained = background_parts(run)
     names = run.node_names
     if run.batch is not None:
         pairs = zip(run.batch, names, strict=False)
@@ -40,7 +39,7 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": run.community_names[k],
-                "nickname": BACKGROUND if unexplained[k] else _nickname(labels, features[k]),
+                "nickname": BACKGROUND if run.background[k] else _nickname(labels, features[k]),
                 "colour": colour,
                 "nodes": len(nodes),
                 "members": int(members[k]),
@@ -53,14 +52,6 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def background_parts(run: Run) -> Bools:
-    """Metacommunities of nothing but communities to which all nodes belong alike [K]."""
-    alike = np.all(run.memberships == run.memberships[:1], axis=0)
-    parts = (run.part_of_each[which] for which in (alike, ~alike))
-    same, other = (np.bincount(part, minlength=run.num_metacommunities) for part in parts)
-    return (same > other) & other.any()
 
 
 def shares(interaction: Floats) -> Floats:

@@ -100,9 +100,18 @@ class Run:
         return np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
+    def background(self) -> Bools:
+        """Metacommunities of nothing but communities to which all nodes belong alike [K]."""
+        alike = np.all(self.memberships == self.memberships[:1], axis=0)
+        parts = (self.part_of_each[which] for which in (alike, ~alike))
+        same, other = (np.bincount(part, minlength=self.num_metacommunities) for part in parts)
+        return (same > other) & other.any()
+
+    @cached_property
     def member(self) -> Bools:
-        """Who is a member of which metacommunity [N, K]."""
-        return nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
+        """Who is a member of which metacommunity [N, K]; nobody is of the background."""
+        found = nn.members(_tensor(self.interaction), _tensor(self.batch)).numpy()
+        return found & ~self.background
 
     @property
     def confidence(self) -> Floats:
