@@ -7,7 +7,13 @@ from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
 from vepm.nn.encoder import CommunityEncoder, draw
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
-from vepm.nn.partitioner import EdgePartitioner, interactions, members, segment_sizes
+from vepm.nn.partitioner import (
+    EdgePartitioner,
+    exclusive_groups,
+    interactions,
+    members,
+    segment_sizes,
+)
 
 __all__ = [
     "VEPM",
@@ -26,6 +32,7 @@ __all__ = [
     "compact",
     "draw",
     "edge_dot",
+    "exclusive_groups",
     "interactions",
     "members",
     "segment_sizes",

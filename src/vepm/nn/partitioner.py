@@ -1,5 +1,6 @@
 """Second box: split every edge among the metacommunities that explain it."""
 
+import networkx as nx
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import global_add_pool
@@ -11,6 +12,7 @@ from vepm.nn.convolution import require_one_of
 PARTITIONS = ("learned", "even", "random", "kinds")
 SHARES = ("softmax", "posterior")
 MEMBER_SHARE = 0.3  # a node with more than this share of the links of a typical member is a member
+CLEAR_GROUPS = 0.3  # modularity from which communities count as groups that exclude each other
 UNUSED_SHARE = 0.01  # metacommunities of a smaller share of the largest have no members
 ASSIGNMENT_SCALE = 3.0
 """Logits of a learned assignment per unit of its parameters, so that it learns as fast as weights
@@ -101,6 +103,32 @@ def members(interaction: Tensor, batch: Tensor | None = None) -> Tensor:
     found = (square > MEMBER_SHARE**2 * typical[of_graph]) & used[of_graph]
     main = nn.functional.one_hot(square.argmax(1), square.size(1)).bool()
     return found | (main & found.any(1, keepdim=True))
+
+
+def exclusive_groups(z: Tensor) -> list[list[int]]:
+    """Groups of communities that exclude each other, the largest first; none if this is unclear.
+
+    Where edges are of several hidden kinds and every node has one community of each kind, its
+    affiliations [N, C] to communities of one kind are negatively correlated, and to those of
+    different kinds they are not. Louvain's method finds groups in the negative correlations; they
+    are clear if their modularity is at least 0.3. O(N C^2).
+
+    Example:
+        >>> first, second = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
+        >>> one_hot = nn.functional.one_hot
+        >>> exclusive_groups(torch.cat([one_hot(first), one_hot(second)], dim=1).float())
+        [[0, 1], [2, 3]]
+    """
+    if len(z) < 2:
+        return []
+    # A column that does not vary is correlated with none.
+    correlation = torch.corrcoef(z.double().T).nan_to_num_().reshape(z.size(1), z.size(1))
+    graph = nx.from_numpy_array(correlation.neg().clamp_min(0).fill_diagonal_(0).cpu().numpy())
+    if not graph.size(weight="weight"):
+        return []
+    groups = nx.community.louvain_communities(graph, seed=0)
+    clear = nx.community.modularity(graph, groups) >= CLEAR_GROUPS
+    return sorted(map(sorted, groups), key=len, reverse=True) if clear else []
 
 
 class EdgePartitioner(nn.Module):

@@ -68,6 +68,7 @@ class Executor(ABC):
     model: VEPM
     models: Sequence[VEPM]  # of each run
     runs: Sequence[Run]
+    source: Source
     device: torch.device
     group = ProcessGroup()
     graphs: CUDAGraphs | None = None  # None where steps are not captured

@@ -5,14 +5,19 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, stack
 
 from vepm.errors import DivergedError
+from vepm.nn import VEPM, draw, exclusive_groups
 from vepm.objective import Terms
+from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.chunks import affiliations, posterior_table
 from vepm.scale.executor import Loss, OneRun, Row, capturable_adam, set_rate
+from vepm.scale.large import LargeGraph
 from vepm.scale.many import ManyRuns
 from vepm.training.config import TrainingConfig
 from vepm.training.losses import Held, bound_loss, hold, predictor_loss, pretraining_loss
@@ -146,6 +151,9 @@ def train(
             if state.phase != phase:
                 continue
             executor.begin(phase, epochs)
+            first = state.courses[0]
+            if phase == "finetune" and epochs and first.history and first.epoch == 0:
+                _regroup(executor)
             while active := state.active(epochs, config):
                 _run_epoch(state, active, epochs, config, progress)
                 if on_epoch is not None:
@@ -159,6 +167,33 @@ def train(
             state.enter(PHASES[PHASES.index(phase) + 1])
     executor.restore()
     return state
+
+
+def _regroup(executor: OneRun | ManyRuns) -> None:
+    """Let pretrained communities that clearly exclude each other begin in one metacommunity."""
+    source, model = executor.source, executor.model
+    if not model.learns_grouping or model.directed or isinstance(source, GraphStore):
+        return
+    logits = executor.parameters("undecayed")[0].detach()
+    last = logits.size(-1) - 1 - bool(model.partitioner.num_background)
+    for own, trained in zip(logits.view(-1, *logits.shape[-2:]), executor.models, strict=True):
+        # Rounding may differ between processes, and all must begin with the same.
+        for part, group in enumerate(executor.group.from_first(partial(_groups, trained, source))):
+            own[group] = 0.0
+            own[group, min(part, last)] = 1.0
+
+
+@torch.no_grad()
+def _groups(model: VEPM, source: GraphBatch | LargeGraph) -> list[list[int]]:
+    """Groups of the communities that explain links, but for the background."""
+    model.eval()
+    if isinstance(source, LargeGraph):
+        z = affiliations(model, posterior_table(model, source), sample=False)
+    else:
+        z = draw(model.encode(source.x, source.edges), sample=False)
+    used = model.used_communities(z)
+    used = used[used < z.size(1) - model.partitioner.num_background]
+    return [used[group].tolist() for group in exclusive_groups(z[:, used])]
 
 
 def _run_epoch(

@@ -39,7 +39,7 @@ class ManyRuns(Executor):
         ]
         capture = all(worth_capturing(batch.edges.edge_index) for batch in shared)
         self.graphs, self.runs, self.device = CUDAGraphs(capture), runs, models[0].activation.device
-        self.models, self.batch_size, self._source = models, batch_size, source
+        self.models, self.batch_size, self.source = models, batch_size, source
         self._parameters, buffers = stack_module_state(list(models))
         self._weights = {**self._parameters, **buffers}
         """All that training changes, by name [R, ...]."""
@@ -73,8 +73,8 @@ class ManyRuns(Executor):
     def begin(self, phase: str, epochs: int) -> None:
         """Plan the batches of a phase of at most so many epochs."""
         super().begin(phase, epochs)
-        if isinstance(self._source, GraphStore):
-            self._batches = GraphBatches(self._source, self.runs, phase, epochs, self.batch_size)
+        if isinstance(self.source, GraphStore):
+            self._batches = GraphBatches(self.source, self.runs, phase, epochs, self.batch_size)
 
     def drawn_batches(self, phase: str, epoch: int) -> tuple[int, Sequence[Plan]]:
         """Number of steps of an epoch, and a batch of every run for each."""
