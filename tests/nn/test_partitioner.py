@@ -24,7 +24,7 @@ from strategies import (
 )
 from vepm.kernels.shares import normal_on_nodes, uniform_on_edges
 from vepm.nn import Adjacency, EdgePartitioner, segment_sizes
-from vepm.nn.partitioner import PARTITIONS, SHARES, interactions, segment_matrix
+from vepm.nn.partitioner import PARTITIONS, SHARES, interactions
 
 GRAPH = random_graph(8)
 
@@ -80,7 +80,9 @@ def test_interactions_of_two_communities_count_half_for_the_part_of_each(learned
     between = between + between.T
     partition = EdgePartitioner(3, num_communities=5 if learned else None).double()
     grouping = partition.grouping()
-    assignment = segment_matrix(5, 3).double() if isinstance(grouping, int) else grouping.detach()
+    assignment = (
+        torch.eye(3)[[0, 0, 1, 1, 2]].double() if isinstance(grouping, int) else grouping.detach()
+    )
     rates = partition.rates(z, between, GRAPH.edge_index)
     torch.testing.assert_close(rates, loop_rates(z, between, GRAPH, assignment))
     shares = partition(z, between, GRAPH.edge_index)
@@ -280,7 +282,7 @@ def test_a_learned_assignment_starts_at_segments_and_can_be_reset() -> None:
 
 def test_interactions_by_an_assignment_equal_those_by_segments() -> None:
     z, activation = affiliations(4, 6), torch.rand(6)
-    by_matrix = interactions(z, activation, segment_matrix(6, 3))
+    by_matrix = interactions(z, activation, torch.eye(3)[[0, 0, 1, 1, 2, 2]])
     torch.testing.assert_close(by_matrix, interactions(z, activation, 3))
 
 

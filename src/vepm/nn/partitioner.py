@@ -43,12 +43,6 @@ def stack_segments(z: Tensor, num_metacommunities: int) -> Tensor:
     return torch.stack([nn.functional.pad(p, (0, sizes[0] - p.size(1))) for p in parts], dim=1)
 
 
-def segment_matrix(num_communities: int, num_metacommunities: int) -> Tensor:
-    """Assignment [C, K] of communities to consecutive segments, as zeros and ones."""
-    sizes = enumerate(segment_sizes(num_communities, num_metacommunities))
-    return torch.eye(num_metacommunities)[[k for k, size in sizes for _ in range(size)]]
-
-
 def interactions(
     z: Tensor, activation: Tensor, grouping: Tensor | int, batch: Tensor | None = None
 ) -> Tensor:
@@ -196,7 +190,8 @@ class EdgePartitioner(nn.Module):
         if self.assignment_logit is not None:
             communities, parts = self.assignment_logit.shape
             apart = self.num_background if parts > 1 else 0
-            own = segment_matrix(communities - apart, parts - bool(apart))
+            sizes = segment_sizes(communities - apart, parts - bool(apart))
+            own = torch.eye(len(sizes))[[k for k, size in enumerate(sizes) for _ in range(size)]]
             if apart:
                 own = torch.block_diag(own, torch.ones(apart, 1))
             with torch.no_grad():

@@ -1,20 +1,21 @@
 """The training loop: pretrain on the edges, finetune on the labels, keep the best epoch."""
 
 import copy
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, stack
 
 from vepm.errors import DivergedError
-from vepm.nn import VEPM, draw, exclusive_groups
+from vepm.kernels.shares import SMALLEST_SHARE
+from vepm.nn import draw, exclusive_groups, interactions
 from vepm.objective import Terms
-from vepm.scale.batches import GraphBatch, GraphStore
+from vepm.scale.batches import GraphStore
 from vepm.scale.chunks import affiliations, posterior_table
 from vepm.scale.executor import Loss, OneRun, Row, capturable_adam, set_rate
 from vepm.scale.large import LargeGraph
@@ -169,31 +170,27 @@ def train(
     return state
 
 
+@torch.no_grad()
 def _regroup(executor: OneRun | ManyRuns) -> None:
     """Let pretrained communities that clearly exclude each other begin in one metacommunity."""
-    source, model = executor.source, executor.model
-    if not model.learns_grouping or model.directed or isinstance(source, GraphStore):
+    source, box = executor.source, executor.model.partitioner
+    if box.assignment_logit is None or box.directed or isinstance(source, GraphStore):
         return
-    logits = executor.parameters("undecayed")[0].detach()
-    last = logits.size(-1) - 1 - bool(model.partitioner.num_background)
-    for own, trained in zip(logits.view(-1, *logits.shape[-2:]), executor.models, strict=True):
-        # Rounding may differ between processes, and all must begin with the same.
-        for part, group in enumerate(executor.group.from_first(partial(_groups, trained, source))):
-            own[group] = 0.0
-            own[group, min(part, last)] = 1.0
-
-
-@torch.no_grad()
-def _groups(model: VEPM, source: GraphBatch | LargeGraph) -> list[list[int]]:
-    """Groups of the communities that explain links, but for the background."""
-    model.eval()
-    if isinstance(source, LargeGraph):
-        z = affiliations(model, posterior_table(model, source), sample=False)
-    else:
-        z = draw(model.encode(source.x, source.edges), sample=False)
-    used = model.used_communities(z)
-    used = used[used < z.size(1) - model.partitioner.num_background]
-    return [used[group].tolist() for group in exclusive_groups(z[:, used])]
+    stacked = executor.parameters("undecayed")[0]
+    last = stacked.size(-1) - 1 - bool(box.num_background)
+    for logits, model in zip(stacked.view(-1, *stacked.shape[-2:]), executor.models, strict=True):
+        model.eval()
+        if isinstance(source, LargeGraph):
+            z = affiliations(model, posterior_table(model, source), sample=False).to(stacked.device)
+        else:
+            z = draw(model.encode(source.x, source.edges), sample=False)
+        links = interactions(z, model.interactions, z.size(1)).sum(0)
+        used = (links >= SMALLEST_SHARE * links.sum()).nonzero().flatten()
+        # Rounding may differ between processes, and all must begin with the same groups.
+        groups = executor.group.from_first(functools.partial(exclusive_groups, z[:, used]))
+        for part, group in enumerate(groups):
+            logits[used[group]] = 0.0
+            logits[used[group], min(part, last)] = 1.0
 
 
 def _run_epoch(

@@ -183,13 +183,16 @@ def calibrate(model: VEPM, source: Source, rows: Tensor, num_samples: int, seed:
 def best_inverse_temperature(scores: Tensor, y: Tensor) -> float:
     """The factor of scores of draws [S, n, classes] that makes labels [n] likeliest."""
     draws, own = scores.double().cpu(), y.cpu().expand(len(scores), -1)[..., None]
-
-    def cost(logarithm: float) -> float:
-        likely = torch.log_softmax(math.exp(logarithm) * draws, dim=-1)
-        of_labels = likely.gather(2, own).squeeze(2).logsumexp(0)
+    found = minimize_scalar(
         # A normal prior keeps the factor near one where labels are few.
-        return float(logarithm**2 / 2 - of_labels.sum())
-
-    bounds = (-LARGEST_LOGARITHM, LARGEST_LOGARITHM)
-    found = minimize_scalar(cost, bounds=bounds, method="bounded")
+        lambda logarithm: float(
+            logarithm**2 / 2
+            - torch.log_softmax(math.exp(logarithm) * draws, dim=-1)
+            .gather(2, own)
+            .logsumexp(0)
+            .sum()
+        ),
+        bounds=(-LARGEST_LOGARITHM, LARGEST_LOGARITHM),
+        method="bounded",
+    )
     return math.exp(found.x)
