@@ -71,7 +71,7 @@ def begun(fitted: Fitted) -> list[list[float]]:
     return logits.round(decimals=6).tolist()
 
 
-GROUPED = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+GROUPED = [[0.0, 3.0, 0.0], [3.0, 0.0, 0.0], [3.0, 0.0, 0.0], [3.0, 0.0, 0.0]]
 SEGMENTS = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 
 
@@ -98,7 +98,7 @@ def test_the_background_keeps_a_metacommunity_of_its_own() -> None:
 @pytest.mark.usefixtures("found")
 def test_more_groups_than_metacommunities_share_the_last() -> None:
     narrow = settings(encoder="background", num_communities=5, num_metacommunities=2)
-    assert begun(run("node", narrow)) == [[1.0, 0.0]] * 4 + [[0.0, 1.0]]
+    assert begun(run("node", narrow)) == [[3.0, 0.0]] * 4 + [[0.0, 1.0]]
 
 
 @pytest.mark.usefixtures("found")

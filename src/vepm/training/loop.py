@@ -30,6 +30,7 @@ PRETRAIN_TOLERANCE = 1e-4  # least improvement of the pretraining loss that coun
 # Epochs over which the weight of the disagreement grows: before the labels have been learned, the
 # easiest way to agree is to predict one class for all.
 CONSISTENCY_WARMUP = 50
+FOUND_LOGIT = 3.0  # of a group that was found; with 1, as for segments, labels would scatter it
 
 Progress = Callable[[str, int, int, Row], None]
 """Called after every epoch with the phase, the epoch, the maximum of epochs and the history row."""
@@ -190,7 +191,7 @@ def _regroup(executor: OneRun | ManyRuns) -> None:
         groups = executor.group.from_first(functools.partial(exclusive_groups, z[:, used]))
         for part, group in enumerate(groups):
             logits[used[group]] = 0.0
-            logits[used[group], min(part, last)] = 1.0
+            logits[used[group], min(part, last)] = FOUND_LOGIT
 
 
 def _run_epoch(
