@@ -1,7 +1,8 @@
 """The steps of ``vepm bench`` on a CPU, with the literal construction among the methods.
 
 Run it with ``python -m benchmarks.cpu --output results/bench/cpu.json``. The methods ``diagonal``
-and ``matrix`` are ours with few communities, without and with a matrix of interactions.
+and ``matrix`` are ours with few communities, without and with a matrix of interactions;
+``posterior`` is ours with posterior shares and a learned grouping.
 """
 
 import argparse
@@ -17,13 +18,20 @@ from vepm.bench import Plan, run
 from vepm.bench.steps import METHODS, Method, ours
 from vepm.files import write_text
 
-METHODS_HERE = METHODS | {
-    "literal": LITERAL,
-    **{
-        kind: Method(functools.partial(ours, num_communities=FEW_COMMUNITIES, interactions=kind))
-        for kind in ("diagonal", "matrix")
-    },
-}
+POSTERIOR = {"posterior": Method(functools.partial(ours, shares="posterior", grouping="learned"))}
+METHODS_HERE = (
+    METHODS
+    | POSTERIOR
+    | {
+        "literal": LITERAL,
+        **{
+            kind: Method(
+                functools.partial(ours, num_communities=FEW_COMMUNITIES, interactions=kind)
+            )
+            for kind in ("diagonal", "matrix")
+        },
+    }
+)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ NAMES = {
     "literal": "literal",
     "diagonal": "ours, 16 communities",
     "matrix": "ours, 16 communities, matrix of interactions",
+    "posterior": "ours, posterior shares, learned grouping",
 }
 
 

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 
 from benchmarks import gpu_capture, gpu_ddp, gpu_equality, gpu_kernels
 from benchmarks.bandwidth import copy_bandwidth
+from benchmarks.cpu import POSTERIOR
 from benchmarks.growth import conclude
 from vepm.bench import CLASSES, DEGREE, FEATURES, Plan, Row, compare, machine
 from vepm.bench.steps import METHODS
@@ -55,7 +56,7 @@ def time_steps(plan: Plan) -> Found:
     """Training steps of all methods on citation networks, or on a graph of PubMed's size."""
     here = {info.name for info in datasets(plan.data_dir) if info.available}
     for name in [name for name in ("Cora", "PubMed") if name in here]:
-        for row in compare(name, load(name, plan.data_dir).graphs[0], plan):
+        for row in compare(name, load(name, plan.data_dir).graphs[0], plan, METHODS | POSTERIOR):
             yield "rows", row
     if "PubMed" not in here:
         for row in compare("pubmed-size", generate(*PUBMED), plan):

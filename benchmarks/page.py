@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bars import Report, bars, on_gpu
+from benchmarks.bars import VARIANTS, Report, bars, on_gpu
 from benchmarks.figure import NAMES, draw_scaling
 from vepm.bench.steps import STEPS
 from vepm.errors import InputError
@@ -77,7 +77,7 @@ def _command(report: Report) -> str:
     settings = report["settings"]
     sizes = " ".join(map(str, settings["edges"]))
     methods = dict.fromkeys(row["method"] for row in report["rows"])
-    named = f" --datasets PubMed --methods {' '.join(methods)}" if "matrix" in methods else ""
+    named = f" --datasets PubMed --methods {' '.join(methods)}" if VARIANTS.keys() & methods else ""
     return (
         f"python -m benchmarks.cpu{named} --sizes {sizes} --repeats {settings['repeats']} "
         f"--threads {settings['threads']}"

@@ -13,7 +13,7 @@ from benchmarks.bars import bars
 def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(bandwidth.BYTES, "cpu", 2**20)
     path = tmp_path / "cpu.json"
-    methods = ("ours", "gcn", "gat", "literal", "diagonal", "matrix")
+    methods = ("ours", "gcn", "gat", "literal", "diagonal", "matrix", "posterior")
     words = f"--datasets KarateClub --sizes 4000 --methods {' '.join(methods)} "
     words += f"--repeats 1 --threads 1 --output {path}"
     monkeypatch.setattr(sys, "argv", ["cpu", *words.split()])
