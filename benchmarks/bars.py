@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from vepm.bench.steps import STEPS
+
 Report = dict[str, Any]
 
 LARGE_EDGES = 10_000_000
@@ -17,14 +19,17 @@ VARIANTS = {
         "diagonal",
         FEW_COMMUNITIES / 4,
         f"{FEW_COMMUNITIES} communities, with a matrix of interactions over the diagonal",
+        tuple(STEPS),
     ),
     "posterior": (
         "ours",
         1.3,
         "with posterior shares and a learned grouping over a softmax and segments",
+        ("pretrain", "joint"),
     ),
 }
-"""Variants of ours: what each is held against, how many times as long its steps may take, words."""
+"""Variants of ours: what each is held against, how many times as long its steps may take, words,
+and the steps. With a learned grouping the predictor's own steps learn more than with segments."""
 GIB = 2**30
 
 
@@ -84,8 +89,8 @@ def _variants(report: Report, where: str) -> Iterator[Bar]:
         if row["graph"] == "PubMed" and "rounds" in row
     }
     for step, method in rounds:
-        base, most, words = VARIANTS.get(method, ("", 0.0, ""))
-        if (step, base) in rounds:
+        base, most, words, steps = VARIANTS.get(method, ("", 0.0, "", ()))
+        if step in steps and (step, base) in rounds:
             times = statistics.median(
                 map(operator.truediv, rounds[step, method], rounds[step, base])
             )

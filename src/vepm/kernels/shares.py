@@ -57,7 +57,7 @@ def posterior_shares(rates: Tensor, exponent: float) -> Tensor:
         tensor([[0.2500, 0.7500],
                 [0.5000, 0.5000]])
     """
-    return torch.softmax(exponent * torch.log(rates + SMALLEST_RATE), dim=-1)
+    return softmax_shares(torch.log(rates + SMALLEST_RATE), exponent)
 
 
 def softmax_shares(rates: Tensor, inverse_temperature: float) -> Tensor:
