@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
-from vepm.kernels.features import drop
+from vepm.kernels.dropout import drop
 from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation, weighted
 
 COMPOSERS = ("gnn", "weighted", "fc")

@@ -11,9 +11,11 @@ from torch.distributions import Weibull
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
 from vepm.kernels.shares import SMALLEST_SHARE, link_shares, normal_on_nodes
-from vepm.nn.building import build_boxes, check_options, first_interactions
+from vepm.nn.building import build_boxes, check_options
 from vepm.nn.composer import NodeComposer
-from vepm.nn.encoder import draw
+from vepm.nn.posterior import draw
+
+REST = 0.1  # initial sum of a community's rates with all but its partner, whose rate is 1
 
 
 class Prediction(NamedTuple):
@@ -295,3 +297,17 @@ class VEPM(nn.Module):
             z = self.fusion_weight * row_mass(x) / z.sum(1, keepdim=True) * z
         parts: dict[str, list[Features]] = {"x": [x], "z": [z], "both": [x, z]}
         return parts[self.inputs]
+
+
+def first_interactions(num_communities: int, paired: int) -> Tensor:
+    """Rates between communities [C, C] before training; ``paired`` of them, at most half, in pairs.
+
+    From communities that all link to themselves, training would never find out that a graph joins
+    unlike nodes: it would only make the affiliations of linked nodes more alike.
+    """
+    each = torch.arange(num_communities)
+    most = 2 * min((num_communities + 1) // 4, paired // 2)
+    other = torch.where(each < most, each ^ 1, each)
+    rates = torch.full((num_communities, num_communities), REST / num_communities)
+    rates[each, other] = 1
+    return rates
