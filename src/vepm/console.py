@@ -1,6 +1,7 @@
 """What people see of every command: messages, errors, bars, lines, JSON."""
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -13,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vepm.escaping import for_json, for_terminal, on_one_line
-from vepm.files import FULL
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, quota or file has no more room
 # Names come from users' data: square brackets are no markup.
 out = Console(markup=False)
 err = Console(stderr=True, markup=False)

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import errno
 import io
 import json
 import os
@@ -22,7 +21,6 @@ HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"  # the names of such files, as a pattern
 STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
 DEEPEST = 64  # tables and lists inside each other, at most
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of it or a file can hold no more
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -71,14 +69,6 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         sys.stdout.flush()
     else:
         write_text(path, text.getvalue())
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

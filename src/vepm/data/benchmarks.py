@@ -22,7 +22,7 @@ from vepm.data.build import Parts, build, data_parts
 from vepm.data.canonical import canonical_edges
 from vepm.data.columns import ReadOptions
 from vepm.data.dataset import Dataset
-from vepm.data.labels import draw_split
+from vepm.data.generate import draw_split
 from vepm.data.npz import read_npz
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES

@@ -2,15 +2,18 @@
 
 import copy
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data.canonical import DEGREE_FEATURES, is_sparse
+from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
+from vepm.tasks import MASK_NAMES, TASKS, UNLABELLED, Masks, TaskName
 
 logger = logging.getLogger("vepm")
 
@@ -119,6 +122,39 @@ class Dataset:
         for graph, y in zip(graphs, parts, strict=True):
             graph.y = y.clone()
         return replace(self, graphs=graphs)
+
+
+def relabelled(
+    dataset: Dataset, y: Any, rows: Tensor | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
+    """A dataset with other labels ``y`` than its own, in the order of :attr:`Dataset.labels`.
+
+    If ``rows`` are given, ``y`` are the labels of these alone; then the masks of the dataset do not
+    hold, and all of them train. ``class_names`` are the classes of a fitted model.
+
+    Example:
+        >>> from vepm.data import load, relabelled
+        >>> dataset = relabelled(load("KarateClub"), ["left", "right"], torch.tensor([0, 33]))
+        >>> dataset.class_names, dataset.graphs[0].train_mask.sum()
+        (('left', 'right'), tensor(2))
+    """
+    name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
+    chosen = torch.arange(labels.numel()) if rows is None else rows
+    found = encode(y, len(chosen), lambda i: f"{name}, label {i}", name, class_names)
+    labels[chosen], names = found
+    given: dict[str, Tensor] = {}
+    if rows is None and dataset.masks is not None:
+        train, val, test = dataset.masks
+        given = {"val_mask": val, "test_mask": test}
+        # A train mask that only follows from the labels does so from the new ones too.
+        if not torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test)):
+            given["train_mask"] = train
+    masks, splits = item_masks(given, labels >= 0, name)
+    changed = replace(dataset.with_labels(labels), num_classes=len(names), class_names=names)
+    if dataset.single_graph:
+        changed.graphs[0].update(dict(zip(MASK_NAMES, masks, strict=True)))
+        return replace(changed, splits=splits)
+    return replace(changed, splits=(masks,) if given else None)
 
 
 def require_labels(dataset: Dataset) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 from vepm.data import benchmarks
 from vepm.data.dataset import Dataset
 from vepm.data.generate import planted_graph, planted_relations
+from vepm.data.tables import expanded
 from vepm.errors import InputError
-from vepm.files import expanded, write_bytes
+from vepm.files import write_bytes
 from vepm.tasks import TaskName
 
 _TIMEOUT_SECONDS = 30

@@ -1,8 +1,8 @@
-"""What a model measures on the graphs it is trained on: the scale of columns, and coordinates."""
+"""What a model measures on its training graphs: scales of columns and weights, coordinates."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 LARGEST_RATIO = 1000.0  # by which a column of a bag of words may differ in size from the others
 MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
 ALIKE = 0.07  # correlation from which on the features of linked nodes count as alike
+HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
 _COMPARED_EDGES = 4000
 _FEWEST_SHARED = 0.5
 _COLUMNS_AT_ONCE = 64
@@ -119,6 +120,24 @@ def _unit(sizes: Tensor) -> float:
     """One over the largest size to the nearest power of two, which rounds no entry."""
     largest = sizes.max() if sizes.numel() else sizes.new_ones(())
     return float(torch.exp2(-largest.log2().floor())) if largest > 0 else 1.0
+
+
+def edge_weights(graphs: Sequence[Data]) -> Tensor | None:
+    """Weights of all edges [E], as the likelihood takes them; None if there are none.
+
+    Counts stay as they are, others are divided by their mean; where few edges would make up most
+    of the likelihood, log2(1 + w) comes first, in units of the smallest.
+    """
+    found = (graph.get("edge_weight") for graph in graphs)
+    given = [weight for weight in found if weight is not None]
+    if not given:
+        return None
+    if len(given) < len(graphs):
+        raise InputError("some graphs have weights on their edges and some have none")
+    weight = torch.cat(given)
+    if weight.numel() and weight.max() > HEAVY_TAIL * weight.median():
+        weight = torch.log2(1 + weight / weight.min())
+    return weight if (weight == weight.round()).all() else weight / weight.mean()
 
 
 _COORDINATES: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
