@@ -15,7 +15,7 @@ from vepm.data.canonical import NUM_POSITIONS, canonical_edges, is_sparse, posit
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 
-# With fewer columns that differ between nodes, spectral coordinates stand beside them.
+# With fewer columns that vary between nodes, spectral coordinates are added.
 FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 LARGEST_RATIO = 1000.0  # by which a column of a bag of words may differ in size from the others
 MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
@@ -34,7 +34,7 @@ class Scaling:
     Dense columns, of whose entries more than half are not zero and some neither zero nor one, are
     standardised and divided by the root of their number: a row of them has length 1 on average.
     All others, such as words and one-hot categories, are kept, but each row of them gets length 1.
-    One of another size than its like, such as an amount that is mostly zero, counts as dense.
+    One of a far different size than the rest, such as an amount that is mostly zero, is dense.
     Constant columns become zero; spectral coordinates are divided by the root of their number.
 
     Args:
@@ -149,7 +149,7 @@ def with_coordinates(dataset: Dataset) -> Dataset:
         return dataset
     graph = dataset.graphs[0].clone()
     if dataset not in _COORDINATES:
-        # Of a directed graph there is only one direction of each edge.
+        # A directed graph has only one direction of each edge.
         edge_index, _ = canonical_edges(graph.edge_index, graph.x.size(0))
         _COORDINATES[dataset] = positions(edge_index, graph.x.size(0))
     graph.x = torch.cat([graph.x, _COORDINATES[dataset]], dim=1)
@@ -175,7 +175,7 @@ def assortativity(dataset: Dataset) -> float:
 
 
 def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> bool:
-    """Whether a graph has so few features that its coordinates should stand beside them."""
+    """Whether a graph has so few features that its coordinates should be added."""
     x = dataset.graphs[0].x
     # Graphs without features have them already; in several graphs they differ in meaning.
     if not dataset.single_graph or dataset.num_positions or is_sparse(x):
@@ -187,8 +187,8 @@ def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> boo
 class Anchors:
     """Nodes of the graph that a model with few features, or none, was trained on.
 
-    A node more or less may turn all coordinates. On another graph the nodes of training keep those
-    [N, P] they had; new nodes get theirs by the linear map that fits best on the shared ones.
+    Adding a single node may rotate all coordinates. On another graph the nodes of training keep
+    those [N, P] they had; new nodes get theirs by the linear map that fits best on the shared ones.
     """
 
     coordinates: Tensor
@@ -255,7 +255,7 @@ class Anchors:
     def _places(self, names: tuple[str, ...] | None, graph: Data) -> tuple[Tensor, str]:
         """The row of each node here, -1 for new ones, and why it is another graph, if it is."""
         total, count = len(self.coordinates), graph.x.size(0)
-        # Without ids, a node removed shifts all that follow it.
+        # Without ids, removing a node renumbers all that follow it.
         fewest, place = 1.0, torch.arange(count)
         if self.names is not None and names is not None:
             index = {name: i for i, name in enumerate(self.names)}

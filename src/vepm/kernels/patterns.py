@@ -30,7 +30,7 @@ def multiply(
 
 
 def index_type(largest: int) -> torch.dtype:
-    """The smallest integers that count so far."""
+    """The smallest integer type that holds numbers up to the largest."""
     return torch.int32 if largest < 2**31 else torch.int64
 
 
@@ -41,9 +41,9 @@ def ragged(begin: Tensor, size: Tensor) -> Tensor:
 
 
 class SortedEdges:
-    """Edges in the order of the node at which each is summed [E], given also the one it reads [E].
+    """Edges sorted by the node at which each is summed [E], given also the node it reads [E].
 
-    To ``look`` spares sorted edges another sorting, but a GPU is waited for.
+    With ``look``, sorted edges are not sorted again, which takes a synchronisation with a GPU.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, num_nodes: int, *, look: bool = True) -> None:
