@@ -1,4 +1,4 @@
-"""What people see of every command: messages, errors, bars, lines, JSON."""
+"""Output of the commands: messages, errors, progress bars, lines, JSON."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ class _OneLine(logging.Formatter):
 
 
 def show_messages() -> None:
-    """Send what the package has to say about its input to standard error."""
+    """Send the package's log messages to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     logger = logging.getLogger("vepm")
@@ -60,7 +60,7 @@ def print_result(
 
 
 def print_note(text: str) -> None:
-    """A line for people beside the results, on standard error."""
+    """A line for people in addition to the results, on standard error."""
     _print(err, for_terminal(text))
 
 
@@ -86,7 +86,7 @@ def cost(metrics: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def bars() -> Iterator[Callable[[str, int, int, str], None]]:
-    """Bars on a terminal, in the first process; told what is done, how far, of how many, a note."""
+    """Progress bars on a terminal; called with a name, what is done, the total, and a note."""
     if not err.file.isatty() or os.environ.get("RANK", "0") != "0":
         yield lambda *_: None
         return

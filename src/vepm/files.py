@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Reading settings, and writing files whole or not at all."""
 
 import contextlib
 import csv
@@ -97,7 +97,7 @@ def parse_json(text: str | bytes, parse: Callable[[Any], Any] = json.loads) -> A
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings, from whoever they come."""
+    """Read settings from a TOML file, which need not be trusted."""
     try:
         # Reading a pipe might never end.
         if not stat.S_ISREG(path.stat().st_mode):

@@ -1,4 +1,4 @@
-"""The one form in which every graph reaches a model, and its columns as a model knows them."""
+"""Datasets, the form in which graphs reach a model, with labels and columns as it expects them."""
 
 import copy
 import logging
@@ -46,7 +46,7 @@ class Dataset:
             of nodes, the graph's own masks are the first.
         source: where the data came from, in words.
         num_positions: how many of the last columns are spectral coordinates of this graph.
-        prepared: whether the features are at the scale of a model already, whose card sees to it.
+        prepared: whether the features are scaled for a model already, as its card does.
 
     Example:
         >>> from vepm.data import load
@@ -77,7 +77,7 @@ class Dataset:
 
     @property
     def features(self) -> Tensor:
-        """The features of the nodes of all graphs [N, F], perhaps sparse."""
+        """The features of the nodes of all graphs [N, F], possibly sparse."""
         parts = [graph.x for graph in self.graphs]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
@@ -146,7 +146,7 @@ def relabelled(
     if rows is None and dataset.masks is not None:
         train, val, test = dataset.masks
         given = {"val_mask": val, "test_mask": test}
-        # A train mask that only follows from the labels does so from the new ones too.
+        # A train mask derived from the labels is derived again from the new ones.
         if not torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test)):
             given["train_mask"] = train
     masks, splits = item_masks(given, labels >= 0, name)

@@ -126,7 +126,7 @@ def read_edges(path: Path, options: ReadOptions, name: str = "") -> Parts:
 
 
 def read_folder(path: Path, options: ReadOptions) -> Parts:
-    """A folder with ``edges.csv`` and perhaps ``nodes.csv`` and ``graphs.csv``."""
+    """A folder with ``edges.csv`` and optionally ``nodes.csv`` and ``graphs.csv``."""
     name, of_graphs = path.resolve().name, (path / "graphs.csv").exists()
     if not of_graphs and not (path / "nodes.csv").exists():
         return read_edges(path / "edges.csv", options, name)
@@ -158,7 +158,7 @@ def table_parts(
     text: bool = True,
     **more: Any,
 ) -> Parts:
-    """What tables of nodes, whose rows are in ``index``, of edges and perhaps of graphs hold."""
+    """The content of tables of nodes (their rows are in ``index``), edges and perhaps graphs."""
     labelled, label = graphs or nodes, options.label or "label"
     if options.label is not None and label not in labelled.columns:
         missing = f"{labelled.source}: there is no {labelled.words[1]} '{label}' with labels"

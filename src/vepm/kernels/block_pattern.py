@@ -33,7 +33,7 @@ class BlockPattern(Pattern):
         self._edge_of = edge_of = torch.empty(count, dtype=index)
         rank = torch.arange(edges.num_edges) - edges.pointer[:-1].repeat_interleave(edges.degree)
         order = torch.arange(edges.num_edges) if edges.order is None else edges.order
-        # One copy after the other: what all of them take in passing is larger than what is kept.
+        # One copy at a time: temporaries of all would take more memory than the result.
         for copy in range(heads):
             place = starts[:, copy].repeat_interleave(edges.degree) + rank
             self.columns[place] = edges.columns.to(index) * heads + copy

@@ -48,7 +48,7 @@ def drop(x: Tensor, probability: float, training: bool) -> Tensor:
 
 
 def _dropout_by_bits(x: Tensor, probability: float) -> Tensor:
-    """Dropout in which one draw of 64 bits decides about four numbers.
+    """Dropout in which one draw of 64 bits decides on four numbers.
 
     The probability is rounded to 16 bits; the factor makes up for that.
     """

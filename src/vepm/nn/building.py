@@ -28,7 +28,7 @@ CHOICES = {
 
 
 def check_options(given: SimpleNamespace) -> None:
-    """Refuse options of :class:`vepm.nn.VEPM` that it does not have, with a ValueError."""
+    """Raise a ValueError for values that options of :class:`vepm.nn.VEPM` do not have."""
     for name, allowed in CHOICES.items():
         require_one_of(name, getattr(given, name), allowed)
     for name in ("encoder_layers", "bank_layers", "composer_layers"):

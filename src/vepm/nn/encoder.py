@@ -39,8 +39,8 @@ class CommunityEncoder(nn.Module):
         shape: Weibull shapes per node and community (``"entry"``) or per ``"node"``.
         batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
         dropout: Dropout of hidden layers; noise here also invites collapse.
-        num_background: Number of communities, the last ones, to which all nodes belong alike.
-        sparse: Let nodes belong to a community not at all: scales are cut off, not smoothed.
+        num_background: Number of communities, the last ones, to which all nodes belong equally.
+        sparse: Let nodes not belong to a community at all: scales are cut off, not smoothed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class CommunityEncoder(nn.Module):
         return self.posterior(self.layers[-1](h, edges, weights))
 
     def posterior(self, h: Tensor) -> Weibull:
-        """Posterior over affiliations from what the last layer says of each node [N, 1, width]."""
+        """Posterior over affiliations from the output of the last layer [N, 1, width]."""
         widths = [self.num_learned, h.size(2) - self.num_learned]
         # Split in one go, so that the gradients of the two are joined and not added up.
         scale, shape = h.squeeze(1).split(widths, dim=1)

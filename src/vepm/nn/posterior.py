@@ -16,7 +16,7 @@ SMALLEST_AFFILIATION = 1e-6
 def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
     # The mean first: the order decides how gradients are added up, to the last bit.
     mean, shape, scale, alpha, beta = q.mean, q.concentration, q.scale, p.concentration, p.rate
-    # What the prior alone decides is added up first: it is far smaller than the posterior.
+    # Terms of the prior alone are added up first: they are far smaller than the posterior.
     constant = torch.lgamma(alpha) - alpha * torch.log(beta) - EULER_GAMMA - 1
     spread = EULER_GAMMA * alpha / shape + torch.log(shape)
     return spread - alpha * torch.log(scale) + beta * mean + constant
@@ -28,7 +28,7 @@ class Posterior(Weibull):
     @property
     def mean(self) -> Tensor:
         """Mean of every entry."""
-        # What is computed without gradients must not be taken for what has them.
+        # A mean computed without gradients must not be reused where gradients are needed.
         key = f"_mean_{torch.is_grad_enabled()}"
         if key not in self.__dict__:
             self.__dict__[key] = self.scale * torch.exp(torch.lgamma(1 + 1 / self.concentration))

@@ -151,7 +151,7 @@ def _known(space: Space, base: Values, trial: Trial) -> "optuna.trial.FrozenTria
 
 
 def read_trials(path: Path, about: dict[str, Any]) -> list[Trial]:
-    """The trials in the log of a search; refused if it is no log, or that of another search."""
+    """The trials in the log of a search; refused if it is not a log, or of another search."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     try:
         head, *rows = [parse_json(line) for line in lines] or [{"search": about}]
@@ -201,7 +201,7 @@ def tune(
     told: Callable[[int, int, str], None] | None = None,
     command: str = "",
 ) -> dict[str, Any]:
-    """Search for settings of higher validation accuracy; gives the summary.
+    """Search for settings of higher validation accuracy; returns the summary.
 
     A search that was stopped continues with the trials in its folder, which count towards those
     asked for; on one machine and device it ends as if it had not been stopped. After ``timeout``
