@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from strategies import quick
 from vepm.cli.folders import only_writer
+from vepm.data.tables import expanded
 from vepm.errors import InputError
 from vepm.files import (
     HALVES,
-    expanded,
     parse_json,
     parse_toml,
     read_toml,

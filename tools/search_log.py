@@ -13,7 +13,7 @@ from vepm.errors import InputError
 from vepm.files import parse_json, refuse_special, write_text
 from vepm.runs import commit, describe_machine
 from vepm.schema import is_of_type
-from vepm.search.space import Trial
+from vepm.search.tuning import Trial
 
 Row = dict[str, Any]
 """One run: its setting's number and changes, where it ran, and how validation went."""

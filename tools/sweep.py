@@ -48,7 +48,8 @@ from vepm.paper.experiments import task_of
 from vepm.paper.plan import PRESET
 from vepm.paper.runner import open_dataset
 from vepm.schema import LARGEST_SEED, checked, read
-from vepm.search.space import STARTUP_TRIALS, Dimension, Space, flat, parse_space, suggest
+from vepm.search.space import Dimension, Space, flat, parse_space
+from vepm.search.tuning import STARTUP_TRIALS, suggest
 from vepm.tasks import TASKS
 from vepm.training import preset
 

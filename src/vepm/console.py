@@ -1,6 +1,7 @@
-"""What people see of every command: messages, errors, bars, lines, JSON."""
+"""Output of the commands: messages, errors, progress bars, lines, JSON."""
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -13,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vepm.escaping import for_json, for_terminal, on_one_line
-from vepm.files import FULL
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, quota or file has no more room
 # Names come from users' data: square brackets are no markup.
 out = Console(markup=False)
 err = Console(stderr=True, markup=False)
@@ -26,7 +27,7 @@ class _OneLine(logging.Formatter):
 
 
 def show_messages() -> None:
-    """Send what the package has to say about its input to standard error."""
+    """Send the package's log messages to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     logger = logging.getLogger("vepm")
@@ -59,7 +60,7 @@ def print_result(
 
 
 def print_note(text: str) -> None:
-    """A line for people beside the results, on standard error."""
+    """A line for people in addition to the results, on standard error."""
     _print(err, for_terminal(text))
 
 
@@ -85,7 +86,7 @@ def cost(metrics: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def bars() -> Iterator[Callable[[str, int, int, str], None]]:
-    """Bars on a terminal, in the first process; told what is done, how far, of how many, a note."""
+    """Progress bars on a terminal; called with a name, what is done, the total, and a note."""
     if not err.file.isatty() or os.environ.get("RANK", "0") != "0":
         yield lambda *_: None
         return

@@ -8,7 +8,7 @@ LONGEST_LINE = 1000
 
 
 def for_terminal(text: str) -> str:
-    """Text whose control characters, which a terminal obeys, are spelled out; line ends stay."""
+    """Text with control characters, which a terminal would obey, escaped; line ends stay."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
@@ -19,7 +19,7 @@ def on_one_line(text: str) -> str:
 
 
 def for_json(value: Any) -> Any:
-    """A value whose JSON every reader takes: surrogates, which UTF-8 lacks, are spelled out."""
+    """A value whose JSON every reader accepts: surrogates, which UTF-8 lacks, are escaped."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -28,7 +28,7 @@ def for_json(value: Any) -> Any:
 
 
 def for_spreadsheet(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: "'=1+1"; numbers stay as they are."""
+    """A cell that no spreadsheet reads as a formula: "'=1+1"; numbers stay as they are."""
     if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         try:
             float(cell)

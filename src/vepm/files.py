@@ -1,8 +1,7 @@
-"""Files appear whole or not at all."""
+"""Reading settings, and writing files whole or not at all."""
 
 import contextlib
 import csv
-import errno
 import io
 import json
 import os
@@ -22,7 +21,6 @@ HALVES = f".*.{'[0-9a-f]' * 8}{HALF}"  # the names of such files, as a pattern
 STDOUT = Path("-")
 LARGEST_SETTINGS = 2**20
 DEEPEST = 64  # tables and lists inside each other, at most
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a disk, a share of it or a file can hold no more
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -73,14 +71,6 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
         write_text(path, text.getvalue())
 
 
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(f"{path}: there is no such home folder; write the path out") from None
-
-
 def parse_toml(text: str) -> dict[str, Any]:
     """:func:`parse_json` of a TOML text."""
     return dict(parse_json(text, tomllib.loads))
@@ -107,7 +97,7 @@ def parse_json(text: str | bytes, parse: Callable[[Any], Any] = json.loads) -> A
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read settings, from whoever they come."""
+    """Read settings from a TOML file, which need not be trusted."""
     try:
         # Reading a pipe might never end.
         if not stat.S_ISREG(path.stat().st_mode):

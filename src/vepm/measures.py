@@ -21,18 +21,18 @@ FEWEST_JOINED = 50  # edges between training nodes below which their homophily i
 
 
 def accuracy(probabilities: Tensor, y: Tensor) -> float:
-    """Share of labels [n] that the most probable class of [n, classes] hits."""
+    """Share of labels [n] that equal the most probable class of [n, classes]."""
     return float((probabilities.argmax(1) == y).double().mean())
 
 
 def class_measures(probabilities: Tensor, y: Tensor) -> dict[str, Any]:
-    """How good probabilities [n, classes] of true classes ``y`` [n] are, beside accuracy.
+    """Measures other than accuracy of probabilities [n, classes], given true classes ``y`` [n].
 
     ``macro_f1``, the mean F1 over the classes that occur; ``roc_auc``, of several classes the
     mean of each against the rest, None if only one occurs; ``per_class`` with ``precision``,
     ``recall``, ``f1`` and ``support``.
     """
-    # A model that has diverged knows nothing, which is a result too.
+    # The probabilities of a diverged model may be NaN.
     score, true = probabilities.double().nan_to_num().cpu().numpy(), y.cpu().numpy()
     guess, classes = score.argmax(1), range(score.shape[1])
     each = precision_recall_fscore_support(true, guess, labels=classes, zero_division=0)
@@ -86,7 +86,7 @@ def summarise_parts(
     among, joined = shares[known].sum(0), shares[known][first == second].sum(0)
     by_kind = {}
     if dataset.single_graph and dataset.kind_names:
-        # The split has both directions of every edge, a directed graph perhaps one.
+        # The split has both directions of every edge, a directed graph may have one.
         kinds = canonical_kinds(edge_index, graph.edge_index, graph.edge_kind)
         by_kind = dict(zip(dataset.kind_names, kinds.double().t() @ shares, strict=True))
     return [

@@ -1,4 +1,4 @@
-"""The evidence lower bound, term by term, and what terms are divided by."""
+"""The evidence lower bound, term by term, and its normalisation."""
 
 from typing import NamedTuple
 
@@ -29,8 +29,15 @@ class Counts(NamedTuple):
     graphs: float | Tensor = 1.0
 
 
+def masked(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Values of nodes or graphs [n, ...], zero for padding."""
+    if mask is None:
+        return values
+    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
+
+
 def shrinking_penalty(mean: Tensor, activation: Tensor) -> Tensor:
-    r"""What a truncated gamma process has against communities that links can do without.
+    r"""Penalty of a truncated gamma process on communities that the links do not need.
 
     .. math:: \sum_c \log(1 + \pi_c / \varepsilon)
 

@@ -61,7 +61,7 @@ def write_run(
     extra: dict[str, Any],
     explained: Explanation | None = None,
 ) -> dict[str, Any]:
-    """Write model, settings, metrics, history and outputs of a run; gives the metrics.
+    """Write model, settings, metrics, history and outputs of a run; returns the metrics.
 
     ``roles`` are the indices of the ``train``, ``val`` and ``test`` nodes or graphs, ``extra`` more
     entries of ``metrics.json``, ``explained`` what :func:`explain` gave, if it was called before.
@@ -113,7 +113,7 @@ def write_run(
 
 
 def write_metrics(folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Write ``metrics.json``; gives what is in it."""
+    """Write ``metrics.json``; returns its content."""
     written: dict[str, Any] = for_json(metrics)
     write_text(folder / "metrics.json", json.dumps(written, indent=1))
     return written
@@ -194,7 +194,7 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, tables: Tensors) 
 
 
 def neighbourhood(graph: LargeGraph, start: int, count: int) -> Tensor:
-    """So many nodes, ascending: those nearest to one, and on from the first not reached."""
+    """So many nodes, ascending: those nearest to ``start``, then on from the first not reached."""
     reached, found = torch.zeros(graph.num_nodes, dtype=torch.bool), 0
     frontier = torch.tensor([start])
     while found < min(count, graph.num_nodes):

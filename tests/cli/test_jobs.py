@@ -12,7 +12,7 @@ import torch
 from torch_geometric.data import Data
 
 from cli.running import refused
-from vepm.cli import bench, evaluate, folders, jobs, options
+from vepm.cli import bench, folders, jobs, options
 from vepm.data import Dataset, as_dataset, planted_graph
 from vepm.errors import InputError, LostProcessError
 
@@ -98,7 +98,7 @@ def test_lists_of_names() -> None:
 
 def splits(data: Dataset, name: str = "", **more: Any) -> tuple[int, tuple[str, ...]]:
     given: dict[str, Any] = {"labels_per_class": None, "splits": None, "folds": 10} | more
-    found, rules = evaluate._splits(data, name, **given)
+    found, rules = jobs.scored_splits(data, name, **given)
     return len(found), rules
 
 

@@ -19,6 +19,7 @@ from vepm.data import (
     require_labels,
 )
 from vepm.data.build import FEW_NODES, MOST_GAPS
+from vepm.data.generate import draw_split
 from vepm.errors import InputError
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -309,13 +310,13 @@ def test_what_counts_as_a_number(cell: Any, answer: bool) -> None:
 
 def test_random_splits() -> None:
     y = torch.tensor([0] * 10 + [1] * 5 + [-1] * 4 + [2] * 2)
-    train, val, test = labels.draw_split(y, per_class=3, num_val=4, seed=1)
+    train, val, test = draw_split(y, per_class=3, num_val=4, seed=1)
     assert y[train].bincount().tolist() == [3, 3, 2]
     assert (int(val.sum()), int(test.sum())) == (4, 5)
     assert ((train.int() + val.int() + test.int()) == (y >= 0).int()).all()
-    other = labels.draw_split(y, per_class=3, num_val=4, seed=2)
+    other = draw_split(y, per_class=3, num_val=4, seed=2)
     assert not train.equal(other[0])
-    assert train.equal(labels.draw_split(y, per_class=3, num_val=4, seed=1)[0])
+    assert train.equal(draw_split(y, per_class=3, num_val=4, seed=1)[0])
 
 
 def test_nodes_are_counted_by_what_the_graph_says_first() -> None:

@@ -8,13 +8,8 @@ from torch import Tensor
 
 from strategies import path, quick, random_graph, scramble, seeds, sparse_of, uniform
 from vepm import VEPM
-from vepm.kernels.features import (
-    dense,
-    drop_rows,
-    dropout,
-    normalize_rows,
-    row_mass,
-)
+from vepm.kernels.dropout import drop_rows, dropout
+from vepm.kernels.features import dense, normalize_rows, row_mass
 from vepm.nn import SparseFeatures, compact
 from vepm.nn.convolution import CommunityLinear
 
@@ -197,7 +192,7 @@ def test_dropped_rows_are_dropped_in_every_part() -> None:
 
 @pytest.mark.parametrize("probability", [0.4, 0.8, 1e-9])
 def test_dropout_by_bits_is_dropout(probability: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.kernels.features.MANY_DRAWS", 1000)
+    monkeypatch.setattr("vepm.kernels.dropout.MANY_DRAWS", 1000)
     x, weight = uniform(0, 401, 7, 5).add(1).requires_grad_(), uniform(1, 401, 7, 5)
     found = []
     for _ in range(2):
@@ -218,7 +213,7 @@ def test_dropout_by_bits_is_dropout(probability: float, monkeypatch: pytest.Monk
 
 
 def test_dropout_by_bits_of_nearly_everything_stays_finite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.kernels.features.MANY_DRAWS", 1000)
+    monkeypatch.setattr("vepm.kernels.dropout.MANY_DRAWS", 1000)
     found = dropout(torch.ones(400, 7), 1 - 1e-9, training=True)
     assert isinstance(found, Tensor)
     assert found.isfinite().all()

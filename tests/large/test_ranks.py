@@ -16,7 +16,7 @@ from vepm.nn import VEPM, Adjacency
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.ddp import ProcessGroup
-from vepm.scale.executor import descend
+from vepm.scale.executor import descend, share_of
 from vepm.scale.large import ClusterBatch, Clusters, LargeGraph
 from vepm.scale.norms import SyncNorm, replace_norms
 from vepm.training import Config, ModelCard
@@ -68,7 +68,7 @@ def graphs(chosen: list[int]) -> Callable[[Config, ProcessGroup], Case]:
     """A share of these graphs; alone, all of them."""
 
     def share(config: Config, group: ProcessGroup) -> Case:
-        batch = store().share(torch.tensor(chosen), group.rank, group.size)
+        batch = share_of(store(), torch.tensor(chosen), group)
         return batch, torch.arange(batch.num_graphs)
 
     return share

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from vepm import VEPM
 from vepm.data import as_dataset
 from vepm.nn import draw
-from vepm.nn.building import first_interactions
+from vepm.nn.model import first_interactions
 from vepm.scale.batches import single_graph
 from vepm.training import Config
 from vepm.training.card import ModelCard

@@ -17,9 +17,9 @@ from vepm.evaluation import Summary
 from vepm.paper.cells import Finding, write_cell
 from vepm.paper.experiments import METRICS, Printed, catalogue, slug
 from vepm.paper.plan import EVERY_PRESET, Value, squares
-from vepm.paper.results import Results, gather, with_finished_presets
+from vepm.paper.results import Results, all_squares, gather
 from vepm.paper.runner import Ended
-from vepm.report.paper_figures import breadth_first, draw_figures
+from vepm.report.paper_figures import draw_figures
 from vepm.report.paper_tables import (
     CHOSEN,
     footnotes,
@@ -30,6 +30,7 @@ from vepm.report.paper_tables import (
     theirs,
     write_tables,
 )
+from vepm.report.payload import breadth_first
 from vepm.training.presets import RECORD_FOLDS, tuned_for
 
 NODES = {"Cora", "CiteSeer", "PubMed"}
@@ -141,7 +142,7 @@ def test_lines_of_other_presets_stand_beside_ours(tmp_path: Path) -> None:
     assert vepm.cells[0].preset == "paper"
     numbers = {"size_imbalance": 2.0, "density_ratio": 3.0, "overlap": 0.5, "task_dependence": 0.0}
     write_cell(tmp_path, vepm.cells[0], Finding(numbers), 1.0)
-    shown = with_finished_presets(experiment, planned, tmp_path)
+    shown = all_squares(experiment, tmp_path)
     results = gather(experiment, shown, tmp_path, Ended(), quick=False)
     text = markdown(results)
     assert results.columns[-2:] == ["VEPM, as in the paper", "VEPM"]

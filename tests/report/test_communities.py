@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vepm import nn
-from vepm.report import communities, read_run
+from vepm.report import communities, figures, payload, read_run
 from vepm.report.run import Floats, interactions
 
 from .writing import write_node_run
@@ -36,7 +36,7 @@ def test_interactions_stay_within_a_graph(memberships: Floats) -> None:
 
 def test_order_is_by_bucket_then_strength() -> None:
     interaction = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 3.0], [0.5, 2.5], [4.0, 0.0]])
-    order, bucket = communities.bucket_order(interaction)
+    order, bucket = figures.bucket_order(interaction)
     assert bucket.tolist() == [0, 1, 1, 1, 0]
     assert order.tolist() == [4, 0, 2, 3, 1]
 
@@ -81,13 +81,13 @@ def test_rows_count_nodes_members_and_edges(tmp_path: Path) -> None:
 
 def test_induced_edges_join_places_of_the_nodes() -> None:
     edges = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
-    inside, own = communities.induced(edges, np.array([3, 0, 1]), 4)
+    inside, own = payload.induced(edges, np.array([3, 0, 1]), 4)
     assert inside.tolist() == [True, False, False, True]
     assert own.tolist() == [[1, 0], [2, 1]]
 
 
 def test_node_without_interactions_is_shared_evenly() -> None:
-    np.testing.assert_allclose(communities.shares(np.zeros((1, 4))), 0.25)
+    np.testing.assert_allclose(payload.shares(np.zeros((1, 4))), 0.25)
 
 
 def test_typical_features_tell_groups_apart() -> None:

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from vepm.report import figures
-from vepm.report.communities import bucket_order
+from vepm.report.figures import bucket_order
 from vepm.report.style import (
     INK,
     MUTED,

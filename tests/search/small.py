@@ -9,8 +9,8 @@ import torch
 
 from training.toys import SMALL, roles, toy
 from vepm.data import Dataset
-from vepm.search.space import Trial, flat, parse_space
-from vepm.search.tuning import Tuning, tune
+from vepm.search.space import flat, parse_space
+from vepm.search.tuning import Trial, Tuning, tune
 
 SPACE = {
     "dropout": {"low": 0.1, "high": 0.6},

@@ -12,8 +12,7 @@ import torch
 from training.toys import SMALL, TASKS, roles, toy
 from vepm.errors import InputError
 from vepm.search import tuning
-from vepm.search.space import Trial
-from vepm.search.tuning import _digest, summarise, tune
+from vepm.search.tuning import Trial, _digest, summarise, tune
 from vepm.training import Config, fit
 
 from .small import SPACE, search, small_tuning, with_shuffled_test_labels, without_times

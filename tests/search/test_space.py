@@ -12,13 +12,11 @@ from vepm.errors import InputError
 from vepm.search.space import (
     SPACES,
     Space,
-    Trial,
-    _known,
     flat,
     parse_space,
     read_space,
-    suggest,
 )
+from vepm.search.tuning import Trial, _known, suggest
 from vepm.training import Config, preset
 
 

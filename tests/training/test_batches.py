@@ -7,7 +7,7 @@ from torch_geometric.data import Batch, Data
 
 from strategies import Graph, complete, no_edges, path, quick, simple_graphs
 from vepm.kernels.features import SparseFeatures, dense
-from vepm.scale.batches import ragged
+from vepm.kernels.patterns import ragged
 from vepm.training import GraphStore, single_graph
 
 

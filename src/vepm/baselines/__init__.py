@@ -84,7 +84,7 @@ def baseline(
     for key, value in (settings or {}).items():
         if key not in known:
             raise InputError(f"{where} has no setting '{key}'; it has {', '.join(sorted(known))}")
-        # JSON and TOML have lists alone.
+        # JSON and TOML have lists only.
         chosen[key] = tuple(value) if isinstance(value, list) else value
         check_value(known[key], chosen[key], where)
     return replace(method, **chosen)

@@ -74,7 +74,7 @@ class _CapsNetwork(Classifier):
 class CapsGNN(GraphBaseline):
     """Xinyi and Chen (2019): convolutions whose channels are capsules, routed by agreement.
 
-    As in their paper but for the reconstruction of the input, which is left out. Each convolution
+    As in their paper, without the reconstruction of the input. Each convolution
     gives a node ``num_channels`` capsules, which must divide ``hidden_channels``; a graph has
     ``num_capsules``, found in ``num_iterations`` rounds of routing.
     """

@@ -23,7 +23,7 @@ Edges = NDArray[np.int64]
 
 HIDDEN, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 128, 0.5, 1e-3, 1e-2
 EPOCHS, EVERY, PATIENCE, THRESHOLD = 500, 25, 10, 0.5
-"""As in its paper: look at the loss every 25 epochs, stop after ten without a better."""
+"""As in its paper: check the loss every 25 epochs, stop after ten checks without a better one."""
 STEPS, STEP_SIZES, MOST_AFFILIATION, LEAST_RATE = 200, 0.3 ** np.arange(8), 1000, 1e-8
 """BigCLAM's: steps at most, the sizes tried in each, and bounds."""
 
@@ -76,7 +76,7 @@ def nocd(edges: Edges, num_nodes: int, num_communities: int, seed: int = 0) -> B
 def log_likelihood(
     z: Tensor, edges: Tensor | Adjacency, least_rate: float, *, balanced: bool = False
 ) -> Tensor:
-    """That of a Bernoulli-Poisson model in which every pair has at least some rate."""
+    """Log-likelihood of a Bernoulli-Poisson model in which every pair has a least rate."""
     padded = torch.cat([z, z.new_full((z.size(0), 1), least_rate**0.5)], dim=1)
     return edge_log_likelihood(padded, z.new_ones(padded.size(1)), edges, balanced=balanced).sum()
 
@@ -169,7 +169,7 @@ def require(name: str, num_nodes: int, num_edges: int) -> None:
         raise InputError(f"no baseline '{name}'; there are {', '.join(DETECTORS)}")
     if name == "leiden":
         _leiden(nx.path_graph(2), seed=0)
-    # Measured: tables of so many rows at the peak, of weights, their moments and messages.
+    # Measured at the peak: this many rows of weights, their moments and messages.
     need = FLOAT * HIDDEN * (8 * num_nodes + 3 * num_edges)
     available = available_bytes(torch.device("cpu"))
     if name == "nocd" and need > available:

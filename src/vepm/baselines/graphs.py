@@ -1,4 +1,4 @@
-"""Baselines on graphs, and the simplest: GIN, GAT, and a floor without edges."""
+"""Baselines on graphs, and the simplest: GIN, GAT, and a perceptron without edges."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -122,13 +122,12 @@ class GraphSAGE(MLP):
     patience: int | None = 100
 
 
-_cached_gcn = partial(GCNConv, cached=True)
-
-
 class GCN(MLP):
     """Kipf and Welling (2017), with their weight decay on the first layer and early stopping."""
 
-    network: ClassVar[Callable[..., Classifier]] = partial(_two_layers, _cached_gcn)
+    network: ClassVar[Callable[..., Classifier]] = partial(
+        _two_layers, partial(GCNConv, cached=True)
+    )
     decayed = r"first\..*"
     name: str = "gcn"
     patience: int | None = 10

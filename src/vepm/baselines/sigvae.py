@@ -23,9 +23,9 @@ def mixture_log_density(z: Tensor, means: Tensor, scale: Tensor) -> Tensor:
 
 
 def bound(model: GAE, x: Tensor, edges: Tensor, draws: int, others: Tensor | None = None) -> Tensor:
-    """What training lowers: how badly edges are told apart, and the divergence from the prior.
+    """The training loss: the reconstruction of the edges, and the divergence from the prior.
 
-    They are told from other pairs of nodes, by default random ones.
+    Edges are told apart from other pairs of nodes, by default random ones.
     """
     means, scale = model.encode(x, edges, draws)
     z = means[0] + scale * torch.randn_like(scale)

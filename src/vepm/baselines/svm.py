@@ -33,9 +33,8 @@ def wl_features(graphs: Sequence[Data], num_iterations: int) -> list[sparse.csr_
     The first colours are the distinct rows of node features. A node's next colour stands for its
     colour and the multiset of its neighbours' colours.
     """
-    joined = Batch.from_data_list(
-        [Data(x=graph.x, edge_index=graph.edge_index) for graph in graphs]
-    )
+    plain = [Data(x=graph.x, edge_index=graph.edge_index) for graph in graphs]
+    joined = Batch.from_data_list(plain)
     owner, ones = joined.batch.numpy(), np.ones(joined.num_nodes, dtype=np.int64)
     refine, colour = WLConv(), torch.unique(joined.x, dim=0, return_inverse=True)[1]
     counts = []
@@ -126,7 +125,7 @@ def walks_of(
 ) -> tuple[Ints, NDArray[np.float64]]:
     """Walks [W, length + 1] from a random node, and the probability of each.
 
-    All of them where there are no more than ``num_walks``, or else so many random ones.
+    All walks if there are no more than ``num_walks``, otherwise that many random ones.
     """
     links = to_scipy_sparse_matrix(graph.edge_index, num_nodes=graph.num_nodes)
     # A walk that cannot go on stays where it is.

@@ -81,7 +81,7 @@ def measure(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
 
 
 def attempt(build: Builder, step: str, graph: Path, plan: Plan) -> Row:
-    """What :func:`measure` gives, or the error of a step that failed or whose process died."""
+    """What :func:`measure` returns, or the error of a step that failed or whose process died."""
     try:
         if plan.device == "cuda":
             return measure(build, step, graph, plan)

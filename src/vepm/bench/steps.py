@@ -75,8 +75,7 @@ def ours(step: str, graph: Data, device: str, **options: Any) -> Step:
     optimizer = capturable_adam(moved[step])
     set_rate(optimizer, RATE)
     graphs = CUDAGraphs(on=worth_capturing(graph.edge_index, device))
-    plain = trainer(loss, optimizer, others)
-    return lambda: graphs.run(step, lambda: {"loss": plain()})["loss"]
+    return functools.partial(graphs.run, step, trainer(loss, optimizer, others))
 
 
 def _our_loss(step: str, model: VEPM, graph: Data, device: str) -> tuple[Step, list[Tensor]]:

@@ -11,10 +11,8 @@ from vepm.errors import InputError
 from vepm.escaping import on_one_line
 
 if TYPE_CHECKING:
-    from vepm.data import Dataset
-    from vepm.evaluation import RunResult, Split
+    from vepm.evaluation import RunResult
 
-DEFAULT_SPLITS = 10
 MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
 SHOWN = ("split", "seed", "val_accuracy", "test_accuracy", "best_epoch", "seconds")
 
@@ -38,14 +36,14 @@ def evaluate(
 
     Under torchrun the runs are divided among the processes.
     """
-    from vepm.cli.jobs import check_model, chosen_baseline, open_data, settings
+    from vepm.cli.jobs import check_model, chosen_baseline, open_data, scored_splits, settings
     from vepm.data import require_labels
     from vepm.evaluation import Compute, Method, VEPMMethod
     from vepm.evaluation import evaluate as run_all
 
     data = open_data(dataset, given)
     require_labels(data)
-    parts, rules = _splits(data, protocol, labels_per_class, splits, folds)
+    parts, rules = scored_splits(data, protocol, labels_per_class, splits, folds)
     chosen = settings(data, given)
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
@@ -67,36 +65,6 @@ def evaluate(
             measured.append(run_all(runner, data, parts, every_seed, progress, compute))
     if compute.leads:
         print_evaluation(measured, rules, given.as_json)
-
-
-def _splits(
-    data: "Dataset", name: str, labels_per_class: int | None, splits: int | None, folds: int
-) -> "tuple[list[Split], tuple[str, ...]]":
-    """Splits and selection rules of the protocol that is asked for, the main rule first.
-
-    A graph without a published test part is split as for training. Where nothing validates,
-    nothing is selected and the last epoch counts.
-    """
-    from vepm.cli.jobs import own_split, roles
-    from vepm.evaluation import protocol_for
-
-    if labels_per_class is not None:
-        if name not in ("", "few-labels"):
-            raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
-        name = f"few-labels-{labels_per_class}"
-    if name.startswith("few-labels"):
-        folds = splits or DEFAULT_SPLITS
-    elif splits is not None:
-        raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
-    protocol = protocol_for(data.task, name)
-    published = data.splits or not data.single_graph or data.graphs[0].test_mask.any()
-    if protocol.name == "public" and not published:
-        found = [own_split(data, roles(data))]
-    else:
-        found = protocol(data, num_folds=folds)
-    if "validation" in protocol.rules and not all(split.val.numel() for split in found):
-        return found, ("last",)
-    return found, protocol.rules
 
 
 def print_evaluation(

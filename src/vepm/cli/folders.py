@@ -133,7 +133,7 @@ def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path | None] = ()) -> 
 
 
 def _contents(folder: Path) -> list[str]:
-    """What a folder holds beside its marker and unfinished files."""
+    """What a folder holds, without its marker and unfinished files."""
     if not folder.is_dir():
         return []
     unfinished = {path.name for path in folder.glob(HALVES)}

@@ -1,4 +1,4 @@
-"""A training as commands run it: its data and settings checked, followed, written to a folder."""
+"""Training runs of commands: data and settings checked, progress shown, results written."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ from vepm.cli.options import Given, listed
 from vepm.data import Dataset, datasets, is_recipe, load, read, require_labels
 from vepm.errors import InputError, TrainingWarning
 from vepm.estimators import CLASSIFIERS, Estimator, LinkPredictor, unlabelled
-from vepm.evaluation import Split
+from vepm.evaluation import Split, protocol_for
 from vepm.files import parse_toml, read_toml
 from vepm.report import write_report
 from vepm.runs import write_run
@@ -28,6 +28,7 @@ from vepm.training.fitting import NONE
 
 logger = logging.getLogger("vepm")
 
+DEFAULT_SPLITS = 10
 SPLIT_SEED = 0  # own graphs are split once and for all, whatever the seed of the run
 
 
@@ -53,7 +54,7 @@ def open_data(name: str, given: Given, **known: Any) -> Dataset:
 
 
 def own_path(name: str, data_dir: Path | None) -> Path | None:
-    """The user's own file or folder that a name stands for, if it does."""
+    """The user's own file or folder that a name stands for, or None."""
     path = Path(name)
     own = os.sep in name or bool(path.suffix)
     if not own and path.exists():
@@ -62,7 +63,7 @@ def own_path(name: str, data_dir: Path | None) -> Path | None:
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML has it; what is none is text, which needs no quotes."""
+    """A value in TOML; anything else is text, which needs no quotes."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except ValueError:
@@ -83,7 +84,7 @@ def settings(dataset: Dataset, given: Given) -> Config:
 
 
 def check_model(dataset: Dataset, config: Config, device: str) -> None:
-    """Refuse settings of which no model can be made, and devices that are not there."""
+    """Refuse settings that no model can be built from, and devices that do not exist."""
     pick_device(device)
     ModelCard.of(dataset, config).num_weights()
 
@@ -117,6 +118,33 @@ def own_split(dataset: Dataset, parts: Mapping[str, Tensor]) -> Split:
     return Split("own", **parts)
 
 
+def scored_splits(
+    data: Dataset, name: str, labels_per_class: int | None, splits: int | None, folds: int
+) -> tuple[list[Split], tuple[str, ...]]:
+    """Splits and selection rules of a protocol, the main rule first.
+
+    A graph without a published test part is split as for training. Where nothing validates,
+    nothing is selected and the last epoch counts.
+    """
+    if labels_per_class is not None:
+        if name not in ("", "few-labels"):
+            raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
+        name = f"few-labels-{labels_per_class}"
+    if name.startswith("few-labels"):
+        folds = splits or DEFAULT_SPLITS
+    elif splits is not None:
+        raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
+    protocol = protocol_for(data.task, name)
+    published = data.splits or not data.single_graph or data.graphs[0].test_mask.any()
+    if protocol.name == "public" and not published:
+        found = [own_split(data, roles(data))]
+    else:
+        found = protocol(data, num_folds=folds)
+    if "validation" in protocol.rules and not all(split.val.numel() for split in found):
+        return found, ("last",)
+    return found, protocol.rules
+
+
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
     """A baseline by name, fit for the dataset's task."""
     method = baseline(name, dataset.name, device=str(pick_device(device)))
@@ -126,7 +154,7 @@ def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
 
 
 def say_unweighted(dataset: Dataset, baselines: list[str]) -> None:
-    """Say that baselines see the edges alone, where these have weights."""
+    """Warn that baselines ignore the weights of edges, if there are any."""
     if dataset.weighted and baselines:
         names = ", ".join(baselines)
         logger.warning("%s: not used by %s: the weights of edges", dataset.name, names)
@@ -172,7 +200,7 @@ class Job:
     def write(
         self, folder: Path, fitted: Fitted, extra: Any, explained: Explanation | None = None
     ) -> dict[str, Any]:
-        """Write the files of a run and its page; gives the metrics, which have the extra ones."""
+        """Write the files of a run and its page; returns the metrics, the extra ones included."""
         extra = {**extra, "command": command_line()}
         metrics = write_run(folder, self.data, fitted, self.parts, extra, explained)
         write_report(folder)

@@ -62,25 +62,22 @@ def reproduce(
     for name in wanted:
         if name not in known:
             raise unknown(name, known, "reproduce --list")
-    chosen = [known[name] for name in wanted]
-    shown = tuple(presets or (PRESET,))
-    every = {name: squares(e, quick, seeds, shown) for name, e in known.items()}
+    every = {name: squares(e, quick, seeds, presets or [PRESET]) for name, e in known.items()}
     names_of = {"datasets": listed(datasets), "rows": rows or []}
-    check_names([s for e in chosen for s in every[e.name]], **names_of)
-    parts = {e.name: select(every[e.name], **names_of) for e in chosen}
+    check_names([square for name in wanted for square in every[name]], **names_of)
+    parts = {name: select(every[name], **names_of) for name in wanted}
     planned = [square for part in parts.values() for square in part]
     folder = output / "quick" if quick else output
     compute = Compute(device, jobs, runs_at_once, shared=True)
     elsewhere = [square for found in every.values() for square in found]
     with contextlib.ExitStack() as held, how_to_continue(folder):
-        for experiment in chosen if compute.leads else ():
-            held.enter_context(own_folder(folder / experiment.name, EXPERIMENT))
+        for name in wanted if compute.leads else ():
+            held.enter_context(own_folder(folder / name, EXPERIMENT))
         with console.run_bar("runs") as progress:
             ended = run(planned, folder, data_dir, compute, elsewhere, progress)
         if compute.leads:
-            for experiment in chosen:
-                if part := parts[experiment.name]:
-                    _show(experiment, part, seeds, folder, ended, quick)
+            for name in (name for name in wanted if parts[name]):
+                _show(known[name], parts[name], seeds, folder, ended, quick)
             _conclude(ended, any(s.cells for s in planned))
 
 
@@ -93,16 +90,11 @@ def _show(
     quick: bool,
 ) -> None:
     """Print what was selected; write what is known of the whole experiment."""
-    from vepm.paper.plan import EVERY_PRESET, squares
-    from vepm.paper.results import gather, with_finished_presets
+    from vepm.paper.results import all_squares, gather
     from vepm.report.paper_figures import draw_figures
     from vepm.report.paper_tables import footnotes, heading, terminal_tables, write_tables
 
-    # More seeds than the experiment asks for are shown; fewer are a part of it.
-    own = squares(experiment, quick, presets=EVERY_PRESET)
-    asked = squares(experiment, quick, seeds, EVERY_PRESET)
-    whole = max(own, asked, key=lambda found: sum(len(square.cells) for square in found))
-    whole = with_finished_presets(experiment, whole, folder)
+    whole = all_squares(experiment, folder, quick, seeds)
     results = gather(experiment, whole, folder, ended, quick)
     paths = write_tables(results, folder / experiment.name)
     paths += draw_figures(results, whole, folder)
@@ -110,23 +102,18 @@ def _show(
     console.print_line(heading(shown))
     for table in terminal_tables(shown, console.out.width):
         console.out.print(table, highlight=False)
-    for line in footnotes(shown):
+    for line in (*footnotes(shown), f"files: {' '.join(map(str, paths))}\n"):
         console.print_line(line)
-    console.print_line("files: " + " ".join(str(path) for path in paths) + "\n")
 
 
 def _conclude(ended: "Ended", expected: bool) -> None:
-    for reason in ended.missing.values():
-        console.print_note(f"data not here: {reason}")
-    for reason in dict.fromkeys(ended.failed.values()):
-        console.print_note(f"failed: {reason}")
-    console.print_line(
-        f"{ended.ran} cells computed, {ended.found} found, {len(ended.failed)} failed"
-    )
+    notes = [f"data not here: {reason}" for reason in ended.missing.values()]
+    for note in (*notes, *(f"failed: {reason}" for reason in dict.fromkeys(ended.failed.values()))):
+        console.print_note(note)
+    counts = f"{ended.ran} cells computed, {ended.found} found"
+    console.print_line(f"{counts}, {len(ended.failed)} failed")
     if expected and ended.missing and not ended.ran + ended.found:
-        raise InputError(
-            f"none of the data is here: {', '.join(ended.missing)}; name its folder with "
-            "--data-dir or VEPM_DATA"
-        )
+        remedy = "name its folder with --data-dir or VEPM_DATA"
+        raise InputError(f"none of the data is here: {', '.join(ended.missing)}; {remedy}")
     if ended.failed:
         raise typer.Exit(1)

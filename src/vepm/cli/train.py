@@ -44,7 +44,7 @@ def train(
 
 
 def print_run(metrics: Mapping[str, Any], folder: Path) -> None:
-    """The headline of a run: its accuracy beside the baselines', its cost, and where to look."""
+    """The headline of a run: accuracy, also of the baselines, cost, and where to look."""
     table = Table("method", "test accuracy")
     baselines = {name: found["test_accuracy"] for name, found in metrics["baselines"].items()}
     for name, value in ({"vepm": metrics["test_accuracy"]} | baselines).items():

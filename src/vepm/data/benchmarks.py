@@ -1,4 +1,4 @@
-"""Datasets that have names, read from raw files or bundled with the libraries we depend on."""
+"""Datasets known by name, read from raw files or bundled with libraries we depend on."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from vepm.data.build import Parts, build, data_parts
 from vepm.data.canonical import canonical_edges
 from vepm.data.columns import ReadOptions
 from vepm.data.dataset import Dataset
-from vepm.data.labels import draw_split
+from vepm.data.generate import draw_split
 from vepm.data.npz import read_npz
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES
@@ -180,7 +180,7 @@ def _folds(folder: Path, num_graphs: int) -> tuple[tuple[Tensor, Tensor], ...] |
 def load_npz(name: str, files: list[Path], **options: Any) -> Dataset:
     """A graph in an archive of arrays; options are those of :func:`vepm.data.read`."""
     how = ReadOptions(**options)
-    # Arrays that a published file has beside the graph are no news to its users.
+    # No warning about the other arrays of a published file.
     return build(replace(read_npz(files[0], how), name=name, unused=()), how)
 
 

@@ -1,4 +1,4 @@
-"""The one way from what a reader found to a checked dataset; PyG graphs and matrices as found."""
+"""From what a reader found to a checked dataset; readers of PyG graphs and of matrices."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +74,7 @@ def build(parts: Parts, options: ReadOptions = ReadOptions()) -> Dataset:  # noq
     if changes:
         logger.info("%s: %s", source, ", ".join(changes))
     unused = [*parts.unused, *(["the direction of edges"] if "reverse" in str(changes) else [])]
-    # A fitted model has had its warnings.
+    # The user was warned when the model was fitted.
     if unused and options.class_names is None and options.feature_names is None:
         logger.warning("%s: not used: %s", source, ", ".join(unused))
     whole = _edges(parts, options, edge_index)

@@ -1,4 +1,4 @@
-"""Edges and node features in canonical form, whatever the data give of them."""
+"""Edges, their weights and kinds, and node features in canonical form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,9 +26,9 @@ Kinds = tuple[Tensor, tuple[str, ...]]
 def canonical_edges(
     edge_index: Tensor, num_nodes: int, *, source: str = "data", directed: bool = False
 ) -> tuple[Tensor, list[str]]:
-    """Both directions of every edge [2, E], or ``directed`` edges, once, and in words what changed.
+    """Canonical edges [2, E], sorted by destination and then source, and in words what changed.
 
-    The result is sorted by destination and then source.
+    Both directions of every edge, or if ``directed`` those that were listed, once each.
     """
     for i in ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0).nonzero().flatten()[:1]:
         ends = " and ".join(map(str, edge_index[:, i].tolist()))
@@ -66,7 +66,7 @@ def canonical_weights(
     """The weights of canonical edges [E], given those [M] of the edges as they were listed [2, M].
 
     None if all are 1. Weights of an edge that is listed several times in one direction are added
-    up, and those of both directions with ``add``, or if they differ for any edge.
+    up, and so are both directions with ``add``, or if they differ for any edge.
     """
     if bool((weights == 1).all()):
         return None

@@ -119,7 +119,7 @@ class Table:
             unused += [f"column '{name}' ({reason})"] if reason else []
         zeros = sum(int((column == 0).sum()) for column in numbers.values())
         size = sum(map(len, numbers.values()))
-        # A bag of words is mostly zeros, and some of its words may be in no row.
+        # Bags of words are mostly zeros, and some words may occur in no row.
         if not constants and options.features is None and 2 * zeros <= size:
             for name, number in numbers.items():
                 if name not in known and (number == number[0]).all():

@@ -1,16 +1,19 @@
-"""The one form in which every graph reaches a model, and its columns as a model knows them."""
+"""Datasets, the form in which graphs reach a model, with labels and columns as it expects them."""
 
 import copy
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from vepm.data.canonical import DEGREE_FEATURES, is_sparse
+from vepm.data.labels import encode, item_masks
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES, TASKS, Masks, TaskName
+from vepm.tasks import MASK_NAMES, TASKS, UNLABELLED, Masks, TaskName
 
 logger = logging.getLogger("vepm")
 
@@ -43,7 +46,7 @@ class Dataset:
             of nodes, the graph's own masks are the first.
         source: where the data came from, in words.
         num_positions: how many of the last columns are spectral coordinates of this graph.
-        prepared: whether the features are at the scale of a model already, whose card sees to it.
+        prepared: whether the features are scaled for a model already, as its card does.
 
     Example:
         >>> from vepm.data import load
@@ -74,7 +77,7 @@ class Dataset:
 
     @property
     def features(self) -> Tensor:
-        """The features of the nodes of all graphs [N, F], perhaps sparse."""
+        """The features of the nodes of all graphs [N, F], possibly sparse."""
         parts = [graph.x for graph in self.graphs]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
@@ -119,6 +122,39 @@ class Dataset:
         for graph, y in zip(graphs, parts, strict=True):
             graph.y = y.clone()
         return replace(self, graphs=graphs)
+
+
+def relabelled(
+    dataset: Dataset, y: Any, rows: Tensor | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
+    """A dataset with other labels ``y`` than its own, in the order of :attr:`Dataset.labels`.
+
+    If ``rows`` are given, ``y`` are the labels of these alone; then the masks of the dataset do not
+    hold, and all of them train. ``class_names`` are the classes of a fitted model.
+
+    Example:
+        >>> from vepm.data import load, relabelled
+        >>> dataset = relabelled(load("KarateClub"), ["left", "right"], torch.tensor([0, 33]))
+        >>> dataset.class_names, dataset.graphs[0].train_mask.sum()
+        (('left', 'right'), tensor(2))
+    """
+    name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
+    chosen = torch.arange(labels.numel()) if rows is None else rows
+    found = encode(y, len(chosen), lambda i: f"{name}, label {i}", name, class_names)
+    labels[chosen], names = found
+    given: dict[str, Tensor] = {}
+    if rows is None and dataset.masks is not None:
+        train, val, test = dataset.masks
+        given = {"val_mask": val, "test_mask": test}
+        # A train mask derived from the labels is derived again from the new ones.
+        if not torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test)):
+            given["train_mask"] = train
+    masks, splits = item_masks(given, labels >= 0, name)
+    changed = replace(dataset.with_labels(labels), num_classes=len(names), class_names=names)
+    if dataset.single_graph:
+        changed.graphs[0].update(dict(zip(MASK_NAMES, masks, strict=True)))
+        return replace(changed, splits=splits)
+    return replace(changed, splits=(masks,) if given else None)
 
 
 def require_labels(dataset: Dataset) -> None:

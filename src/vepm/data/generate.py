@@ -10,9 +10,8 @@ from torch_geometric.data import Data
 
 from vepm.data.canonical import MOST_KINDS, canonical_edges, canonical_kinds
 from vepm.data.dataset import Dataset
-from vepm.data.labels import draw_split
 from vepm.errors import InputError
-from vepm.tasks import MASK_NAMES
+from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
 _FEATURE_NOISE = 2.0
 DRAWN_AT_ONCE = 2**22  # ends of edges; bounds the memory a draw needs beside its result
@@ -209,6 +208,19 @@ def _labelled(
         class_names=tuple(str(c) for c in range(num_classes)),
         source=f"drawn from the edge partition model, seed {seed}",
     )
+
+
+def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
+    """A random split: this many per class train, this many validate and the rest test."""
+    order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
+    train = torch.zeros(y.numel(), dtype=torch.bool)
+    for label in y[y != UNLABELLED].unique().tolist():
+        train[order[y[order] == label][:per_class]] = True
+    rest = order[~train[order] & (y[order] != UNLABELLED)]
+    val, test = torch.zeros_like(train), torch.zeros_like(train)
+    val[rest[:num_val]] = True
+    test[rest[num_val:]] = True
+    return train, val, test
 
 
 def _activation_for(z: Tensor, average_degree: float) -> Tensor:

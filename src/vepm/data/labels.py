@@ -1,8 +1,7 @@
-"""From labels and splits as people write them to class indices and masks."""
+"""Labels and splits, as users give them, to class indices and masks."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 from vepm.tasks import MASK_NAMES, UNLABELLED, Masks
 
@@ -25,9 +23,9 @@ def encode(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Class indices of labels given as integers or as text, and the names of the classes.
 
-    -1 and empty mean unlabelled. Labels that are all numbers must be integers; classes are in
-    numerical or else alphabetical order. Known classes stay as they are, and integers are indices
-    of them if they have names that are not integers.
+    -1 and empty cells are unlabelled. Labels that are all numbers must be integers; classes are
+    sorted numerically or else alphabetically. Given ``class_names`` keep their order, and integers
+    are indices into them if some name is not an integer.
     """
     if labels is None:
         return torch.full((count,), UNLABELLED), tuple(class_names or ())
@@ -105,9 +103,8 @@ def item_masks(
             needed = f"a tensor of one True or False per node ([{count}]) is needed"
             raise InputError(f"{source}, {name}: is {shown}; {needed}")
         if not bool(((mask == 0) | (mask == 1)).all()):
-            raise InputError(
-                f"{source}, {name}: holds values other than 0 and 1; give a boolean mask"
-            )
+            wrong = "holds values other than 0 and 1; give a boolean mask"
+            raise InputError(f"{source}, {name}: {wrong}")
         columns[name] = mask.bool().reshape(count, -1)
     widths = {mask.size(1) for mask in columns.values()} | {1}
     if len(widths - {1}) > 1:
@@ -116,54 +113,7 @@ def item_masks(
     val, test = (columns.get(name, ~known) & known for name in MASK_NAMES[1:])
     train = columns.get("train_mask", ~(val | test)) & known
     splits = tuple(zip(train.unbind(1), val.unbind(1), test.unbind(1), strict=True))
-    shared = int((splits[0][0] & (splits[0][1] | splits[0][2])).sum())
-    if shared:
+    if shared := int((splits[0][0] & (splits[0][1] | splits[0][2])).sum()):
         both = f"{shared} training nodes are also in the validation or test part"
         logger.warning("%s: %s; scores will be too high", source, both)
     return splits[0], splits if len(splits) > 1 else None
-
-
-def draw_split(y: Tensor, *, per_class: int, num_val: int, seed: int) -> Masks:
-    """A random split: this many per class train, this many validate and the rest test."""
-    order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
-    train = torch.zeros(y.numel(), dtype=torch.bool)
-    for label in y[y != UNLABELLED].unique().tolist():
-        train[order[y[order] == label][:per_class]] = True
-    rest = order[~train[order] & (y[order] != UNLABELLED)]
-    val, test = torch.zeros_like(train), torch.zeros_like(train)
-    val[rest[:num_val]] = True
-    test[rest[num_val:]] = True
-    return train, val, test
-
-
-def relabelled(
-    dataset: Dataset, y: Any, rows: Tensor | None = None, class_names: Sequence[str] | None = None
-) -> Dataset:
-    """A dataset with other labels ``y`` than its own, in the order of :attr:`Dataset.labels`.
-
-    If ``rows`` are given, ``y`` are the labels of these alone; then the masks of the dataset do not
-    hold, and all of them train. ``class_names`` are the classes of a fitted model.
-
-    Example:
-        >>> from vepm.data import load, relabelled
-        >>> dataset = relabelled(load("KarateClub"), ["left", "right"], torch.tensor([0, 33]))
-        >>> dataset.class_names, dataset.graphs[0].train_mask.sum()
-        (('left', 'right'), tensor(2))
-    """
-    name, labels = dataset.name, torch.full_like(dataset.labels, UNLABELLED)
-    chosen = torch.arange(labels.numel()) if rows is None else rows
-    where: Where = lambda i: f"{name}, label {i}"  # noqa: E731
-    labels[chosen], names = encode(y, len(chosen), where, name, class_names)
-    given: dict[str, Tensor] = {}
-    if rows is None and dataset.masks is not None:
-        train, val, test = dataset.masks
-        given = {"val_mask": val, "test_mask": test}
-        # A train mask that only follows from the labels does so from the new ones too.
-        if not torch.equal(train, (dataset.labels != UNLABELLED) & ~(val | test)):
-            given["train_mask"] = train
-    masks, splits = item_masks(given, labels >= 0, name)
-    changed = replace(dataset.with_labels(labels), num_classes=len(names), class_names=names)
-    if dataset.single_graph:
-        changed.graphs[0].update(dict(zip(MASK_NAMES, masks, strict=True)))
-        return replace(changed, splits=splits)
-    return replace(changed, splits=(masks,) if given else None)

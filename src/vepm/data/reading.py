@@ -16,12 +16,10 @@ from torch_geometric.data import Batch, Data, HeteroData
 from vepm.data.build import Parts, build, count_nodes, data_parts, matrix_parts
 from vepm.data.canonical import KIND_SEPARATOR
 from vepm.data.columns import ReadOptions, Table
-from vepm.data.dataset import Dataset
-from vepm.data.labels import relabelled
+from vepm.data.dataset import Dataset, relabelled
 from vepm.data.npz import read_npz
-from vepm.data.tables import read_edges, read_folder, read_text, table_parts
+from vepm.data.tables import expanded, read_edges, read_folder, read_text, table_parts
 from vepm.errors import InputError
-from vepm.files import expanded
 from vepm.tasks import Task, TaskName, task_named
 
 logger = logging.getLogger("vepm")

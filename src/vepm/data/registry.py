@@ -16,8 +16,9 @@ from typing import Any
 from vepm.data import benchmarks
 from vepm.data.dataset import Dataset
 from vepm.data.generate import planted_graph, planted_relations
+from vepm.data.tables import expanded
 from vepm.errors import InputError
-from vepm.files import expanded, write_bytes
+from vepm.files import write_bytes
 from vepm.tasks import TaskName
 
 _TIMEOUT_SECONDS = 30
@@ -33,7 +34,7 @@ RECIPES: dict[str, tuple[Callable[..., Dataset], dict[str, str]]] = {
 }  # generators by name, and the argument behind each name that a recipe may set
 _SHARES = ("overlap", "strength")  # what is no integer
 
-# By reader; they take the name, the raw files and what else ``datasets.toml`` says of the set.
+# By reader; they take the name, the raw files and the options in ``datasets.toml``.
 _LOADERS: dict[str, Callable[..., Dataset]] = {
     "digits": benchmarks.load_digits_graph,
     "digits-graphs": benchmarks.load_digits_graphs,
@@ -109,7 +110,7 @@ class _Entry:
 
 
 def _fetch(url: str, wanted: set[str]) -> dict[str, bytes]:
-    """A file by its name, or the wanted ones of an archive, whatever folders it puts them in."""
+    """A file by its name, or the wanted files of an archive, regardless of their folders."""
     # All addresses in datasets.toml are https.
     with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 # nosec B310
         content: bytes = reply.read(_LARGEST + 1)
@@ -178,12 +179,9 @@ def datasets(root: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
         >>> [info.name for info in datasets()][:4]
         ['digits', 'digits-graphs', 'KarateClub', 'planted']
     """
-    found = []
+    found, folder = [], _root(root)
     for entry in _listed().values():
-        source, here = (
-            entry.source or entry.folder.partition("/")[0],
-            not entry.missing(_root(root)),
-        )
+        source, here = entry.source or entry.folder.partition("/")[0], not entry.missing(folder)
         found.append(DatasetInfo(entry.name, entry.task, source, entry.description, here))
     return found
 

@@ -1,8 +1,8 @@
-"""What a model measures on the graphs it is trained on: the scale of columns, and coordinates."""
+"""What a model measures on its training graphs: scales of columns and weights, coordinates."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 from weakref import WeakKeyDictionary
@@ -15,11 +15,12 @@ from vepm.data.canonical import NUM_POSITIONS, canonical_edges, is_sparse, posit
 from vepm.data.dataset import Dataset
 from vepm.errors import InputError
 
-# With fewer columns that differ between nodes, spectral coordinates stand beside them.
+# With fewer columns that vary between nodes, spectral coordinates are added.
 FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 LARGEST_RATIO = 1000.0  # by which a column of a bag of words may differ in size from the others
 MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
 ALIKE = 0.07  # correlation from which on the features of linked nodes count as alike
+HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
 _COMPARED_EDGES = 4000
 _FEWEST_SHARED = 0.5
 _COLUMNS_AT_ONCE = 64
@@ -33,7 +34,7 @@ class Scaling:
     Dense columns, of whose entries more than half are not zero and some neither zero nor one, are
     standardised and divided by the root of their number: a row of them has length 1 on average.
     All others, such as words and one-hot categories, are kept, but each row of them gets length 1.
-    One of another size than its like, such as an amount that is mostly zero, counts as dense.
+    One of a far different size than the rest, such as an amount that is mostly zero, is dense.
     Constant columns become zero; spectral coordinates are divided by the root of their number.
 
     Args:
@@ -121,6 +122,24 @@ def _unit(sizes: Tensor) -> float:
     return float(torch.exp2(-largest.log2().floor())) if largest > 0 else 1.0
 
 
+def edge_weights(graphs: Sequence[Data]) -> Tensor | None:
+    """Weights of all edges [E], as the likelihood takes them; None if there are none.
+
+    Counts stay as they are, others are divided by their mean; where few edges would make up most
+    of the likelihood, log2(1 + w) comes first, in units of the smallest.
+    """
+    found = (graph.get("edge_weight") for graph in graphs)
+    given = [weight for weight in found if weight is not None]
+    if not given:
+        return None
+    if len(given) < len(graphs):
+        raise InputError("some graphs have weights on their edges and some have none")
+    weight = torch.cat(given)
+    if weight.numel() and weight.max() > HEAVY_TAIL * weight.median():
+        weight = torch.log2(1 + weight / weight.min())
+    return weight if (weight == weight.round()).all() else weight / weight.mean()
+
+
 _COORDINATES: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
 
 
@@ -130,7 +149,7 @@ def with_coordinates(dataset: Dataset) -> Dataset:
         return dataset
     graph = dataset.graphs[0].clone()
     if dataset not in _COORDINATES:
-        # Of a directed graph there is only one direction of each edge.
+        # A directed graph has only one direction of each edge.
         edge_index, _ = canonical_edges(graph.edge_index, graph.x.size(0))
         _COORDINATES[dataset] = positions(edge_index, graph.x.size(0))
     graph.x = torch.cat([graph.x, _COORDINATES[dataset]], dim=1)
@@ -156,7 +175,7 @@ def assortativity(dataset: Dataset) -> float:
 
 
 def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> bool:
-    """Whether a graph has so few features that its coordinates should stand beside them."""
+    """Whether a graph has so few features that its coordinates should be added."""
     x = dataset.graphs[0].x
     # Graphs without features have them already; in several graphs they differ in meaning.
     if not dataset.single_graph or dataset.num_positions or is_sparse(x):
@@ -168,8 +187,8 @@ def needs_coordinates(dataset: Dataset, few: float = FEW_COLUMNS["auto"]) -> boo
 class Anchors:
     """Nodes of the graph that a model with few features, or none, was trained on.
 
-    A node more or less may turn all coordinates. On another graph the nodes of training keep those
-    [N, P] they had; new nodes get theirs by the linear map that fits best on the shared ones.
+    Adding a single node may rotate all coordinates. On another graph the nodes of training keep
+    those [N, P] they had; new nodes get theirs by the linear map that fits best on the shared ones.
     """
 
     coordinates: Tensor
@@ -236,7 +255,7 @@ class Anchors:
     def _places(self, names: tuple[str, ...] | None, graph: Data) -> tuple[Tensor, str]:
         """The row of each node here, -1 for new ones, and why it is another graph, if it is."""
         total, count = len(self.coordinates), graph.x.size(0)
-        # Without ids, a node removed shifts all that follow it.
+        # Without ids, removing a node renumbers all that follow it.
         fewest, place = 1.0, torch.arange(count)
         if self.names is not None and names is not None:
             index = {name: i for i, name in enumerate(self.names)}

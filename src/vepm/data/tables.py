@@ -3,6 +3,7 @@
 import csv
 import io
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,14 @@ _OF_EDGES = (*ENDS, "weight", "kind")
 _BETWEEN = re.compile(r"[\s,;]+")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _IN_DICT = re.compile(r"^(?:\{.*'weight': *([^,}]+).*\}|\{\})$")
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` replaced by a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def read_text(path: Path) -> str:
@@ -117,7 +126,7 @@ def read_edges(path: Path, options: ReadOptions, name: str = "") -> Parts:
 
 
 def read_folder(path: Path, options: ReadOptions) -> Parts:
-    """A folder with ``edges.csv`` and perhaps ``nodes.csv`` and ``graphs.csv``."""
+    """A folder with ``edges.csv`` and optionally ``nodes.csv`` and ``graphs.csv``."""
     name, of_graphs = path.resolve().name, (path / "graphs.csv").exists()
     if not of_graphs and not (path / "nodes.csv").exists():
         return read_edges(path / "edges.csv", options, name)
@@ -149,7 +158,7 @@ def table_parts(
     text: bool = True,
     **more: Any,
 ) -> Parts:
-    """What tables of nodes, whose rows are in ``index``, of edges and perhaps of graphs hold."""
+    """The content of tables of nodes (their rows are in ``index``), edges and perhaps graphs."""
     labelled, label = graphs or nodes, options.label or "label"
     if options.label is not None and label not in labelled.columns:
         missing = f"{labelled.source}: there is no {labelled.words[1]} '{label}' with labels"

@@ -76,7 +76,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self.classes_[likeliest]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy by the labels y, or those that come with the data, perhaps weighted.
+        """Accuracy by the labels y, or those that come with the data, optionally weighted.
 
         Nodes that trained or validated the model do not count; of the others, those in the test
         mask do, or all labelled ones if there is none. Nodes of a bound graph count as given.
@@ -215,6 +215,6 @@ CLASSIFIERS: dict[str, type[NodeClassifier | GraphClassifier]] = {
 
 
 def load_classifier(folder: str | Path, device: str = "auto") -> NodeClassifier | GraphClassifier:
-    """Read a classifier that its ``save``, or ``vepm train``, wrote, of whatever kind it is."""
+    """Read a classifier of either kind that its ``save``, or ``vepm train``, wrote."""
     model, card = read_model(folder, device)
     return CLASSIFIERS[card.task]._loaded(model, card, folder, device)

@@ -82,12 +82,12 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
         start = self._best_start(dataset, config, seed, how)
         if not config.training.shrinkage:
             return config, start
-        # The prior that tells how many communities there are also weakens those that it leaves.
+        # The prior that finds the number of communities also weakens those that it keeps.
         fitted = fit(dataset, config, seed=start, progress=self.progress, calibrated=False, **how)
         z, model = explain(fitted.model, fitted.source).memberships, fitted.model
         with torch.no_grad():
             links = interactions(z, model.interactions, fitted.card.config.model.num_communities)
-        # A background, to which all nodes belong alike, has no members.
+        # A background, to which all nodes belong equally, has no members.
         count = max(int(members(links).any(0).sum()), 1) + (config.model.encoder == "background")
         groups = min(count, config.model.num_metacommunities)
         config = config.replace(num_communities=count, num_metacommunities=groups, shrinkage=0.0)
@@ -126,7 +126,7 @@ class CommunityDetector(ClusterMixin, Estimator):  # type: ignore[misc]
 
     @torch.no_grad()
     def communities_behind(self, found: Explanation, rows: Rows = slice(None)) -> Memberships:
-        """Memberships that follow from what :meth:`explain` gives, of all nodes or some."""
+        """Memberships that follow from what :meth:`explain` returns, of all nodes or some."""
         grouping = self.model_.partitioner.grouping()
         links = interactions(found.memberships, self.model_.interactions, grouping)
         links, member = links[rows], members(links)[rows]

@@ -1,4 +1,4 @@
-"""What estimators are given beside graphs: class weights, nodes by index, names and numbers."""
+"""Inputs of estimators other than graphs: class weights, nodes by index, names and numbers."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -52,7 +52,7 @@ class LinkPredictor(Estimator):
     the likelihood of the edges. Communities explain the first two: ``share`` says how a pair's
     rate is made up.
 
-    A tenth of the edges is held out from training. Half of them, beside as many pairs without an
+    A tenth of the edges is held out from training. Half of them, with as many pairs without an
     edge, fit a to e; e is then corrected for how rare edges are among all pairs. The others give
     ``scores_``: AUC, average precision and calibration error. Predictions see all edges.
 
@@ -124,12 +124,11 @@ class LinkPredictor(Estimator):
         }
         joined, logits = ranked(lambda pairs: nodes.log_odds(pairs, self.calibration_), parts.test)
         p = torch.from_numpy(expit(logits))
+        error = calibration_error(torch.stack([1 - p, p], dim=1), torch.from_numpy(joined))
         self.scores_ = {
             "auc": float(roc_auc_score(joined, logits)),
             "average_precision": float(average_precision_score(joined, logits)),
-            "calibration_error": calibration_error(
-                torch.stack([1 - p, p], dim=1), torch.from_numpy(joined)
-            ),
+            "calibration_error": error,
         }
         return self
 
@@ -147,7 +146,7 @@ class LinkPredictor(Estimator):
     def score(self, X: Any = None, pairs: Any = None, y: Any = None) -> float:
         """Area under the ROC curve: of pairs of nodes [P, 2] that are joined or not, y [P].
 
-        By default they are the edges held out by ``fit``, beside as many pairs without an edge.
+        By default they are the edges held out by ``fit``, with as many pairs without an edge.
         """
         self._model()
         if pairs is None:
@@ -201,7 +200,7 @@ class LinkPredictor(Estimator):
         found = read_toml(path)
         model = super().load(folder, device)
         try:
-            # Models of earlier releases go by likeness and strength alone.
+            # Models of earlier releases use likeness and strength alone.
             given = {"features": 0.0, "degree": 0.0} | found["calibration"]
             names = (*EVIDENCE, "intercept", "log_odds")
             model.calibration_ = {name: float(given[name]) for name in names}
@@ -211,7 +210,7 @@ class LinkPredictor(Estimator):
         return model
 
     def nodes(self, X: Any = None) -> Nodes:
-        """What each node of a graph, by default of the fitted one, brings to its links."""
+        """What each node of a graph, by default of the fitted one, contributes to its links."""
         if X is None:
             self._model()
             if not hasattr(self, "fitted_graph_"):

@@ -32,7 +32,7 @@ STEPS, TELEPORT = 10, 0.2  # of personalised PageRank: its length, and how often
 
 
 class EdgeSplit(NamedTuple):
-    """A graph with some of its edges held out, each part beside as many non-edges [2, n]."""
+    """A graph with some of its edges held out, each part with as many non-edges [2, n]."""
 
     graph: Data  # with the edges that train
     val: tuple[Pairs, Pairs]
@@ -152,12 +152,12 @@ class Links(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """What each node of a graph brings to its links."""
+    """What each node of a graph contributes to the rates of its links."""
 
     names: list[Any]
     edge_index: Tensor
     z: Floats  # affiliations [N, C]
-    meeting: Floats  # what the communities of another node meet in it [N, C]
+    meeting: Floats  # affiliations times interactions: its factor in rates [N, C]
     surroundings: Floats  # mean features around it, rows of length one [N, F]
     degree: Floats  # logarithm of one plus its degree [N]
 

@@ -39,7 +39,7 @@ class Compute:
 
     Worker processes: 0 ``jobs`` takes one per core, or one in all if a GPU does the work or
     torchrun has started several processes. A process trains ``runs_at_once`` as one batch, where
-    the method can; 0 takes as many as pays: all that a GPU holds, one on a CPU.
+    the method can; 0 takes as many as is useful: all that fit on a GPU, one on a CPU.
     """
 
     device: str = "auto"
@@ -58,7 +58,7 @@ class Compute:
         return rank_and_world()[0] == 0
 
     def workers(self, count: int) -> int:
-        """How many processes to use for so many jobs."""
+        """How many processes to use for this many jobs."""
         alone = rank_and_world()[1] > 1 or pick_device(self.device).type != "cpu"
         jobs = self.jobs or (1 if alone else len(os.sched_getaffinity(0)))
         return max(1, min(jobs, count))
@@ -75,12 +75,12 @@ def run_jobs(
     keep: Callable[[int, Result], Kept],
     batches: Sequence[Sequence[int]] | None = None,
 ) -> list[Kept]:
-    """Run every job, perhaps in other processes, which share the threads of this one evenly.
+    """Run every job, possibly in worker processes, which share the threads of this one evenly.
 
     ``work`` is given the jobs of a batch, whose indices are in ``batches``; by default one each.
     ``keep`` is called in this process with the index and result of each job as it ends. Whatever is
     written belongs there: a worker that outlives this process for a moment must not write. What it
-    returned for each job is returned in order; with ``compute.shared``, that of all processes.
+    returned for each job is returned in order; with ``compute.shared``, from all processes.
     """
     rank, world = rank_and_world() if compute.shared else (0, 1)
     own = ([[i] for i in range(len(jobs))] if batches is None else batches)[rank::world]
@@ -117,7 +117,7 @@ def _run(
 
 
 def _start_worker(parent: int, threads: int) -> None:
-    """Let this process end soon after its parent: there is nobody left to take its results."""
+    """End this worker soon after its parent: nobody is left to take its results."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -150,7 +150,7 @@ class VEPMMethod:
         return self.train_batch(dataset, [(split, seed)])[0]
 
     def batches(self, dataset: Dataset, cells: Sequence[Cell], most: int) -> list[list[int]]:
-        """Indices of the runs of each batch; ``most`` of 0 takes as many as pays."""
+        """Indices of the runs of each batch; ``most`` of 0 takes as many as is useful."""
         most = most or training.most_runs_at_once(dataset, self.config, self.device)
         return training.group_runs(dataset, self.config, _runs(cells), most)
 
@@ -181,7 +181,7 @@ def result_of(fitted: Fitted, dataset: Dataset, split: Split, seconds: float) ->
         measures["sampled_accuracy"] = accuracy(drawn.cpu()[split.test], y)
     if dataset.kind_names and card.config.model.partition == "learned":
         parts, graph = training.explain(fitted.model, fitted.source), dataset.graphs[0]
-        # The split has both directions of every edge, a directed graph perhaps one.
+        # The split has both directions of every edge, a directed graph may have one.
         kinds = canonical_kinds(parts.edge_index.cpu(), graph.edge_index, graph.edge_kind)
         by_kind = agreement_with_kinds(parts.edge_weight.cpu(), kinds)
         measures["parts_by_kind"], measures["kind_ranking"] = by_kind

@@ -1,4 +1,4 @@
-"""What a run leaves behind, how its epoch is selected, and whether test data had a say in it."""
+"""The result of a run, how its epoch is selected, and whether test data influenced that."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,10 +20,10 @@ class RunResult:
 
     Args:
         curve: per epoch ``val_accuracy``, ``val_loss``, ``test_accuracy`` and ``train_loss``, empty
-            where there is no such thing. Methods that do not train in epochs have one.
+            where there is none. Methods that do not train in epochs have one.
         best_epoch: index into the curve, chosen on validation, or the last where nothing validates;
             accuracies and measures are those at that epoch.
-        measures: of the test part, as :meth:`vepm.tasks.Task.measures` gives them; of VEPM also
+        measures: of the test part, as :func:`vepm.measures.class_measures` gives; of VEPM also
             ``sampled_accuracy``, by the mean over draws of the affiliations.
 
     Example:
@@ -81,7 +81,7 @@ class RunResult:
 
 
 def choose_epoch(accuracy: Sequence[float], loss: Sequence[float] | None = None) -> int:
-    """The epoch of best accuracy; of several, that of lowest loss if given; then the first.
+    """The epoch of best accuracy; ties go to the lowest loss, if given, and then to the first.
 
     Example:
         >>> choose_epoch([0.5, 0.9, 0.9]), choose_epoch([0.5, 0.9, 0.9], [1.0, 0.7, 0.6])
@@ -123,7 +123,7 @@ class Summary:
         """The summary of some values; of runs on several splits, with the split of each."""
         n, mean, std, error = len(values), float(np.mean(values)), 0.0, 0.0
         if n > 1:
-            # On a single split all there is to say is how far seeds differ.
+            # On a single split, the spread is that of the seeds.
             clusters = splits if len(set(splits)) > 1 else range(n)
             own = np.unique(np.asarray(clusters), return_inverse=True)[1]
             sums = np.bincount(own, np.asarray(values) - np.mean(values))
@@ -195,7 +195,7 @@ def summarise(results: Sequence[RunResult], rule: str) -> Summary:
 
 
 def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
-    """Measures beside accuracy, averaged over the runs that have them; support is added up."""
+    """Measures other than accuracy, averaged over the runs that have them; support is summed."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for result in results for name in result.measures):
         values = [result.measures.get(name) for result in results]

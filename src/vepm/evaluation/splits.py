@@ -72,8 +72,8 @@ def few_labels(
 ) -> list[Split]:
     """Random splits with few training labels, as in semi-supervised node classification.
 
-    So many labelled nodes or graphs of each class train, at most half of the class; of the others
-    a third, at most 1,000, validates and the rest tests. Masks of the dataset are not used.
+    This many labelled nodes or graphs of each class train, at most half of the class; of the
+    others a third, at most 1,000, validates and the rest tests. Masks of the dataset are not used.
 
     Example:
         >>> from vepm.data import planted_graph
@@ -105,7 +105,7 @@ def _first_of_each(labels: Tensor, count: Callable[[int], int]) -> Tensor:
 def gin_folds(dataset: Dataset, seed: int = 0, num_folds: int = NUM_FOLDS) -> list[Split]:
     """GIN's cross-validation: nine folds train, one is scored at every epoch, none validates.
 
-    The dataset's published folds are used where it has so many; otherwise folds are random, drawn
+    The dataset's published folds are used if it has that many; otherwise folds are random, drawn
     by the seed, and stratified by class.
     """
     published = dataset.folds or ()
@@ -158,9 +158,9 @@ def keep_labels(split: Split, labels: Tensor, rate: float, seed: int = 0) -> Spl
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a number is measured; called with a dataset, it gives the splits.
+    """How a number is measured; called with a dataset, it returns the splits.
 
-    Of its rules, the main one comes first. The seed draws random splits, nothing else.
+    The main rule comes first. The seed is for random splits alone.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Protocol:
         return self.split(dataset, seed, num_folds)
 
 
-# Studies without labels look at no split, and a split has nodes to train and to test on.
+# Studies without labels ignore the split, which must not be empty.
 _NO_LABELS = Split("unsupervised", torch.tensor([0]), NONE, torch.tensor([1]))
 
 PROTOCOLS: dict[str, Protocol] = {

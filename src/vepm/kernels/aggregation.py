@@ -1,4 +1,4 @@
-"""The one hot kernel: sums over neighbours in K communities at once, and its adjoint.
+"""The kernel that takes most time: sums over neighbours in K communities, and its adjoint.
 
 Both are sparse products on a pattern that is built once per graph, so memory is O(N H + E K).
 """
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, apply
+from vepm.kernels.block_pattern import BlockPattern
+from vepm.kernels.patterns import Pattern, SortedEdges, apply
 
 GROUPED_NUMBERS = 2**22  # read from either end of the edges at a time, or K for each edge
 
@@ -28,7 +29,7 @@ class Adjacency:
         edge_index: The edges [2, E], both directions, messages flowing from row 0 to row 1.
         num_nodes: The number of nodes.
         replaceable: Whether other edges take their place when a CUDA graph is replayed: nothing
-            may then depend on their values, and the GPU must not be waited for.
+            may then depend on their values or synchronise with the GPU.
         kinds: Of which known kinds each edge is [E, R], for the partition that splits by them.
         weight: Positive weight of each edge [E], the same in both directions; None for ones.
         arcs: Weight of the link from source to target of each edge, and of the one back [E, 2];
@@ -165,7 +166,7 @@ class Adjacency:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What is known of the edges beside their ends, by name."""
+        """Attributes of the edges other than their ends, by name."""
         known = {"kinds": self.kinds, "weight": self.weight, "arcs": self.arcs}
         return {name: values for name, values in known.items() if values is not None}
 
@@ -287,7 +288,7 @@ class GroupedDot(torch.autograd.Function):
 def _blocks(
     edges: Adjacency, target: Tensor, source: Tensor, assignment: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """What is at the two ends of every edge, and its assignment, some communities at a time."""
+    """Features at the two ends of every edge, and the assignment, some communities at a time."""
     graphs, _, groups = assignment.shape
     size = max(groups, GROUPED_NUMBERS // max(edges.source.numel(), 1))
     parts = (target.split(size, 1), source.split(size, 1), assignment.split(size, 1))

@@ -10,7 +10,6 @@ from vepm.kernels.patterns import apply, index_type, multiply
 
 SPARSE_BELOW = 0.25  # share of non-zeros under which sparse products are faster than dense ones
 MOST_DENSE = 2**28  # numbers up to which a GPU, much faster with dense matrices, keeps zeros
-MANY_DRAWS = 2**21  # numbers beyond which dropout spends much of a step on drawing
 STRIP = 2048  # rows of a dense matrix of usual width that a core's cache holds
 
 
@@ -100,55 +99,6 @@ def normalize_rows(x: Features, norm: str) -> Features:
         length = row_mass(powers)[:, 0].pow(1 / power).clamp_min(1e-12)
         x.normalised[norm] = x.with_values(x.values / length[x.rows])
     return x.normalised[norm]
-
-
-def dropout(x: Features, probability: float, training: bool) -> Features:
-    """Dropout that leaves zeros alone."""
-    if isinstance(x, Tensor):
-        return drop(x, probability, training)
-    return x.with_values(drop(x.values, probability, training))
-
-
-def drop_rows(parts: Sequence[Features], probability: float, training: bool) -> Sequence[Features]:
-    """Dropout of whole rows, the same ones in every part."""
-    if not training or probability == 0:
-        return parts
-    first = parts[0]
-    values = first if isinstance(first, Tensor) else first.values
-    kept = drop(values.new_ones(first.size(0), 1), probability, training)
-    return [
-        p * kept if isinstance(p, Tensor) else p.with_values(p.values * kept[p.rows, 0])
-        for p in parts
-    ]
-
-
-def drop(x: Tensor, probability: float, training: bool) -> Tensor:
-    """Dropout of the entries of a tensor."""
-    if not 0 <= probability <= 1:
-        raise ValueError(f"dropout must be between 0 and 1, got {probability}")
-    if not training or probability == 0:
-        return x
-    if x.device.type != "cpu" or probability == 1:
-        return nn.functional.dropout(x, probability)
-    large = x.numel() > MANY_DRAWS and x.is_contiguous()
-    # Runs under vmap draw their own numbers.
-    if large and not torch._C._functorch.is_batchedtensor(x):
-        return _dropout_by_bits(x, probability)
-    # A CPU draws uniform numbers several times faster than coin tosses.
-    kept = torch.rand_like(x) >= probability
-    return x * kept.to(x.dtype).mul_(1 / (1 - probability))
-
-
-def _dropout_by_bits(x: Tensor, probability: float) -> Tensor:
-    """Dropout in which one draw of 64 bits decides about four numbers.
-
-    The probability is rounded to 16 bits; the factor makes up for that.
-    """
-    levels = 2**16
-    dropped = min(round(probability * levels), levels - 1)
-    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - levels // 2
-    return (x * kept).mul_(levels / (levels - dropped))
 
 
 def row_mass(x: Features) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rates at which communities link nodes, how they share an edge out, and draws in their place.
+"""Rates at which communities link nodes, shares of edges, and random draws in their place.
 
 Draws belong to a place in a graph: by a counter-based generator nothing is stored, and a graph met
 again, in any epoch or batch, gets the same numbers.
@@ -79,13 +79,13 @@ def normal_on_nodes(edges: Adjacency, batch: Tensor | None, count: int) -> Tenso
 
 
 def _places(edges: Adjacency, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of every node a number of its graph and its place there, of every edge those of its ends.
+    """A hash of the graph of each node and its place there; the places of the ends of each edge.
 
-    The size and the edges of a graph, in whatever order, decide its number.
+    The hash depends on the size and the edges of the graph, but not on their order.
     """
     nothing = edges.source.new_zeros(edges.num_nodes)
     batch = nothing if batch is None else batch
-    # Nodes of each graph, then zeros: to count the graphs, a GPU had to be waited for.
+    # Nodes of each graph, then zeros: counting the graphs would synchronise with a GPU.
     sizes = nothing.scatter_add(0, batch, torch.ones_like(batch))
     place = torch.arange(edges.num_nodes, device=batch.device) - (sizes.cumsum(0) - sizes)[batch]
     ends = place[edges.source], place[edges.target]

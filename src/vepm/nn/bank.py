@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
-from vepm.kernels.features import drop_rows, dropout
+from vepm.kernels.dropout import drop_rows, dropout
 from vepm.nn.convolution import (
     NORMALIZATIONS,
     CommunityNorm,

@@ -3,9 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import COMPOSERS, POOLINGS, READOUTS, GraphComposer, NodeComposer
 from vepm.nn.convolution import CONVOLUTIONS, require_one_of
@@ -28,11 +25,10 @@ CHOICES = {
     "readout": READOUTS,
     "encoder_conv": ("same", *CONVOLUTIONS),
 }
-REST = 0.1  # initial sum of a community's rates with all but its partner, whose rate is 1
 
 
 def check_options(given: SimpleNamespace) -> None:
-    """Refuse options of :class:`vepm.nn.VEPM` that it does not have, with a ValueError."""
+    """Raise a ValueError for values that options of :class:`vepm.nn.VEPM` do not have."""
     for name, allowed in CHOICES.items():
         require_one_of(name, getattr(given, name), allowed)
     for name in ("encoder_layers", "bank_layers", "composer_layers"):
@@ -107,17 +103,3 @@ def build_boxes(
     skips = [bank.in_channels, *[bank.out_channels] * given.bank_layers]
     how = {"pooling": given.pooling, "readout": given.readout}
     return encoder, partitioner, bank, GraphComposer(**shared, skip_channels=skips, **how)
-
-
-def first_interactions(num_communities: int, paired: int) -> Tensor:
-    """Rates between communities [C, C] before training; ``paired`` of them, at most half, in pairs.
-
-    From communities that all link to themselves, training would never find out that a graph joins
-    unlike nodes: it would only make the affiliations of linked nodes more alike.
-    """
-    each = torch.arange(num_communities)
-    most = 2 * min((num_communities + 1) // 4, paired // 2)
-    other = torch.where(each < most, each ^ 1, each)
-    rates = torch.full((num_communities, num_communities), REST / num_communities)
-    rates[each, other] = 1
-    return rates

@@ -1,4 +1,4 @@
-"""Fourth box: merge what the communities say into one prediction."""
+"""Fourth box: merge the communities' representations into one prediction."""
 
 import itertools
 import math
@@ -8,17 +8,17 @@ from torch import Tensor, nn
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
-from vepm.kernels.features import drop
+from vepm.kernels.dropout import drop
 from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation, weighted
 
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
 READOUTS = ("jumping", "last")
-OWN_SHARE = 1 / 3  # share of its own state that a node keeps where messages run over weighed parts
+OWN_SHARE = 1 / 3  # share of its own state that a node keeps where messages run over weighted parts
 
 
 class Relevance(nn.Module):
-    r"""Message passing over the parts of the graph, each weighed by what it is worth.
+    r"""Message passing over the parts of the graph, each weighted by its relevance.
 
     .. math:: P = \frac{1}{3} I + \frac{2}{3 K} \sum_k w_k D_k^{-1/2} A^{(k)} D_k^{-1/2}
 
@@ -70,18 +70,18 @@ class NodeComposer(nn.Module):
 
     .. math:: H_V = \mathrm{GNN}_\theta(\Vert_k H^{(k)}, A)
 
-    The scores may then walk further over the graph, always drawn back to where they began:
+    The scores may then be propagated further, always drawn back to their first values, as in APPNP:
     :math:`H \leftarrow (1 - \alpha) \hat A H + \alpha H_V`.
 
     Args:
         in_channels: Width of the concatenated community embeddings.
         out_channels: Number of classes.
         kind: ``"gnn"`` as above; ``"weighted"`` for a GNN over the parts of the edges, each
-            weighed by its relevance; ``"fc"`` for one linear layer that ignores the graph.
-        num_metacommunities: Parts of the edges that ``"weighted"`` weighs.
+            weighted by its relevance; ``"fc"`` for one linear layer that ignores the graph.
+        num_metacommunities: Parts of the edges, for ``"weighted"``.
         num_layers: Convolutions, the last of which gives the scores.
         conv: ``"gcn"`` or ``"gin"``.
-        hops: Steps that the scores walk; each adds a neighbourhood and no weights.
+        hops: Propagation steps of the scores; each adds a neighbourhood and no weights.
         teleport: Share :math:`\alpha` of its own first scores that a node keeps in each step.
         dropout: Dropout of each layer's input.
     """
@@ -132,14 +132,14 @@ class NodeComposer(nn.Module):
         edge_weight: Tensor | None = None,
         degree: Tensor | None = None,
     ) -> tuple[Propagation, Propagation]:
-        """Weights of message passing for the convolutions, and for scores that walk on."""
+        """Weights of message passing for the convolutions, and for the propagation of scores."""
         if self.relevance is None:
             return plain_propagation(edges, h, self.conv), plain_propagation(edges, h, "gcn")
         walk = self.relevance(edges, edge_weight, degree)
         return walk if self.conv == "gcn" else self.relevance(edges, edge_weight, conv="gin"), walk
 
     def walk(self, h: Tensor, start: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
-        """Scores [N, classes] one step further."""
+        """Scores [N, classes] after one more step of propagation."""
         return torch.lerp(weights.spread(h[:, None], edges).squeeze(1), start, self.teleport)
 
 
@@ -154,7 +154,7 @@ class GraphComposer(nn.Module):
         readout: ``"jumping"`` adds up a linear reading of every layer's pooled state, as GIN
             does; ``"last"`` reads the last only.
 
-    The other arguments are those of :class:`NodeComposer`; dropout is that of each reading.
+    The other arguments are those of :class:`NodeComposer`; dropout is applied to each reading.
     """
 
     def __init__(

@@ -56,8 +56,8 @@ def propagation(
         shares: Share of each edge in each community [E, K].
         normalize: ``"none"`` sums the shares as they are (GIN). ``"community"`` is GCN's
             :math:`D^{-1/2} (A + I) D^{-1/2}` of each :math:`A^{(k)}` on its own, so every
-            community speaks equally loudly at every node. ``"graph"`` takes the degrees of the
-            whole graph, so a node hears most from the communities that hold most of its edges.
+            community counts equally at every node. ``"graph"`` takes the degrees of the
+            whole graph, so the communities that hold most of a node's edges count most.
             ``"neighbours"`` is a softmax over the shares of a node's edges and its own loop.
         degree: Degree of each node in each community [N, K], if edges are missing here.
     """
@@ -143,9 +143,8 @@ class CommunityNorm(nn.Module):
         """Normalise; a lone node has no spread, so it is measured against running values."""
         norm, flat = self.norm, x.flatten(1)
         if self.training and x.size(0) < 2:
-            y = nn.functional.batch_norm(
-                flat, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
-            )
+            known = norm.running_mean, norm.running_var, norm.weight, norm.bias
+            y = nn.functional.batch_norm(flat, *known, eps=norm.eps)
         else:
             y = norm(flat)
         return y.view_as(x)
@@ -249,6 +248,6 @@ def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) 
 
 
 def require_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Refuse a value of an option that it does not have."""
+    """Raise a ValueError for a value that an option does not have."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

@@ -1,22 +1,18 @@
 """First box: how strongly each node belongs to each community, with uncertainty."""
 
 import itertools
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Gamma, Weibull
-from torch.distributions.kl import register_kl
+from torch.distributions import Weibull
 
 from vepm.kernels.aggregation import EdgeIndex, as_adjacency
-from vepm.kernels.features import Features, drop
+from vepm.kernels.dropout import drop
+from vepm.kernels.features import Features
 from vepm.nn.convolution import CommunityNorm, convolution, plain_propagation, require_one_of
+from vepm.nn.posterior import Posterior
 
 SHAPES = ("entry", "node")
-EULER_GAMMA = 0.57721566490153286061
-
-# An affiliation of zero would give an observed edge probability zero and a loss of infinity.
-SMALLEST_AFFILIATION = 1e-6
 # Samples go as (-log u)^(1/shape), which a smaller shape spreads beyond single precision.
 SMALLEST_SHAPE = 0.3
 SMALLEST_SCALE = 1e-6
@@ -27,47 +23,6 @@ FLOOR = 0.02  # smallest scale of sparse affiliations: any two nodes are linked 
 # Affiliations to the background are nearly the same for every node and in every draw.
 BACKGROUND_SCALE = 0.1
 BACKGROUND_SHAPE = 50.0
-
-
-@register_kl(Weibull, Gamma)
-def _kl_weibull_gamma(q: Weibull, p: Gamma) -> Tensor:
-    # The mean first: the order decides how gradients are added up, to the last bit.
-    mean, shape, scale, alpha, beta = q.mean, q.concentration, q.scale, p.concentration, p.rate
-    # What the prior alone decides is added up first: it is far smaller than the posterior.
-    constant = torch.lgamma(alpha) - alpha * torch.log(beta) - EULER_GAMMA - 1
-    spread = EULER_GAMMA * alpha / shape + torch.log(shape)
-    return spread - alpha * torch.log(scale) + beta * mean + constant
-
-
-class Posterior(Weibull):
-    """A Weibull whose mean, which likelihood and divergence both need, is computed once."""
-
-    @property
-    def mean(self) -> Tensor:
-        """Mean of every entry."""
-        # What is computed without gradients must not be taken for what has them.
-        key = f"_mean_{torch.is_grad_enabled()}"
-        if key not in self.__dict__:
-            self.__dict__[key] = self.scale * torch.exp(torch.lgamma(1 + 1 / self.concentration))
-        mean: Tensor = self.__dict__[key]
-        return mean
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """A draw with gradients to shape and scale."""
-        # Several times faster on a CPU than a draw from the exponential distribution.
-        shape = self._extended_shape(torch.Size(sample_shape))
-        uniform = torch.rand(shape, dtype=self.scale.dtype, device=self.scale.device)
-        exponential = uniform.neg_().log1p_().neg_()
-        return self.scale * exponential.pow(1 / self.concentration)
-
-
-def draw(posterior: Weibull, sample: bool) -> Tensor:
-    r"""Affiliations Z from their posterior: one reparameterised draw, or the mean.
-
-    .. math:: Z = \Lambda \odot (-\log(1 - U))^{1 \oslash K}
-    """
-    z = posterior.rsample() if sample else posterior.mean
-    return z.clamp_min(SMALLEST_AFFILIATION)
 
 
 class CommunityEncoder(nn.Module):
@@ -84,8 +39,8 @@ class CommunityEncoder(nn.Module):
         shape: Weibull shapes per node and community (``"entry"``) or per ``"node"``.
         batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
         dropout: Dropout of hidden layers; noise here also invites collapse.
-        num_background: Number of communities, the last ones, to which all nodes belong alike.
-        sparse: Let nodes belong to a community not at all: scales are cut off, not smoothed.
+        num_background: Number of communities, the last ones, to which all nodes belong equally.
+        sparse: Let nodes not belong to a community at all: scales are cut off, not smoothed.
     """
 
     def __init__(
@@ -127,7 +82,7 @@ class CommunityEncoder(nn.Module):
         return self.posterior(self.layers[-1](h, edges, weights))
 
     def posterior(self, h: Tensor) -> Weibull:
-        """Posterior over affiliations from what the last layer says of each node [N, 1, width]."""
+        """Posterior over affiliations from the output of the last layer [N, 1, width]."""
         widths = [self.num_learned, h.size(2) - self.num_learned]
         # Split in one go, so that the gradients of the two are joined and not added up.
         scale, shape = h.squeeze(1).split(widths, dim=1)

@@ -11,16 +11,18 @@ from torch.distributions import Weibull
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.features import Features, dense, normalize_rows, row_mass
 from vepm.kernels.shares import SMALLEST_SHARE, link_shares, normal_on_nodes
-from vepm.nn.building import build_boxes, check_options, first_interactions
+from vepm.nn.building import build_boxes, check_options
 from vepm.nn.composer import NodeComposer
-from vepm.nn.encoder import draw
+from vepm.nn.posterior import draw
+
+REST = 0.1  # initial sum of a community's rates with all but its partner, whose rate is 1
 
 
 class Prediction(NamedTuple):
-    """What the generative network says, given affiliations and the split of the edges."""
+    """Output of the generative network, given affiliations and the split of the edges."""
 
     logits: Tensor  # class scores, [N, classes] for nodes or [G, classes] for graphs
-    community_embeddings: Tensor  # what each metacommunity knows of each node [N, K, H/K]
+    community_embeddings: Tensor  # of each node in each metacommunity [N, K, H/K]
     embeddings: Tensor  # the composed representation of each node or graph
 
 
@@ -67,24 +69,24 @@ class VEPM(nn.Module):
             ``"community"`` or ``"neighbours"``.
         inputs: What the bank reads: features ``"x"``, affiliations ``"z"``, ``"both"``, or
             ``"random"`` noise of the width of both, drawn once and for all.
-        fusion: How Z stands beside X: ``"concat"`` as it is, ``"mass"`` scaled to
+        fusion: How Z is joined to X: ``"concat"`` as it is, ``"mass"`` scaled to
             ``fusion_weight`` of the node's feature mass, ``"softmax"`` over communities.
-        fusion_weight: Mass of Z beside X, for ``fusion="mass"``.
+        fusion_weight: Mass of Z relative to X, for ``fusion="mass"``.
         feature_norm: Row normalisation of X: ``"none"``, ``"l1"`` or ``"l2"``.
         bank_layers: Convolutions per community.
-        composer: ``"gnn"`` over the whole graph, ``"weighted"`` over its parts weighed by their
+        composer: ``"gnn"`` over the whole graph, ``"weighted"`` over its parts weighted by their
             relevance to the labels, or ``"fc"``.
         composer_layers: Convolutions in the composer.
-        hops: Steps that class scores walk over the graph after the composer, for nodes.
+        hops: Steps that propagate class scores over the graph after the composer, for nodes.
         teleport: Share of its own first scores that a node keeps in each of them.
         dropout: Dropout in bank and composer.
         node_dropout: Probability that the bank reads nothing of a node in a training pass.
         pooling: ``"sum"`` or ``"mean"``, for graphs.
         readout: ``"jumping"`` or ``"last"``, for graphs.
         encoder_conv: Convolution of the community encoder: the ``"same"``, ``"gcn"`` or ``"gin"``.
-        background: Make the last community one to which all nodes belong alike, for links that no
+        background: Make the last community one to which all nodes belong equally, for links that no
             other explains; a learned grouping starts with it as a metacommunity of its own.
-        sparse: Let nodes belong to a community not at all.
+        sparse: Let nodes not belong to a community at all.
         paired: Number of communities, at most half, that start as pairs linked to each other; the
             others start linked to themselves. For ``interactions="matrix"``.
 
@@ -162,7 +164,7 @@ class VEPM(nn.Module):
 
     @property
     def interactions(self) -> Tensor:
-        """What rates are made of: activations [C], or symmetric interactions [C, C].
+        """Coefficients of the rates: activations [C], or symmetric interactions [C, C].
 
         With directed links they are [2C, 2C], from affiliations for sending to those for receiving.
         """
@@ -205,7 +207,7 @@ class VEPM(nn.Module):
         return [*self.partitioner.parameters(), *(relevance.parameters() if relevance else ())]
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Class probabilities that class scores [..., classes] stand for."""
+        """Class probabilities from class scores [..., classes]."""
         return torch.softmax(self.sharpness * logits, dim=-1)
 
     def encode(self, x: Features, edge_index: EdgeIndex) -> Weibull:
@@ -295,3 +297,17 @@ class VEPM(nn.Module):
             z = self.fusion_weight * row_mass(x) / z.sum(1, keepdim=True) * z
         parts: dict[str, list[Features]] = {"x": [x], "z": [z], "both": [x, z]}
         return parts[self.inputs]
+
+
+def first_interactions(num_communities: int, paired: int) -> Tensor:
+    """Rates between communities [C, C] before training; ``paired`` of them, at most half, in pairs.
+
+    From communities that all link to themselves, training would never find out that a graph joins
+    unlike nodes: it would only make the affiliations of linked nodes more alike.
+    """
+    each = torch.arange(num_communities)
+    most = 2 * min((num_communities + 1) // 4, paired // 2)
+    other = torch.where(each < most, each ^ 1, each)
+    rates = torch.full((num_communities, num_communities), REST / num_communities)
+    rates[each, other] = 1
+    return rates

@@ -50,8 +50,8 @@ def interactions(
 
     .. math:: \mu_{uk} = \sum_v \sum_{c \in k} \gamma_c z_{uc} z_{vc}
 
-    A community to which all nodes belong alike, as to a background, tells none apart and counts
-    for nothing. With interactions [C, C] instead of activations [C] it is
+    A community to which all nodes belong equally, such as a background, distinguishes none and
+    counts for nothing. With interactions [C, C] instead of activations [C] it is
     :math:`\sum_v \sum_{c \in k} z_{uc} (\Lambda z_v)_c`. The grouping is an assignment [C, K], or
     the number K of consecutive segments. O(N C).
 
@@ -131,11 +131,11 @@ class EdgePartitioner(nn.Module):
     .. math:: A^{(k)}_{ij} = A_{ij} \cdot \mathrm{softmax}_k ( r_{ijk} / \tau ), \qquad
               r_{ijk} = \sum_{c \in k} \gamma_c z_{ic} z_{jc}
 
-    Where communities interact with each other, half of what communities c and d have to do with
-    each other counts for the metacommunity of c and half for that of d:
+    Where communities interact with each other, half of the interaction of communities c and d
+    counts for the metacommunity of c and half for that of d:
     :math:`r_{ijk} = \tfrac{1}{2} \sum_{c \in k} \big( z_{ic} (\Lambda z_j)_c
     + (\Lambda^\top z_i)_c z_{jc} \big)`, which is the same if :math:`\Lambda` is diagonal.
-    If links have directions, rates are those of the links that there are between i and j.
+    If links have directions, rates are those of the links that exist between i and j.
 
     With ``shares="posterior"`` they are the posterior of the Poisson counts behind the edge,
     sharpened by the temperature as an exponent:
@@ -145,7 +145,7 @@ class EdgePartitioner(nn.Module):
         num_metacommunities: Number of shares K.
         temperature: :math:`\tau`; low is close to a hard assignment, high to an even one.
         scheme: ``"learned"`` as above; ``"even"`` gives 1/K to each; ``"random"`` draws rates
-            from U(0, 100) once and for all, whatever Z says; ``"kinds"`` splits by the known
+            from U(0, 100) once and for all, regardless of Z; ``"kinds"`` splits by the known
             kinds of the edges, an upper bound where a graph has them.
         shares: ``"softmax"`` of the rates, or ``"posterior"``: proportional to them.
         directed: Whether the interactions need not be symmetric, and links have directions.
@@ -209,7 +209,7 @@ class EdgePartitioner(nn.Module):
         ways = []
         for between in (activation, activation.mT) if self.directed else (activation,):
             grouping = self.grouping()
-            # What meets at the two ends of an edge, community by community, in one or two parts.
+            # The factors at the two ends of an edge, by community, in one or two parts.
             if between.dim() == 1:
                 near, far = [couple(z, between)], [z]
             else:

@@ -93,7 +93,7 @@ class Finding:
 
 
 def finetune(setting: Setting) -> tuple[Fitted, RunResult]:
-    """Train VEPM on the split; gives the model and the result."""
+    """Train VEPM on the split; returns the model and the result."""
     started, dataset, split = time.perf_counter(), setting.dataset, setting.split
     fitted = fit(
         dataset,
@@ -148,7 +148,7 @@ def copy_cell(source: Record, folder: Path, cell: Cell) -> None:
 
 
 def _write(path: Path, cell: Cell, body: dict[str, Any], arrays: bytes) -> None:
-    # In this order: whoever finds the JSON finds the arrays too.
+    # In this order, so that a reader who finds the JSON finds the arrays too.
     if arrays:
         write_bytes(path.with_suffix(ARRAYS), arrays)
     identity = asdict(cell) | {"fingerprint": cell.task.fingerprint}

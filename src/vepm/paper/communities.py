@@ -116,7 +116,7 @@ def confusion(setting: Setting) -> Finding:
 
 
 def divided(divide: Callable[[Data, int, int], Tensor], setting: Setting) -> Finding:
-    """Those of a method that divides the graph by its edges alone."""
+    """Communities of a method that divides the graph by its edges alone."""
     parts = setting.config.model.num_metacommunities
     found = divide(setting.graph, parts, setting.seed)
     links = interactions(found, torch.ones(parts), parts)
@@ -127,7 +127,6 @@ def characteristics(links: Tensor, edge_index: Tensor) -> dict[str, float]:
     """Size balance, density and overlap of communities, given each node's links in each [N, K]."""
     blocks = links.argmax(1)
     return {
-        # Of the largest over the mean size.
         "size_imbalance": float(blocks.bincount().max()) * links.size(1) / len(links),
         "density_ratio": density_ratio(blocks, edge_index),
         "overlap": float((members(links).sum(1) > 1).double().mean()),
@@ -146,7 +145,7 @@ def density_ratio(blocks: Tensor, edge_index: Tensor) -> float:
 
 
 def found_communities(setting: Setting) -> Finding:
-    """VEPM's, as many as are known unless the settings ask to find the number."""
+    """Communities of VEPM, as many as are known unless the settings ask to find the number."""
     (truth, number), dataset = _known(setting), setting.dataset
     model = CommunityDetector(
         config=setting.config,
@@ -164,7 +163,7 @@ def found_communities(setting: Setting) -> Finding:
 
 
 def detected(detect: Callable[..., Cover], setting: Setting) -> Finding:
-    """Those of a method that looks at the edges alone, told how many are known."""
+    """Communities of a method that looks at the edges alone and knows their number."""
     (truth, number), graph = _known(setting), setting.graph
     found = detect(graph.edge_index.numpy(), graph.num_nodes, number, setting.seed)
     return Finding(compare(found, truth))

@@ -47,7 +47,7 @@ def link_prediction(setting: Setting) -> Finding:
     found.numbers["calibration_error"] = model.scores_["calibration_error"]
     (y, x), (y_test, x_test) = (ranked(nodes.evidence, part) for part in (parts.val, parts.test))
     for name, columns in (("rate_auc", [0, 1]), ("surroundings_auc", [2, 3])):
-        # Of some of the evidence, weighed anew on the validation edges.
+        # From part of the evidence, with weights fitted anew to the validation edges.
         curve = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[:, columns], y)
         ranks = curve.decision_function(x_test[:, columns])
         found.numbers[name] = float(roc_auc_score(y_test, ranks))
@@ -74,13 +74,13 @@ class _Encoder(torch.nn.Module):
 
 
 def _reconstruction(model: GAE, x: Tensor, edges: Tensor, others: Tensor) -> Tensor:
-    """What GAE and VGAE lower: how badly edges are told from other pairs, and any divergence."""
+    """Loss of GAE and VGAE: how badly edges are told from other pairs, and any divergence."""
     loss = model.recon_loss(model.encode(x, edges), edges, others)
     return loss + model.kl_loss() / len(x) if isinstance(model, VGAE) else loss
 
 
 class Autoencoder(NamedTuple):
-    """A graph autoencoder: how to build it, what it lowers, and the embeddings it gives."""
+    """A graph autoencoder: how to build it, its loss, and its embeddings."""
 
     build: Callable[[int], GAE]  # from the number of features
     loss: Callable[[GAE, Tensor, Tensor, Tensor], Tensor] = _reconstruction
@@ -114,7 +114,7 @@ def autoencoder(kind: Autoencoder, setting: Setting) -> Finding:
         for _ in range(QUICK_EPOCHS if setting.quick else EPOCHS):
             model.train()
             optimizer.zero_grad()
-            # PyG would draw them from a generator that has no seed here.
+            # PyG would draw them from a generator that is not seeded here.
             others = torch.from_numpy(draw_non_edges(parts.graph, edges.size(1) // 2, random))
             kind.loss(model, x, edges, others).backward()
             optimizer.step()

@@ -82,7 +82,7 @@ class Value(Square):
             return "" if self.verdict == theirs else "≠"
         if ours is None or not isinstance(theirs, float) or (ours.n < 2 and not metric.exact):
             return ""
-        # Printed numbers are rounded: their last digit decides nothing.
+        # Printed numbers are rounded, so differences in their last digit do not count.
         margin = max(metric.scale * ours.standard_error, 0.5 * 10**-metric.decimals)
         gap = metric.scale * ours.mean - theirs
         return "" if abs(gap) <= margin + 1e-9 else "▲" if gap > 0 else "▼"
@@ -118,21 +118,18 @@ def check_names(
     found: Sequence[Square], datasets: Sequence[str] = (), rows: Sequence[str] = ()
 ) -> None:
     """Refuse a dataset or row that selects no square; the error lists those there are."""
-    for name in datasets:
-        if not select(found, datasets=[name]):
-            known = ", ".join(dict.fromkeys(square.dataset for square in found))
-            raise InputError(f"no dataset '{name}' here; there are {known}")
-    for name in rows:
-        if not select(found, rows=[name]):
-            known = ", ".join(dict.fromkeys(square.row for square in found))
-            raise InputError(f"no row '{name}' here; there are {known}")
+    for kind, names in (("dataset", datasets), ("row", rows)):
+        for name in names:
+            if not select(found, **{f"{kind}s": [name]}):
+                known = ", ".join(dict.fromkeys(getattr(square, kind) for square in found))
+                raise InputError(f"no {kind} '{name}' here; there are {known}")
 
 
 def squares(
     experiment: Experiment,
     quick: bool = False,
     seeds: int | None = None,
-    presets: tuple[str, ...] = (PRESET,),
+    presets: Sequence[str] = (PRESET,),
 ) -> list[Square]:
     """Every square of an experiment, row by row.
 
@@ -169,12 +166,12 @@ def squares(
     return found
 
 
-def _by_preset(experiment: Experiment, line: Line, presets: tuple[str, ...]) -> list[Line]:
+def _by_preset(experiment: Experiment, line: Line, presets: Sequence[str]) -> list[Line]:
     """A row or column of VEPM with each of the presets; any other as it is."""
     decided = experiment.decided() | line.decided()
     if decided.get("method") not in TRAINED or "preset" in decided:
         return [line]
-    # Seeds that a row has beyond those of the experiment are for our settings alone.
+    # A row's additional seeds are for our settings alone.
     seeds = min(line.seeds, experiment.seeds)
     lines = [
         replace(line, name=f"{line.name}, {words}", preset=name, seeds=seeds)

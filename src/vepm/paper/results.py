@@ -1,4 +1,4 @@
-"""From finished cells to the numbers of a table, ours beside the paper's."""
+"""From finished cells to the numbers of a table, ours next to the paper's."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from pathlib import Path
 from vepm.evaluation import Summary, protocol_named, summarise
 from vepm.paper.cells import Record, read_cell
 from vepm.paper.experiments import Experiment, task_of
-from vepm.paper.plan import Square, Value
+from vepm.paper.plan import EVERY_PRESET, Square, Value, squares
 from vepm.paper.runner import Ended
 from vepm.paper.studies import WHOLE
 
@@ -50,12 +50,17 @@ def gather(
     return Results(experiment, tuple(_value(square, folder, ended) for square in chosen), quick)
 
 
-def with_finished_presets(
-    experiment: Experiment, found: Sequence[Square], folder: Path
+def all_squares(
+    experiment: Experiment, folder: Path, quick: bool = False, seeds: int | None = None
 ) -> list[Square]:
-    """The squares of the experiment's own lines, and of lines of another preset that has run."""
-    own = {line.name for line in (*experiment.rows, *experiment.columns)}
-    named = [(square, {square.row, square.column} - own) for square in found]
+    """The squares of the experiment's own lines, and of lines of another preset that has run.
+
+    More seeds than the experiment asks for are included; fewer are only a part of it.
+    """
+    own, asked = (squares(experiment, quick, number, EVERY_PRESET) for number in (None, seeds))
+    every = max(own, asked, key=lambda found: sum(len(square.cells) for square in found))
+    lines = {line.name for line in (*experiment.rows, *experiment.columns)}
+    named = [(square, {square.row, square.column} - lines) for square in every]
     run = {name for square, names in named for name in names if records(square, folder)}
     return [square for square, names in named if names <= run]
 

@@ -39,7 +39,7 @@ def batches_of(tasks: Sequence[Task], root: Path | None, compute: Compute) -> li
     for group in alike.values():
         own = [tasks[i] for i in group]
         parts = [[i] for i in range(len(own))]
-        # Whichever cannot be prepared says so when its turn comes.
+        # A task that cannot be prepared reports it when it is run.
         with contextlib.suppress(*FAILURES):
             if len(own) > 1:
                 parts = VEPMMethod(own[0].config, device).batches(*_prepare(own, root), most)
@@ -73,7 +73,7 @@ def _perform(tasks: Sequence[Task], root: Path | None, device: str) -> list[Find
 
 
 def _prepare(tasks: Sequence[Task], root: Path | None) -> tuple[Dataset, list[tuple[Split, int]]]:
-    """The data of tasks that differ in split and seed alone, and those of each."""
+    """The dataset of tasks that differ only in split and seed, and the split and seed of each."""
     first = tasks[0]
     dataset = open_dataset(first.dataset, root, first.quick and first.method not in WHOLE)
     splits = protocol_named(first.protocol)(dataset)
@@ -118,7 +118,7 @@ def run(
     ended = Ended(missing=_missing_datasets(wanted, root))
     groups, shelf = _by_task(wanted), _by_task([*wanted, *elsewhere])
     todo: list[list[Cell]] = []
-    # By dataset, so that few are loaded at a time.
+    # Sorted by dataset, so that few are loaded at a time.
     for group in sorted(groups.values(), key=lambda group: group[0].task.dataset):
         if group[0].task.dataset in ended.missing:
             continue
@@ -129,7 +129,7 @@ def run(
     tasks, done = [group[0].task for group in todo], itertools.count(1)
 
     def keep(i: int, ending: Ending) -> str:
-        """Write the cells of a task; gives why it failed, if it did."""
+        """Write the cells of a task; returns why it failed, if it did."""
         for cell in todo[i] if not isinstance(ending, str) else ():
             write_cell(folder, cell, *ending)
         if progress is not None:

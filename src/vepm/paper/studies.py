@@ -77,7 +77,7 @@ def _classify(model: VEPM, batch: GraphBatch, z: Tensor, shares: Tensor) -> Tens
 
 
 def _gradients(model: VEPM, source: Batches, setting: Setting) -> dict[str, float]:
-    """Of two gradients, the part through the split and the part from the labels."""
+    """Parts of two gradients: the part through the split, and the part from the labels."""
     train, training = setting.split.train, setting.config.training
     if isinstance(source, GraphBatch):
         batch, rows = source, train.to(source.y.device)
@@ -133,7 +133,7 @@ def timing(setting: Setting) -> Finding:
 
 
 def calibration(setting: Setting) -> Finding:
-    """VEPM's on the test nodes, by the posterior mean and by draws, each fitted on validation."""
+    """VEPM's calibration on test nodes, by posterior mean and draws, each fitted on validation."""
     fitted, result = finetune(setting)
     test, y = setting.split.test, setting.graph.y[setting.split.test]
     numbers = {}
@@ -145,7 +145,7 @@ def calibration(setting: Setting) -> Finding:
 
 
 def gcn_calibration(setting: Setting) -> Finding:
-    """GCN's on the test nodes at the epoch chosen on validation: as trained, and fitted."""
+    """GCN's calibration on test nodes at the epoch chosen on validation: as trained, and fitted."""
     gcn = GCN(device=str(pick_device(setting.device)))
     if setting.quick:
         gcn = replace(gcn, epochs=QUICK_EPOCHS)

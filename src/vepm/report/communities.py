@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from vepm.report.run import Array, Bools, Floats, Ints, Run, listed
+from vepm.report.figures import bucket_order
+from vepm.report.run import Array, Bools, Floats, Run, listed
 from vepm.report.style import class_colours, community_colours
 
 MOSTLY = 0.6  # up to three labels with this share of a community's nodes give it a name
@@ -18,7 +18,7 @@ UNNAMED = re.compile(r"(feature |label_|pixel_)[\d_]+")
 
 def community_rows(run: Run) -> list[dict[str, Any]]:
     """One row per metacommunity for the table and the cards."""
-    main, member = run.interaction.argmax(axis=1), run.member
+    (order, main), member = bucket_order(run.interaction), run.member
     members = member.sum(axis=0)
     elsewhere = (member & (member.sum(axis=1, keepdims=True) > 1)).sum(axis=0)
     nothing = np.zeros((run.num_nodes, 0))
@@ -32,7 +32,6 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     if run.batch is not None:
         pairs = zip(run.batch, names, strict=False)
         names = tuple(f"{run.graph_names[graph]}: {name}" for graph, name in pairs)
-    order, _ = bucket_order(run.interaction)
     rows = []
     for k, colour in enumerate(community_colours(len(members))):
         labels, nodes = _label_mix(run, main == k), order[main[order] == k]
@@ -54,34 +53,10 @@ def community_rows(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def shares(interaction: Floats) -> Floats:
-    """Each node's interactions as parts of one [N, K]; even where a node has none."""
-    return _ratio(interaction, interaction.sum(axis=1, keepdims=True), 1 / interaction.shape[1])
-
-
-def _ratio(part: Array, whole: Array, otherwise: float) -> Floats:
-    """Part over whole, or another number where the whole is zero."""
+def _ratio(part: Array, whole: Array, otherwise: Array | float) -> Floats:
+    """Part over whole, or another value where the whole is zero."""
     with np.errstate(all="ignore"):
         return np.where(whole > 0, part / whole, otherwise)
-
-
-def neighbours(edge_index: Ints, num_nodes: int) -> Any:
-    """Edges as a SciPy sparse matrix [N, N], whose type SciPy's graph functions do not agree on."""
-    return csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
-
-
-def induced(edge_index: Ints, nodes: Ints, num_nodes: int) -> tuple[Bools, Ints]:
-    """Which edges join two of the given nodes, and these edges between places in ``nodes``."""
-    place = np.full(num_nodes, -1)
-    place[nodes] = np.arange(len(nodes))
-    inside = np.all(place[edge_index] >= 0, axis=0)
-    return inside, place[edge_index[:, inside]]
-
-
-def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
-    """Nodes by main metacommunity, strongest first; and the main metacommunity of each node."""
-    bucket = interaction.argmax(axis=1)
-    return np.lexsort((-interaction.max(axis=1), bucket)), bucket
 
 
 def typical_features(
@@ -101,7 +76,7 @@ def _means(features: Floats, interaction: Floats) -> Floats:
     """Mean features of each metacommunity's bucket [K, F]; those of all nodes if it is empty."""
     inside = np.eye(interaction.shape[1])[interaction.argmax(axis=1)]
     count = inside.sum(axis=0)[:, None]
-    return np.where(count > 0, _ratio(inside.T @ features, count, 0.0), features.mean(axis=0))
+    return _ratio(inside.T @ features, count, features.mean(axis=0))
 
 
 def _label_mix(run: Run, inside: Bools) -> list[dict[str, Any]]:

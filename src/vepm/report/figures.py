@@ -17,6 +17,7 @@ from vepm.report import style
 from vepm.report.run import Floats, Ints
 
 History = Mapping[str, NDArray[Any]]
+Point = tuple[str, str, float, float, float]  # panel and curve, place, mean and its error
 
 CURVES = {
     "Loss (minimised)": {"loss": ""},
@@ -107,6 +108,25 @@ def compared_curves(
 
 
 @style.styled
+def error_bars(points: Sequence[Point], xlabel: str, ylabel: str) -> Figure:
+    """Curves in panels; a curve has the same colour in every panel."""
+    titles = list(dict.fromkeys(title for title, *_ in points))
+    names = list(dict.fromkeys(name for _, name, *_ in points))
+    figure, every = style.panels(len(titles), len(titles), 3.6)
+    for axes, title in zip(every, titles, strict=True):
+        for name, colour in zip(names, style.class_colours(len(names)), strict=True):
+            own = [point for point in points if point[:2] == (title, name)]
+            if own:
+                _, _, places, means, errors = zip(*own, strict=True)
+                axes.errorbar(places, means, errors, color=colour, marker="o", label=name)
+        axes.set_title(title)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.grid(axis="y")
+        axes.legend(loc="lower right")
+    return figure
+
+
+@style.styled
 def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) -> Figure:
     """Accuracy against the confidence [n] of predictions, in equal bins, and their number."""
     place = np.minimum((confidence * bins).astype(int), bins - 1)
@@ -123,6 +143,12 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int = 15) 
     below.bar(middle, size, width, color=style.MUTED, alpha=0.6)
     below.set(xlabel="confidence", ylabel="count")
     return figure
+
+
+def bucket_order(interaction: Floats) -> tuple[Ints, Ints]:
+    """Nodes by main metacommunity, strongest first; and the main metacommunity of each node."""
+    bucket = interaction.argmax(axis=1)
+    return np.lexsort((-interaction.max(axis=1), bucket)), bucket
 
 
 @style.styled
@@ -160,7 +186,6 @@ def adjacency(
         axes.set_title(title)
         axes.set(xlim=(-0.5, len(order) - 0.5), ylim=(len(order) - 0.5, -0.5), aspect="equal")
         axes.spines[:].set_visible(True)
-        # A line between blocks, and the number of each block beside its middle.
         for boundary in first[1:] - 0.5:
             axes.axhline(boundary, color=style.MUTED, linewidth=0.4, alpha=0.7)
             axes.axvline(boundary, color=style.MUTED, linewidth=0.4, alpha=0.7)

@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from vepm.errors import InputError
 from vepm.files import refuse_special, write_text
 from vepm.report import figures, style, summary
-from vepm.report.communities import bucket_order, community_rows, induced
-from vepm.report.payload import build_payload, take_excerpt
+from vepm.report.communities import community_rows
+from vepm.report.figures import bucket_order
+from vepm.report.payload import build_payload, induced, take_excerpt
 from vepm.report.reading import read_run
 from vepm.report.run import Bools, Ints, Run
 
@@ -32,7 +33,7 @@ Drawing = Callable[[], Figure]
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write ``figures/`` and ``report.html`` into a run folder; gives the path of the page.
+    """Write ``figures/`` and ``report.html`` into a run folder; returns the path of the page.
 
     It needs no network and no other file: script, style, data and figures are inside.
     """
@@ -146,9 +147,8 @@ def _memberships_map(run: Run) -> Figure:
         by = "label" if run.batch is None else "label of the graph"
         category = run.labels if run.batch is None else run.labels[run.batch]
         names, colours = list(run.class_names), style.class_colours(len(run.class_names))
-    return figures.embedding_map(
-        run.memberships, category, names, colours, f"Memberships Z, by {by}"
-    )
+    title = f"Memberships Z, by {by}"
+    return figures.embedding_map(run.memberships, category, names, colours, title)
 
 
 def write_comparison(folders: Sequence[str | Path], output: str | Path) -> Path:

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from vepm.paper.experiments import slug
-from vepm.paper.plan import Square, Value
+from vepm.paper.plan import Square
 from vepm.paper.results import Results, records
-from vepm.report.communities import bucket_order, induced, neighbours
-from vepm.report.figures import adjacency, community_map, confusion_grid, embedding_map
-from vepm.report.run import Array, Ints, interactions
-from vepm.report.style import WARNING, class_colours, draw_svg, panels, styled, write_svg
+from vepm.report import figures
+from vepm.report.payload import breadth_first, induced
+from vepm.report.run import Array, interactions
+from vepm.report.style import WARNING, class_colours, draw_svg, write_svg
 
 logger = logging.getLogger("vepm")
 
@@ -26,7 +25,7 @@ Drawn = dict[str, Figure]
 
 
 def draw_figures(results: Results, squares: Sequence[Square], folder: Path) -> list[Path]:
-    """Draw an experiment's figures, if it has any, beside its tables; gives the paths."""
+    """Draw an experiment's figures, if it has any, next to its tables; returns their paths."""
     name, kind = results.experiment.name, results.experiment.figure
     if kind is None:
         return []
@@ -68,36 +67,27 @@ def _subgraph(arrays: Arrays) -> Drawn:
     return _partition(arrays | part | {"edge_weight": arrays["edge_weight"][inside]})
 
 
-def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
-    """The first nodes of a breadth-first search from the first node that reaches the most."""
-    graph = neighbours(edge_index, num_nodes)
-    component = connected_components(graph)[1]
-    size = np.bincount(component)[component]
-    start = int(np.argmax(size >= min(count, size.max())))
-    order = breadth_first_order(graph, start, return_predecessors=False)
-    return order[:count].astype(np.int64)
-
-
 def _partition(arrays: Arrays) -> Drawn:
     """A and its parts, from the largest metacommunity to the smallest."""
-    shares = arrays["edge_weight"]
+    edges, shares = arrays["edge_index"], arrays["edge_weight"]
     links = interactions(arrays["drawn_z"], arrays["activation"], shares.shape[1])
     sizes = np.bincount(links.argmax(axis=1), minlength=shares.shape[1])
     largest_first = np.argsort(-sizes, kind="stable")
-    order, bucket = bucket_order(links[:, largest_first])
+    order = figures.bucket_order(links[:, largest_first])
     names = [f"A({k + 1}): {sizes[c]} nodes" for k, c in enumerate(largest_first)]
-    return {"": adjacency(arrays["edge_index"], shares[:, largest_first], order, bucket, names)}
+    return {"": figures.adjacency(edges, shares[:, largest_first], *order, names)}
 
 
 def _embeddings(arrays: Arrays) -> Drawn:
     labels = arrays["y"].astype(np.int64)
     classes = [f"label {c + 1}" for c in range(int(labels.max()) + 1)]
-    parts = arrays["community_embeddings"].shape[1]
-    colours, names = class_colours(len(classes)), [f"metacommunity {k + 1}" for k in range(parts)]
-    titles = "Z after pretraining, by label", "Community embeddings after finetuning"
+    colours, embeddings = class_colours(len(classes)), arrays["community_embeddings"]
+    names = [f"metacommunity {k + 1}" for k in range(embeddings.shape[1])]
+    by_label = labels, classes, colours, "Z after pretraining, by label"
+    after = "Community embeddings after finetuning"
     return {
-        "-affiliations": embedding_map(arrays["pretrained_z"], labels, classes, colours, titles[0]),
-        "-embeddings": community_map(arrays["community_embeddings"], names, titles[1]),
+        "-affiliations": figures.embedding_map(arrays["pretrained_z"], *by_label),
+        "-embeddings": figures.community_map(embeddings, names, after),
     }
 
 
@@ -106,7 +96,7 @@ def _confusion(arrays: Arrays) -> Drawn:
     hits = [100 * np.trace(matrix) / matrix.sum() for matrix in matrices]
     titles = [f"Community {k + 1}: {hit:.0f} %" for k, hit in enumerate(hits)]
     names = [str(c + 1) for c in range(len(matrices[0]))]
-    return {"": confusion_grid(matrices, names, titles)}
+    return {"": figures.confusion_grid(matrices, names, titles)}
 
 
 DRAWINGS: dict[str, Callable[[Arrays], Drawn]] = {
@@ -117,30 +107,13 @@ DRAWINGS: dict[str, Callable[[Arrays], Drawn]] = {
 }
 
 
-@styled
 def _reduced_labels(results: Results) -> Figure:
-    """A panel of curves for each dataset; a method has one colour, whatever the panel."""
-    drawn = [value for value in results.values if value.main is not None]
-    datasets = list(dict.fromkeys(value.dataset for value in drawn))
-    methods = list(dict.fromkeys(map(_method, drawn)))
+    """A panel of curves for each dataset, over the share of the training labels."""
     kept = {column.name: 100 * (column.keep or 0.0) for column in results.experiment.columns}
-    figure, every = panels(len(datasets), len(datasets), 3.6)
-    for axes, dataset in zip(every, datasets, strict=True):
-        for method, colour in zip(methods, class_colours(len(methods)), strict=True):
-            points = [
-                (kept[v.column], 100 * v.main.mean, 100 * v.main.standard_error)
-                for v in drawn
-                if v.main and (v.dataset, _method(v)) == (dataset, method)
-            ]
-            if points:
-                places, means, errors = zip(*points, strict=True)
-                axes.errorbar(places, means, errors, color=colour, marker="o", label=method)
-        axes.set_title(dataset)
-        axes.set(xlabel="training labels kept (%)", ylabel="accuracy (%)")
-        axes.grid(axis="y")
-        axes.legend(loc="lower right")
-    return figure
-
-
-def _method(value: Value) -> str:
-    return value.row.removeprefix(f"{value.dataset}, ")
+    points: list[figures.Point] = []
+    for value in results.values:
+        if (main := value.main) is not None:
+            curve = value.row.removeprefix(f"{value.dataset}, ")
+            percent = 100 * main.mean, 100 * main.standard_error
+            points.append((value.dataset, curve, kept[value.column], *percent))
+    return figures.error_bars(points, "training labels kept (%)", "accuracy (%)")

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's: tables for terminals, Markdown and spreadsheets."""
+"""Our numbers next to the paper's: tables for terminals, Markdown and spreadsheets."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ def terminal_tables(results: Results, width: int) -> list[Table]:
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:
-    """Write ``table.md`` and ``table.csv``; gives their paths."""
+    """Write ``table.md`` and ``table.csv``; returns their paths."""
     paths = [folder / "table.md", folder / "table.csv"]
     write_text(paths[0], markdown(results))
     write_csv(paths[1], CSV_HEADER, _records(results))
@@ -99,7 +99,7 @@ def _markdown_table(rows: list[list[str]]) -> str:
 
 
 def _lines(value: Value | None) -> list[str]:
-    """What stands in a square, line by line."""
+    """The content of a square, line by line."""
     if value is None:
         return []
     said = theirs(value.printed, value.metric.exact)

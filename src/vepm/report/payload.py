@@ -1,4 +1,4 @@
-"""What the page's script draws from, as plain JSON: which nodes of a large graph, and where."""
+"""Data for the page's script, as plain JSON: which nodes of a large graph it shows, and where."""
 
 import base64
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import torch
-from scipy.sparse.csgraph import breadth_first_order, shortest_path
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components, shortest_path
 from scipy.spatial import cKDTree
 from scipy.special import expit
 
-from vepm.report.communities import bucket_order, images, induced, neighbours, pixel_grid, shares
+from vepm.report.communities import images, pixel_grid
+from vepm.report.figures import bucket_order
 from vepm.report.reading import SPLITS
-from vepm.report.run import Array, Floats, Ints, Run
+from vepm.report.run import Array, Bools, Floats, Ints, Run
 from vepm.report.style import class_colours, community_colours
 from vepm.report.summary import UNSURE
 
@@ -53,6 +55,29 @@ def take_excerpt(run: Run) -> Excerpt:
         if edges.shape[1] <= MOST_EDGES or budget <= FEWEST_NODES:
             return Excerpt(nodes, items, graph, edges, edge_weight[inside])
         budget = max(FEWEST_NODES, int(0.8 * min(budget, len(nodes))))
+
+
+def neighbours(edge_index: Ints, num_nodes: int) -> Any:
+    """Edges as a SciPy sparse matrix [N, N], whose type SciPy's graph functions do not agree on."""
+    return csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
+
+
+def breadth_first(edge_index: Array, num_nodes: int, count: int) -> Ints:
+    """The first nodes of a breadth-first search from the first node that reaches the most."""
+    graph = neighbours(edge_index, num_nodes)
+    component = connected_components(graph)[1]
+    size = np.bincount(component)[component]
+    start = int(np.argmax(size >= min(count, size.max())))
+    order = breadth_first_order(graph, start, return_predecessors=False)
+    return order[:count].astype(np.int64)
+
+
+def induced(edge_index: Ints, nodes: Ints, num_nodes: int) -> tuple[Bools, Ints]:
+    """Which edges join two of the given nodes, and these edges between places in ``nodes``."""
+    place = np.full(num_nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    inside = np.all(place[edge_index] >= 0, axis=0)
+    return inside, place[edge_index[:, inside]]
 
 
 def _neighbourhoods(run: Run, budget: int) -> Ints:
@@ -161,6 +186,13 @@ def _items(run: Run, items: Ints) -> dict[str, Any]:
         triples = np.stack([run.support.round(2), percent, np.asarray(run.label_without)], axis=2)
         content["support"] = triples[items].tolist()
     return content
+
+
+def shares(interaction: Floats) -> Floats:
+    """Each node's interactions as parts of one [N, K]; even where a node has none."""
+    total = interaction.sum(axis=1, keepdims=True)
+    even = np.full_like(interaction, 1 / interaction.shape[1])
+    return np.divide(interaction, total, out=even, where=total > 0)
 
 
 def _percent(share: Floats) -> list[list[int]]:

@@ -159,7 +159,7 @@ def _read_arrays(path: Path, task: str) -> tuple[dict[str, Any], dict[str, int]]
 def _problem(
     array: Array, kinds: str, dimensions: list[str], bounds: Bounds, sizes: dict[str, int]
 ) -> str:
-    """What is wrong with an array: its type, its shape beside those before it, or its values."""
+    """What is wrong with an array: its type, its shape given those before it, or its values."""
     if array.ndim != len(dimensions):
         return f"has {array.ndim} dimensions, not {len(dimensions)}"
     if array.dtype.kind not in kinds:

@@ -101,7 +101,7 @@ class Run:
 
     @cached_property
     def background(self) -> Bools:
-        """Metacommunities of nothing but communities to which all nodes belong alike [K]."""
+        """Metacommunities of communities to which all nodes belong equally, as a background [K]."""
         alike = np.all(self.memberships == self.memberships[:1], axis=0)
         parts = (self.part_of_each[which] for which in (alike, ~alike))
         same, other = (np.bincount(part, minlength=self.num_metacommunities) for part in parts)

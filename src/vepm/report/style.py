@@ -57,7 +57,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panels(count: int, columns: int, height: float, extra: float = 0) -> tuple[Figure, list[Axes]]:
-    """A figure as wide as a page with so many axes, in rows of a height and at most ``columns``."""
+    """A figure as wide as a page with ``count`` axes, in rows of at most ``columns``."""
     columns = min(count, columns)
     rows = -(-count // columns)
     figure = new_figure(9.6, height * rows + extra)

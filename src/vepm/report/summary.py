@@ -1,4 +1,4 @@
-"""What a page says of a run: its conclusion, its numbers and its settings."""
+"""What a page says about a run: its conclusion, its numbers and its settings."""
 
 import math
 from collections.abc import Mapping
@@ -36,7 +36,6 @@ def headline(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = {name: number_in(run.metrics, name) for name in names}
     accuracy, interval = found["test_accuracy"], None
     if accuracy is not None and tested:
-        # Wilson's 95 % interval.
         interval = binomtest(round(accuracy * tested), tested).proportion_ci(method="wilson")
     rivals = {
         name: number_in(scores, "test_accuracy")

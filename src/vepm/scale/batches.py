@@ -3,31 +3,33 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
+from vepm.data.scaling import edge_weights
 from vepm.errors import InputError
 from vepm.kernels.features import Features
+from vepm.kernels.patterns import ragged
 from vepm.nn import Adjacency, compact
-from vepm.objective import Counts, edge_log_likelihood, subsampled_edge_log_likelihood
+from vepm.objective import Counts, edge_log_likelihood, masked, subsampled_edge_log_likelihood
 
 GRAPHS_AT_ONCE = 512
-HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
 
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """One graph, or several joined into one; all that a step reads."""
+    """One graph, or several joined into one: everything that a step reads."""
 
     x: Features  # of the nodes [N, F]
     edges: Adjacency  # in both directions
     y: Tensor  # labels of the nodes [N] or graphs [G]; -1 where unknown
     batch: Tensor | None = None  # graph of each node [N]; None for a single graph
     num_graphs: int = 1
-    counts: Counts | None = None  # of the whole step if this is one of its shares
+    counts: Counts | None = None  # of the whole step, if this is a process's share of it
     node_mask: Tensor | None = None  # true for nodes that are not padding [N]; None without padding
     graph_mask: Tensor | None = None  # the same for graphs [G]
 
@@ -45,18 +47,9 @@ class GraphBatch:
         given, count = (z, activation, self.edges, self.batch), self.num_graphs
         if likelihood == "subsampled":
             return subsampled_edge_log_likelihood(*given, count).sum()
-        balanced = likelihood != "summed"
-        of_graphs = edge_log_likelihood(
-            *given, balanced=balanced, mean=mean, num_graphs=count, directed=directed
-        )
+        how: Any = {"balanced": likelihood != "summed", "mean": mean, "directed": directed}
+        of_graphs = edge_log_likelihood(*given, num_graphs=count, **how)
         return masked(of_graphs, self.graph_mask).sum()
-
-
-def masked(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Values of nodes or graphs [n, ...], zero for padding."""
-    if mask is None:
-        return values
-    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), values, 0)
 
 
 class GraphStore:
@@ -79,7 +72,7 @@ class GraphStore:
     def __len__(self) -> int:
         return self.sizes.size(1)
 
-    def select(self, graphs: Tensor, counts: Counts | None = None) -> GraphBatch:
+    def select(self, graphs: Tensor) -> GraphBatch:
         """Join the graphs with the given indices [G], in that order."""
         graphs = graphs.cpu()
         nodes, edges = self.sizes[:, graphs]
@@ -94,7 +87,6 @@ class GraphStore:
             y=self.y[graphs.to(self.device)],
             batch=torch.arange(graphs.numel()).repeat_interleave(nodes).to(self.device),
             num_graphs=graphs.numel(),
-            counts=counts,
         )
 
     @functools.cached_property
@@ -105,14 +97,9 @@ class GraphStore:
         features = self.x.split([int(self.sizes[0, part].sum()) for part in parts])
         return [replace(self.select(p), x=x) for p, x in zip(parts, features, strict=True)]
 
-    def share(self, graphs: Tensor, rank: int, size: int) -> GraphBatch:
-        """The share of one of ``size`` processes in the graphs with the given indices."""
-        nodes, count = int(self.sizes[0, graphs].sum()), graphs.numel()
-        return self.select(graphs.tensor_split(size)[rank], Counts(nodes, count, count))
-
 
 def pieces(source: GraphBatch | GraphStore) -> list[GraphBatch]:
-    """The source in batches for the model: a graph at once, graphs some at a time."""
+    """The source as batches for the model: a single graph whole, many graphs in groups."""
     return [source] if isinstance(source, GraphBatch) else source.pieces
 
 
@@ -130,27 +117,3 @@ def single_graph(graph: Data, device: torch.device | str = "cpu") -> GraphBatch:
     else:
         edges = Adjacency(link, nodes, kinds=graph.get("edge_kind"), weight=weight)
     return GraphBatch(x=compact(graph.x.to(device)), edges=edges.to(device), y=graph.y.to(device))
-
-
-def edge_weights(graphs: Sequence[Data]) -> Tensor | None:
-    """Weights of all edges [E], as the likelihood takes them; None if there are none.
-
-    Counts stay as they are, others are divided by their mean; where few edges would make up most
-    of the likelihood, log2(1 + w) comes first, in units of the smallest.
-    """
-    found = (graph.get("edge_weight") for graph in graphs)
-    given = [weight for weight in found if weight is not None]
-    if not given:
-        return None
-    if len(given) < len(graphs):
-        raise InputError("some graphs have weights on their edges and some have none")
-    weight = torch.cat(given)
-    if weight.numel() and weight.max() > HEAVY_TAIL * weight.median():
-        weight = torch.log2(1 + weight / weight.min())
-    return weight if (weight == weight.round()).all() else weight / weight.mean()
-
-
-def ragged(begin: Tensor, size: Tensor) -> Tensor:
-    """Positions of the members of groups, group after group, given each one's first and size."""
-    shift = (begin - (size.cumsum(0) - size)).repeat_interleave(size)
-    return shift.add_(torch.arange(shift.numel()))

@@ -21,7 +21,6 @@ class Chunk:
     def __init__(self, graph: LargeGraph, start: int, end: int) -> None:
         self.graph, self.rows, self.count = graph, slice(start, end), end - start
         self.everyone, edges = graph.around(torch.arange(start, end))
-        """The nodes, followed by their other neighbours."""
         # Some edges into the neighbours belong to other chunks.
         degree = self.take(graph.degree)
         self.edges = Adjacency(edges.to(graph.device), self.everyone.numel(), in_degree=degree)
@@ -51,7 +50,7 @@ def chunks(graph: LargeGraph) -> Iterator[Chunk]:
 
 
 def _table(graph: LargeGraph, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """A table over all nodes of what a function says of each chunk, its own nodes first."""
+    """Apply a function to each chunk, its own nodes first, and collect a table over all nodes."""
     table = torch.empty(0)
     for chunk in chunks(graph):
         rows = function(chunk, *arguments)
@@ -85,7 +84,7 @@ def affiliations(model: VEPM, table: Tensor, sample: bool) -> Tensor:
 
 
 def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
-    """What the model says of every node, on the CPU, given the affiliations [N, C]."""
+    """Prediction for every node, on the CPU, given the affiliations [N, C]."""
     bank, composer = model.bank, model.composer
     assert isinstance(composer, NodeComposer)
     degree, h = torch.empty(0), torch.empty(0)
@@ -102,17 +101,15 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
         return torch.relu(bank.norms[i](bank.layers[i](x, chunk.edges, weights)))
 
     def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
-        """For the composer's convolutions, and for scores that walk on."""
-        if composer.relevance is None:
-            return composer.propagations(chunk.edges, h)
-        return composer.propagations(chunk.edges, h, chunk.split(model, z), chunk.take(degree))
+        """For the composer's convolutions, and for the propagation of scores."""
+        known = () if composer.relevance is None else (chunk.split(model, z), chunk.take(degree))
+        return composer.propagations(chunk.edges, h, *known)
 
     def composer_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
         return composer.layers[i](chunk.take(h), chunk.edges, weights(chunk)[0]).squeeze(1)
 
     def walk(chunk: Chunk, scores: Tensor, start: Tensor) -> Tensor:
-        own = chunk.take(scores), chunk.take(start)
-        return composer.walk(*own, chunk.edges, weights(chunk)[1])
+        return composer.walk(chunk.take(scores), chunk.take(start), chunk.edges, weights(chunk)[1])
 
     for i in range(len(bank.layers)):
         h = _table(graph, bank_layer, i, h)

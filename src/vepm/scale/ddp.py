@@ -73,7 +73,7 @@ class ProcessGroup:
 
 @contextlib.contextmanager
 def process_group(device: str = "cpu") -> Iterator[ProcessGroup]:
-    """The processes of torchrun, over gloo or NCCL, or this one alone, until the end."""
+    """The processes of torchrun, over gloo or NCCL, or this one alone, as a context."""
     rank, size = rank_and_world()
     if size == 1:
         yield ProcessGroup()

@@ -4,6 +4,7 @@ import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -12,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 
 from vepm.nn import VEPM
-from vepm.objective import Terms
+from vepm.objective import Counts, Terms
 from vepm.scale.batches import GraphBatch, GraphStore
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
 from vepm.scale.ddp import ProcessGroup
@@ -22,13 +23,13 @@ from vepm.scale.norms import SyncNorm, replace_norms
 Source = GraphBatch | GraphStore | LargeGraph
 """What a model is applied to: a graph at once, many graphs, or a graph in chunks."""
 Loss = Callable[..., Terms]
-"""Called with a model, a batch, the labelled rows and perhaps tensors that are held."""
+"""Called with a model, a batch, the labelled rows and possibly tensors that are held."""
 Row = dict[str, Any]
 T = TypeVar("T")
 
 
 class Run(NamedTuple):
-    """What distinguishes the runs of one dataset and one set of settings."""
+    """What differs between runs on one dataset with the same settings."""
 
     train_on: Tensor  # indices of labelled nodes or graphs to learn from; empty to pretrain only
     validate_on: Tensor  # of those that choose the epoch; empty to keep the last
@@ -39,7 +40,7 @@ class Run(NamedTuple):
 
     @property
     def watched(self) -> dict[str, Tensor]:
-        """The roles that accuracies are recorded of, and their indices."""
+        """Indices of the nodes or graphs whose accuracy is recorded, by role."""
         roles = {"val": self.validate_on, "test": self.watch}
         return {role: rows for role, rows in roles.items() if rows is not None and rows.numel()}
 
@@ -49,7 +50,7 @@ class LabelledBatch(NamedTuple):
 
     batch: GraphBatch
     rows: Tensor
-    """Indices of the labelled nodes or graphs [n], or of those of each run [R, n]."""
+    """Indices of the labelled nodes or graphs [n], or one row per run [R, n]."""
     size: None = None
 
     @property
@@ -58,7 +59,7 @@ class LabelledBatch(NamedTuple):
         return [own.numel() for own in torch.atleast_2d(self.rows)]
 
     def laid_out(self) -> tuple[Tensor, Callable[[Tensor], tuple[GraphBatch, Tensor]]]:
-        """What differs between many runs, and what makes a batch and its rows of that."""
+        """What differs between runs, and a function from one run's part to its batch and rows."""
         return self.rows, lambda rows: (self.batch, rows)
 
 
@@ -76,18 +77,18 @@ class Executor(ABC):
     """The one graph of all steps; None if steps have batches of their own."""
 
     def begin(self, phase: str, epochs: int) -> None:
-        """Prepare for a phase of at most so many epochs."""
+        """Prepare for a phase of at most this many epochs."""
         if self.graphs is not None:
             self.graphs.forget()
 
     def run(self, name: Hashable, function: Callable[..., T], *inputs: Any) -> T:
-        """Call a function with inputs, perhaps as a CUDA graph; those of one name do the same."""
+        """Call a function, perhaps as a CUDA graph; functions of one name must do the same."""
         if self.graphs is None:
             return function(*inputs)
         return self.graphs.run(name, function, *inputs)
 
     def batches(self, phase: str, epoch: int) -> tuple[int, Iterable[Any]]:
-        """Number of steps of an epoch, and this process's share of each; seeds what is drawn."""
+        """Number of steps in an epoch and this process's share of each; seeds random numbers."""
         torch.manual_seed(seed_of(*(run.seed for run in self.runs), phase, epoch))
         self.model.train()
         return (1, [self.whole]) if self.whole is not None else self.drawn_batches(phase, epoch)
@@ -103,7 +104,7 @@ class Executor(ABC):
     def step(
         self, name: str, loss: Loss, batch: Any, optimizers: Sequence[Optimizer], *held: Any
     ) -> Terms:
-        """Step down a loss, in all processes together; the terms have one value for each run."""
+        """Minimise a loss by one step, in all processes together; terms have one value per run."""
 
         def work(batch: Any, *held: Any) -> Terms:
             terms = self.call(loss, batch, *held)
@@ -149,7 +150,7 @@ class OneRun(Executor):
         if not self.group.alone:
             replace_norms(model, lambda norm: SyncNorm(norm, self.group))
         elif self.device.type == "cuda" and isinstance(source, GraphBatch) and capture:
-            # Steps on one graph are alike; batches of graphs have many sizes.
+            # Steps on one graph have the same shapes; batches of graphs have many.
             self.graphs = CUDAGraphs(on=worth_capturing(source.edges.edge_index))
         if isinstance(source, GraphBatch):
             self.whole = LabelledBatch(source, run.train_on.to(self.device))
@@ -169,7 +170,7 @@ class OneRun(Executor):
         assert isinstance(store, GraphStore)
         parts = shuffled(store, self.runs[0], phase, self.batch_size)
         self.group.diverge()
-        shares = (store.share(part, self.group.rank, self.group.size) for part in parts)
+        shares = (share_of(store, part, self.group) for part in parts)
         return len(parts), (
             LabelledBatch(own, torch.arange(own.num_graphs, device=self.device)) for own in shares
         )
@@ -184,7 +185,7 @@ class OneRun(Executor):
         return torch.stack([tensor.sum() for tensor in tensors]).sum()[None]
 
     def watch(self) -> dict[str, Tensor]:
-        """Accuracy and loss of each role [1], which sum up to what the first process found."""
+        """Accuracy and loss of each role [1]; zero in all processes but the first."""
         run, y = self.runs[0], self.source.y
         if not self.group.leads:
             # Rounding may differ between processes, and all must choose the same epoch.
@@ -202,12 +203,12 @@ class OneRun(Executor):
         return {name: value.to(self.device) for name, value in found.items()}
 
     def keep(self, runs: Sequence[int]) -> None:
-        """Remember the present weights, if the run is among those given."""
+        """Remember the current weights if the run is among those given."""
         if runs:
             self.best_weights = copy.deepcopy(self.model.state_dict())
 
     def restore(self) -> None:
-        """Go back to the weights that were remembered, if any."""
+        """Restore the remembered weights, if any."""
         if self.best_weights:
             self.model.load_state_dict(self.best_weights)
         self.model.eval()
@@ -237,14 +238,14 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
 
 
 def descend(loss: Tensor, optimizers: Sequence[Optimizer], group: ProcessGroup) -> None:
-    """Step down a loss, summed over all processes, with the parameters of the optimizers alone."""
+    """Minimise a loss, summed over all processes, by one step of the optimizers."""
     parameters = [p for o in optimizers for g in o.param_groups for p in g["params"]]
     # Gradients of the other parameters are not computed at all.
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     if not group.alone:
-        # In one message; a parameter without gradient has none in all processes alike.
+        # In one message; a parameter without a gradient has none in any process.
         moved = [p for p in parameters if p.grad is not None]
         joined = group.sum(torch.cat([p.grad.flatten() for p in moved]))
         for parameter, summed in zip(moved, joined.split([p.numel() for p in moved]), strict=True):
@@ -256,13 +257,20 @@ def descend(loss: Tensor, optimizers: Sequence[Optimizer], group: ProcessGroup) 
 def shuffled(
     store: GraphStore, run: Run, phase: str, size: int, generator: torch.Generator | None = None
 ) -> tuple[Tensor, ...]:
-    """Indices of the graphs that a run reads in an epoch, in random order and batches of a size."""
+    """Indices of the graphs that a run reads in an epoch, shuffled, in batches of a size."""
     chosen = torch.arange(len(store)) if phase == "pretrain" else run.train_on
     order = chosen[torch.randperm(chosen.numel(), generator=generator)]
     return order.split(size or max(order.numel(), 1))
 
 
+def share_of(store: GraphStore, graphs: Tensor, group: ProcessGroup) -> GraphBatch:
+    """The part of one process in a batch of graphs, given by their indices."""
+    nodes, count = int(store.sizes[0, graphs].sum()), graphs.numel()
+    own = store.select(graphs.tensor_split(group.size)[group.rank])
+    return replace(own, counts=Counts(nodes, count, count))
+
+
 def seed_of(*purpose: str | int) -> int:
-    """A seed for a purpose, unrelated to that of any other."""
+    """A seed for a purpose, unrelated to the seeds of all others."""
     text = "/".join(map(str, purpose))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -13,10 +13,10 @@ from torch_geometric.data import Data
 
 from vepm.errors import InputError
 from vepm.kernels.features import Features
-from vepm.kernels.patterns import index_type
+from vepm.kernels.patterns import index_type, ragged
 from vepm.nn import Adjacency, compact
 from vepm.objective import Counts, partial_edge_log_likelihood
-from vepm.scale.batches import GraphBatch, ragged
+from vepm.scale.batches import GraphBatch
 from vepm.scale.ddp import ProcessGroup
 
 Ints = NDArray[np.int32]
@@ -91,7 +91,7 @@ class ClusterBatch(GraphBatch):
     whole: "Clusters"
     cluster: Tensor  # index of each node's cluster [n]
     edge_weight: Tensor
-    """One over the probability that a batch with one end of an edge holds the other [e]."""
+    """Inverse of the probability that a batch with one end of an edge holds the other [e]."""
 
     def edge_log_likelihood(
         self, z: Tensor, mean: Tensor, activation: Tensor, likelihood: str, directed: bool = False
@@ -104,7 +104,7 @@ class ClusterBatch(GraphBatch):
 
 
 class Clusters:
-    """A large graph in clusters, some joined in every step; its loss is that of all on average."""
+    """A large graph in clusters, some joined in each step; on average the loss is that of all."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Clusters:
 
     @torch.no_grad()
     def renew_totals(self, cluster: Tensor, mean: Tensor) -> Tensor:
-        """Update the sums with means [n, C] of nodes of these clusters; gives the total [C]."""
+        """Update the sums with means [n, C] of nodes of these clusters; returns the total [C]."""
         fresh = torch.zeros_like(self.totals)
         fresh[:, :-1].index_add_(0, cluster, mean.double())
         fresh[cluster, -1] = 1
@@ -181,7 +181,7 @@ class Clusters:
 
 
 def weight_of_cut_edges(batches: tuple[Tensor, ...]) -> float:
-    """One over the probability that two given clusters are in the same batch."""
+    """Inverse of the probability that two given clusters are in the same batch."""
     count = sum(batch.numel() for batch in batches)
     together = sum(batch.numel() * (batch.numel() - 1) for batch in batches)
     return count * (count - 1) / together if together else 0.0

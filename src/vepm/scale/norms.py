@@ -12,7 +12,7 @@ from vepm.scale.ddp import ProcessGroup
 
 
 def replace_norms(model: nn.Module, substitute: Callable[[CommunityNorm], CommunityNorm]) -> None:
-    """Replace every batch normalisation of a model by what is made of it."""
+    """Replace every batch normalisation layer of a model by its substitute."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if type(child) is CommunityNorm:
@@ -20,7 +20,7 @@ def replace_norms(model: nn.Module, substitute: Callable[[CommunityNorm], Commun
 
 
 class _OwnStatistics(CommunityNorm):
-    """A norm that shares the weights of another, and takes means in its own way."""
+    """A norm that shares the weights of another and computes means in its own way."""
 
     def __init__(self, norm: CommunityNorm) -> None:
         nn.Module.__init__(self)
@@ -29,7 +29,7 @@ class _OwnStatistics(CommunityNorm):
     def normalise(
         self, x: Tensor, mean_of: Callable[[Tensor], Tensor], count: Tensor | float
     ) -> Tensor:
-        """Normalise [N, K, D], given how means over nodes [N, H] are taken, and over how many."""
+        """Normalise [N, K, D], given a function for means over nodes [N, H] and their number."""
         norm, flat = self.norm, x.flatten(1)
         mean = mean_of(flat)
         centred = flat - mean

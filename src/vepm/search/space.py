@@ -1,39 +1,22 @@
-"""Which settings are searched, over which values, and which to try next."""
+"""Which settings are searched, and over which values."""
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vepm.errors import InputError
 from vepm.files import read_toml
 from vepm.training import Config
-
-if TYPE_CHECKING:
-    import optuna
 
 SPACES = Path(__file__).parent / "spaces"  # those that come with the package, by task
 HOW = (
     "give a list of values, or numbers low and high, low no larger than high, and perhaps "
     "log = true, where low must be above 0"
 )
-STARTUP_TRIALS = 6  # at random, the default included, before the sampler learns from them
 
 Values = Mapping[str, Any]
 Check = Callable[[Values], Values]
 """From changes to all settings of a method; raises InputError if they cannot be made."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A setting and how it did: its scores, means over its runs, and why it was refused."""
-
-    changes: dict[str, Any]  # none in the first, the setting to improve on
-    val_accuracy: float
-    val_loss: float
-    seconds: float = 0.0
-    refused: str = ""
 
 
 class Dimension(NamedTuple):
@@ -113,37 +96,3 @@ def _dimension(name: str, entry: Any, check: Check) -> Dimension:
     whole = type(check({}).get(name)) is int
     kind = distributions.IntDistribution if whole else distributions.FloatDistribution
     return Dimension(name, kind(low, high, log=log))
-
-
-def suggest(space: Space, base: Values, seed: int, trials: Sequence[Trial]) -> dict[str, Any]:
-    """The changes that Optuna's TPE would try after these trials, also in another process."""
-    if not trials:
-        return {}
-    import optuna
-
-    digest = hashlib.blake2b(f"{seed}/{len(trials)}".encode(), digest_size=4).digest()
-    sampler = optuna.samplers.TPESampler(
-        n_startup_trials=STARTUP_TRIALS, seed=int.from_bytes(digest, "little")
-    )
-    verbosity = optuna.logging.get_verbosity()
-    # It would log that a study was made.
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=sampler, direction="maximize")
-    optuna.logging.set_verbosity(verbosity)
-    study.add_trials([_known(space, base, trial) for trial in trials])
-    drawn = study.ask({d.name: d.distribution for d in space}).params
-    return {name: v for d in space for name, v in d.sets(drawn[d.name]).items()}
-
-
-def _known(space: Space, base: Values, trial: Trial) -> "optuna.trial.FrozenTrial":
-    import optuna
-
-    found = [(d, d.find({**base, **trial.changes})) for d in space]
-    held = [(d, value) for d, value in found if value is not None]
-    states = optuna.trial.TrialState
-    return optuna.create_trial(
-        state=states.PRUNED if trial.refused else states.COMPLETE,
-        value=None if trial.refused else trial.val_accuracy,
-        params={d.name: value for d, value in held},
-        distributions={d.name: d.distribution for d, _ in held},
-    )

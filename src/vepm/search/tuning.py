@@ -1,4 +1,4 @@
-"""Search for better settings of VEPM on data in memory."""
+"""Search for better settings of VEPM on data in memory: trials, and which to run next."""
 
 import hashlib
 import importlib.metadata
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,14 +20,29 @@ from vepm.errors import DivergedError, InputError
 from vepm.files import parse_json, write_text
 from vepm.runs import describe_machine
 from vepm.schema import read
-from vepm.search.space import Space, Trial, flat, suggest
+from vepm.search.space import Space, Values, flat
 from vepm.tasks import UNLABELLED
 from vepm.training import Config, fit
+
+if TYPE_CHECKING:
+    import optuna
 
 RULE = (
     "the trial of highest validation accuracy (each seed at its best epoch, mean over seeds), "
     "then lowest validation loss; test labels were removed before the search"
 )
+STARTUP_TRIALS = 6  # at random, the default included, before the sampler learns from them
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting and how it did: its scores, means over its runs, and why it was refused."""
+
+    changes: dict[str, Any]  # none in the first, the setting to improve on
+    val_accuracy: float
+    val_loss: float
+    seconds: float = 0.0
+    refused: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +116,42 @@ def _digest(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
+def suggest(space: Space, base: Values, seed: int, trials: Sequence[Trial]) -> dict[str, Any]:
+    """The changes that Optuna's TPE would try after these trials, also in another process."""
+    if not trials:
+        return {}
+    import optuna
+
+    digest = hashlib.blake2b(f"{seed}/{len(trials)}".encode(), digest_size=4).digest()
+    sampler = optuna.samplers.TPESampler(
+        n_startup_trials=STARTUP_TRIALS, seed=int.from_bytes(digest, "little")
+    )
+    verbosity = optuna.logging.get_verbosity()
+    # It would log that a study was made.
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=sampler, direction="maximize")
+    optuna.logging.set_verbosity(verbosity)
+    study.add_trials([_known(space, base, trial) for trial in trials])
+    drawn = study.ask({d.name: d.distribution for d in space}).params
+    return {name: v for d in space for name, v in d.sets(drawn[d.name]).items()}
+
+
+def _known(space: Space, base: Values, trial: Trial) -> "optuna.trial.FrozenTrial":
+    import optuna
+
+    found = [(d, d.find({**base, **trial.changes})) for d in space]
+    held = [(d, value) for d, value in found if value is not None]
+    states = optuna.trial.TrialState
+    return optuna.create_trial(
+        state=states.PRUNED if trial.refused else states.COMPLETE,
+        value=None if trial.refused else trial.val_accuracy,
+        params={d.name: value for d, value in held},
+        distributions={d.name: d.distribution for d, _ in held},
+    )
+
+
 def read_trials(path: Path, about: dict[str, Any]) -> list[Trial]:
-    """The trials in the log of a search; refused if it is no log, or that of another search."""
+    """The trials in the log of a search; refused if it is not a log, or of another search."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     try:
         head, *rows = [parse_json(line) for line in lines] or [{"search": about}]
@@ -152,7 +201,7 @@ def tune(
     told: Callable[[int, int, str], None] | None = None,
     command: str = "",
 ) -> dict[str, Any]:
-    """Search for settings of higher validation accuracy; gives the summary.
+    """Search for settings of higher validation accuracy; returns the summary.
 
     A search that was stopped continues with the trials in its folder, which count towards those
     asked for; on one machine and device it ends as if it had not been stopped. After ``timeout``

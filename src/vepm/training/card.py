@@ -1,4 +1,4 @@
-"""What a model file says of itself, beside the weights."""
+"""The description of a model that its file holds beside the weights."""
 
 import copy
 import hashlib
@@ -31,7 +31,7 @@ from vepm.training.config import REMOVED, SCALED, Config
 logger = logging.getLogger("vepm")
 
 TENSORS = ("anchors", "scaling", "used")
-"""What a card holds in tensors, which stand beside the weights in a model file."""
+"""The parts of a card that are tensors, stored beside the weights in a model file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +54,10 @@ class Used:
         return dict(vars(self))
 
     def within(self, dataset: Dataset) -> Tensor:
-        """Their indices in a dataset; none if its graph is another."""
+        """Their indices in a dataset; none if it is a different graph."""
         nodes = self.nodes.long().flatten()
-        if (
-            not dataset.single_graph
-            or Used.of(dataset, nodes).graph.tolist() != self.graph.tolist()
-        ):
+        digest = Used.of(dataset, nodes).graph.tolist() if dataset.single_graph else None
+        if digest != self.graph.tolist():
             return nodes[:0]
         # A file may claim anything.
         return nodes[(nodes >= 0) & (nodes < dataset.labels.numel())]
@@ -75,7 +73,7 @@ class ModelCard:
     class_names: tuple[str, ...]
     seed: int = checked(0, low=-(2**63), below=2**64)
     feature_names: tuple[str, ...] | None = None  # of the columns; None if they had no names
-    added_positions: int = 0  # columns of spectral coordinates beside those of the data
+    added_positions: int = 0  # columns of spectral coordinates added to those of the data
     directed: bool = False
     weighted: bool | None = None  # None in files of earlier versions, which do not say
     paired: int = checked(8, low=0)  # communities that begin as pairs in a matrix of interactions
@@ -88,7 +86,7 @@ class ModelCard:
 
     @classmethod
     def of(cls, dataset: Dataset, config: Config, seed: int = 0) -> Self:
-        """The card of a model that is to be trained on a dataset, its partition settled."""
+        """The card of a model to be trained on a dataset, its partition resolved."""
         model, whole, norm = config.model, dataset, config.model.feature_norm
         if model.partition == "auto":
             config = config.replace(partition="learned")
@@ -130,7 +128,7 @@ class ModelCard:
     def read(
         cls, description: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]
     ) -> Self:
-        """The card in a file, or an error if it is none; tensors are those beside the weights."""
+        """The card in a file, or an error if there is none; its tensors are beside the weights."""
         # Files of earlier versions have fewer entries, and others.
         found = {name: description[name] for name in fields_of(cls) if name in description}
         found = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
@@ -196,12 +194,12 @@ class ModelCard:
         return replace(dataset, graphs=graphs, prepared=True)
 
     def num_weights(self) -> int:
-        """Number of weights of the model, which takes no memory for them."""
+        """Number of weights of the model, counted without allocating them."""
         with torch.device("meta"):
             return sum(weight.numel() for weight in self.build().parameters())
 
     def build(self) -> VEPM:
-        """A model of this description, its weights at their random start."""
+        """A model of this description with freshly initialised weights."""
         if self.directed and self.config.training.likelihood == "subsampled":
             raise InputError("settings: directed links need the likelihood balanced or summed")
         own = {"task": self.task, "directed": self.directed, "paired": self.paired}

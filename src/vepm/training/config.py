@@ -15,7 +15,7 @@ from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.partitioner import PARTITIONS, SHARES
 from vepm.schema import check, checked, fields_of, unknown
 
-# A settings file from a stranger must not be able to ask for all the memory there is.
+# An untrusted settings file must not be able to exhaust the memory.
 LARGEST, MOST_SAMPLES, DEEPEST = 2**20, 1024, 1000
 # Beyond these bounds real numbers overflow single precision, or vanish in it.
 TINY, HUGE = 1e-30, 1e30
@@ -44,7 +44,7 @@ AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
 
 
 class Section:
-    """Settings that are checked when they are made."""
+    """Settings that are checked on creation."""
 
     def __post_init__(self) -> None:
         check(self, "settings")
@@ -61,8 +61,8 @@ class ModelConfig(Section):
     encoder: str = checked("normalized", choices=ENCODERS)
     """The community encoder: ``normalized`` has the convolution of the others, batch normalisation
     and a Weibull shape for every node and community; ``background`` is the same, but to the last
-    community all nodes belong alike, so that it stands for links that no other explains; in
-    ``sparse`` they may belong to a community not at all; ``plain`` has GCN layers without
+    community all nodes belong equally, so that it stands for links that no other explains; in
+    ``sparse`` they need not belong to a community at all; ``plain`` has GCN layers without
     normalisation and one shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=("auto", *PARTITIONS))
@@ -108,7 +108,7 @@ class TrainingConfig(Section):
 
     scheme: str = checked("alternating", choices=SCHEMES)
     """Which parameters step when: alternating, joint, predictor or scratch. Without labels, where
-    pretraining is all there is, unlabelled gives it the encoder's learning rate and the weight
+    pretraining is all there is, unlabelled uses the encoder's learning rate and the weight
     decay; with labels it is alternating."""
     encoder_interval: int = checked(1, low=1, high=LARGEST)
     """Steps of the predictor (M in the paper) between two steps of the encoder."""
@@ -238,7 +238,7 @@ LATER: dict[str, dict[str, Any]] = _TABLES["later"]
 
 
 def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by present names; one that was removed must have the value it always has now."""
+    """Settings by their current names; one that was removed must have the value it is fixed to."""
     found = dict(changes)
     fixed = REMOVED["model"] | REMOVED["training"]
     # Whatever a file says, which may be a list.
@@ -270,7 +270,7 @@ def upgraded(changes: Mapping[str, Any]) -> dict[str, Any]:
 def recorded(config: Config) -> dict[str, dict[str, Any]]:
     """The settings as results and their fingerprints have recorded them from the beginning.
 
-    What was renamed or removed since is as it was; :meth:`Config.from_dict` reads it back.
+    What was renamed or removed since keeps its old form; :meth:`Config.from_dict` reads it back.
     """
     sections = {name: REMOVED[name] | values for name, values in config.to_dict().items()}
     model, training = sections["model"], sections["training"]

@@ -32,7 +32,7 @@ class Fitted:
     tried: dict[str, float] = field(default_factory=dict)
     """Validation accuracy of what was tried, by name; the first is this model's."""
     spent: tuple[int, float] = (0, 0.0)
-    """Epochs and seconds of finetuning that went into those that were not kept."""
+    """Epochs and seconds of finetuning spent on the models that were not kept."""
 
     @property
     def best(self) -> Row:

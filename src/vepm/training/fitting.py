@@ -1,4 +1,4 @@
-"""From a dataset and settings to a trained model: the one call behind every user of training."""
+"""From a dataset and settings to a trained model: the function behind all training."""
 
 import math
 import time
@@ -92,7 +92,7 @@ def fit_many(
 
     Each does what :func:`fit` would do alone; only what is sampled while training differs, with
     the same distribution. Runs of one seed on one graph are pretrained once, since pretraining
-    reads neither labels nor splits. What :func:`fit` has beside is for a single run.
+    reads neither labels nor splits. The other arguments are those of :func:`fit`.
     """
     group, training = group or ProcessGroup(), config.training
     where = pick_device(device if group.alone else own_device(device))
@@ -138,7 +138,7 @@ def fit_many(
 
 
 def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[str, ModelCard]:
-    """The cards of the models to choose from: of one, unless validation labels are to decide."""
+    """Cards of the models to choose from; a single one unless validation labels can decide."""
     decides = any(run.train_on.numel() and run.validate_on.numel() for run in runs)
     if config.model.partition != "auto" or not decides:
         return {config.model.partition: card}
@@ -149,7 +149,7 @@ def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[st
 
 
 def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
-    """The model that validates best, the first of equals; perhaps calibrated and checked."""
+    """The model that validates best, the first of equals; calibrated and checked if asked for."""
     scored = {
         name: (one.best.get("val_accuracy", 0.0), -one.best.get("val_loss", 0.0))
         for name, one in tried.items()
@@ -176,9 +176,9 @@ def _train(
     progress: Progress | None,
     checkpoint: Path | None,
 ) -> tuple[list[Course], list[Pretrained]]:
-    """Train from the checkpoint, if there is one, and save to it; gives what was pretrained.
+    """Train, from the checkpoint if there is one, and save to it; also returns the pretraining.
 
-    Models that begin with what others were pretrained to be go by a name.
+    A model that starts from the pretraining of another has a name.
     """
     config, group, fingerprint = card.config.training, executor.group, dict[str, Any]()
     state = TrainingState.start(executor, config)

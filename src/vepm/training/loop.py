@@ -55,7 +55,7 @@ class Course:
         return patience > 0 and self.stale >= patience
 
     def note(self, row: Row) -> bool:
-        """Take note of an epoch; whether it is one of finetuning that validates best so far."""
+        """Record an epoch; returns whether it is one of finetuning that validates best so far."""
         better = False
         self.stale += 1
         if self.phase == "pretrain":
@@ -79,7 +79,7 @@ class Course:
 
 
 class Pretrained(NamedTuple):
-    """Where finetuning begins: what pretraining learned, which uses neither bank nor composer."""
+    """Where finetuning begins: weights from pretraining, which uses neither bank nor composer."""
 
     weights: dict[str, Tensor]
     history: list[Row]
@@ -87,7 +87,7 @@ class Pretrained(NamedTuple):
 
 @dataclass
 class TrainingState:
-    """All that is needed, beside the data, to continue as if never stopped."""
+    """Everything needed, beside the data, to continue as if never interrupted."""
 
     executor: OneRun | ManyRuns  # has the weights and carries out the steps
     courses: list[Course]  # how far each run has come; all are in the same phase
@@ -97,7 +97,7 @@ class TrainingState:
     held: tuple[int, Held | None] | None = None
     """Affiliations of the one graph, the same until the encoder steps again, and the cycle they
     were sampled for; a resumed run samples the same again."""
-    pretrained: list[Pretrained] = field(default_factory=list)  # of each run, if it was just now
+    pretrained: list[Pretrained] = field(default_factory=list)  # of each run, if done just now
 
     @classmethod
     def start(cls, executor: OneRun | ManyRuns, config: TrainingConfig) -> "TrainingState":
@@ -124,7 +124,7 @@ class TrainingState:
         return [run for run, own in runs if own.epoch < epochs and not own.stopped(config)]
 
     def enter(self, phase: str) -> None:
-        """Begin the next phase, without the encoder's momentum of the last."""
+        """Begin the next phase; the encoder's optimizer forgets its momentum."""
         for course in self.courses:
             course.phase, course.epoch, course.stale = phase, 0, 0
         self.encoder_optimizer.state.clear()
@@ -173,7 +173,7 @@ def train(
 
 @torch.no_grad()
 def _regroup(executor: OneRun | ManyRuns) -> None:
-    """Let pretrained communities that clearly exclude each other begin in one metacommunity."""
+    """Start communities that clearly exclude each other after pretraining in one metacommunity."""
     source, box = executor.source, executor.model.partitioner
     if box.assignment_logit is None or box.directed or isinstance(source, GraphStore):
         return
@@ -201,7 +201,7 @@ def _run_epoch(
     config: TrainingConfig,
     progress: Progress | None,
 ) -> None:
-    """One epoch of all runs; only the active ones take note of it."""
+    """One epoch of all runs; only the active ones record it."""
     started = time.perf_counter()
     executor, course = state.executor, state.courses[active[0]]
     phase, epoch = course.phase, course.epoch
@@ -255,7 +255,7 @@ def _set_rates(state: TrainingState, phase: str, epoch: int, config: TrainingCon
 
 
 def _step(kind: str, state: TrainingState, batch: Any, config: TrainingConfig) -> Terms:
-    """Step down the loss of a kind of step with the parameters that it updates."""
+    """Minimise the loss of a kind of step by one step of the parameters that it updates."""
     weights = state.consistency_weight, state.executor.runs[0].class_weights
     losses: dict[str, Loss] = {
         "pretrain": lambda m, b, _: pretraining_loss(m, b, config),

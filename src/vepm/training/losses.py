@@ -3,7 +3,7 @@ r"""What each kind of step minimises, from a model and a batch.
 .. math:: \mathcal{L} = \log p_\theta(y \mid X, A, Z) + \log p(A \mid Z)
           - \mathrm{KL}(q_\phi(Z \mid A, X) \,\Vert\, p(Z))
 
-Each term has a weight; noisy passes may add a penalty for disagreeing.
+Each term has a weight; stochastic passes may add a penalty for disagreeing.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 from torch.nn.functional import cross_entropy
 
-from vepm.kernels.features import dropout
+from vepm.kernels.dropout import dropout
 from vepm.nn import VEPM, Adjacency, draw
-from vepm.objective import Terms, shrinking_penalty
-from vepm.scale.batches import GraphBatch, masked
+from vepm.objective import Terms, masked, shrinking_penalty
+from vepm.scale.batches import GraphBatch
 from vepm.training.config import TrainingConfig
 
 VISIBLE = 0.5  # share of edges and features that the encoder sees where the likelihood is masked
@@ -67,10 +67,10 @@ def predictor_loss(
     consistency_weight: Tensor | None = None,
     class_weights: Tensor | None = None,
 ) -> Terms:
-    """Labels of the given rows alone, with the communities held.
+    """Loss of the labels of the given rows, with the communities held fixed.
 
-    The weight of the disagreement is that of the epoch, by default the settings'. Without class
-    weights all labels count alike.
+    The weight of the disagreement is that of the epoch, by default that of the settings. Without
+    class weights all labels count equally.
     """
     b, split = batch, held.edge_weight
     if model.learns_grouping:
@@ -113,7 +113,7 @@ def _unsupervised(
     model: VEPM, posterior: Weibull, z: Tensor, batch: GraphBatch, config: TrainingConfig
 ) -> Terms:
     """Edges and KL divergence, given the posterior of the affiliations and a draw of it [N, C]."""
-    # An exponential prior; a number would not live on the samples' device.
+    # An exponential prior; plain numbers would not be on the samples' device.
     one, activation = z.new_ones(()), model.interactions
     divergence = kl_divergence(posterior, Gamma(one, one, validate_args=False))
     kl, counts = masked(divergence, batch.node_mask).sum(), batch.count(batch.y)
@@ -154,7 +154,7 @@ def _supervised(
 def disagreement(
     passes: list[Tensor], batch: GraphBatch, power: float | Tensor | None = None
 ) -> Tensor:
-    """Squared distance of each pass to their sharpened mean, over a power of frequencies."""
+    """Squared distance of each pass to their sharpened mean, corrected for frequent classes."""
     if len(passes) == 1:
         return passes[0].new_zeros(())
     probabilities = torch.softmax(torch.stack(passes), dim=-1)

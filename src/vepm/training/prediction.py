@@ -44,7 +44,7 @@ class Explanation(NamedTuple):
 def explain(model: VEPM, source: Source, nodes: Tensor | None = None) -> Explanation:
     """Memberships, the split of the edges and embeddings of every node or graph.
 
-    Of a large graph the edges may be those between some nodes alone, which count from 0 then.
+    Of a large graph the edges may be those between some ``nodes`` alone, renumbered from 0.
     """
     model.eval()
     if isinstance(source, LargeGraph):
@@ -138,7 +138,7 @@ class Attribution(NamedTuple):
 
 @torch.no_grad()
 def attribute(model: VEPM, source: GraphBatch | GraphStore, labels: Tensor) -> Attribution:
-    r"""How much each metacommunity does for a label, the class of each node or graph [n].
+    r"""How much each metacommunity contributes to a label, the class of each node or graph [n].
 
     .. math:: \log \frac{p(y)}{1 - p(y)} - \log \frac{p_{-k}(y)}{1 - p_{-k}(y)}
 
@@ -181,7 +181,7 @@ def calibrate(model: VEPM, source: Source, rows: Tensor, num_samples: int, seed:
 
 
 def best_inverse_temperature(scores: Tensor, y: Tensor) -> float:
-    """The factor of scores of draws [S, n, classes] that makes labels [n] likeliest."""
+    """The factor of the scores of draws [S, n, classes] under which labels [n] are likeliest."""
     draws, own = scores.double().cpu(), y.cpu().expand(len(scores), -1)[..., None]
     found = minimize_scalar(
         # A normal prior keeps the factor near one where labels are few.

@@ -27,8 +27,8 @@ def preset(
 ) -> Config:
     """Settings by name (see ``PRESETS``) for a ``"node"`` or ``"graph"`` task.
 
-    For the dataset of some name, and for a partition other than the preset's, ``"tuned"`` may know
-    better settings.
+    ``"tuned"`` may have better settings for the named dataset, or for a partition other than the
+    preset's.
 
     Example:
         >>> preset("released", "node").training.sampling

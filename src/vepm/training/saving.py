@@ -29,7 +29,7 @@ LARGEST_WEIGHT = 1e30  # more than a trained model holds, and near the end of si
 COURSE = {n: list if isinstance(v, tuple) else type(v) for n, v in vars(Course()).items()}
 OPTIMIZERS = ("predictor", "encoder")
 UNTIED = ("directed", "feature_names", "added_positions")
-"""Entries of a card that a run may be resumed with whatever they are."""
+"""Entries of a card that may change when a run is resumed."""
 
 
 def save_model(path: Path, model: VEPM, card: ModelCard) -> None:
@@ -62,7 +62,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[VEPM, Mo
 
 
 def _in_parts(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Tensors by what their names begin with, then by the rest."""
+    """Tensors by the first part of their names, then by the rest."""
     parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
     for name, tensor in tensors.items():
         part, _, key = name.partition(".")
@@ -86,7 +86,7 @@ def require_usable(path: Path, model: VEPM, in_channels: int) -> None:
     for name, tensor in model.state_dict().items():
         if not (tensor.abs() <= LARGEST_WEIGHT).all():
             raise InputError(f"{path}: {name} is not finite, or beyond all bounds; {remedy}")
-    # What it says of the smallest graph with an edge.
+    # Its output for the smallest graph with an edge.
     device, training = model.activation.device, model.training
     found = model.eval()(
         torch.ones(2, in_channels, device=device), torch.tensor([[1, 0], [0, 1]], device=device)
@@ -221,7 +221,7 @@ def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
 def read_tensors(
     path: Path, kind: str, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and description of a file of ours; whatever is wrong with it is one clear error."""
+    """Tensors and description from one of our files; whatever is wrong raises one clear error."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; is it a run folder of vepm?")
     try:

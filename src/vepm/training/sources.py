@@ -1,4 +1,4 @@
-"""Datasets as training and prediction take them: on a device, in parts that fit there."""
+"""Datasets as training and prediction read them: on a device, in parts that fit there."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ FEWEST_TO_SPLIT = 10  # with fewer labels, none is set aside
 FEWEST_NODES = 2  # nodes of the smallest graph; a single node has no variance to normalise by
 GIB = 2**30
 FLOAT = 4
-BASE = 100 * 2**20  # what kernels and the like take for any graph
+BASE = 100 * 2**20  # memory of kernels and the like, for any graph
 CHUNK = 3 * 2**29  # memory of a chunk in inference on a large graph
 COPIES = 20  # tables of the size of the weights at the peak of training, measured
 SAFE_SHARE = 0.5  # share of the available memory that a suggested batch size should need
@@ -92,8 +92,8 @@ def in_batches(dataset: Dataset, device: torch.device, config: Config) -> Source
 def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int) -> list[list[int]]:
     """Indices of the runs that can train at once, in groups of at most ``most``.
 
-    They take equally many steps in an epoch. Trained one at a time are clusters, likelihoods that
-    draw nodes or edges, graphs with weighted edges, and graphs that may be a single node.
+    Runs of a group take equally many steps per epoch. Clusters, likelihoods that sample nodes or
+    edges, graphs with weighted edges and graphs of a single node are trained one run at a time.
     """
     single, size = TASKS[dataset.task].single_graph, config.training.batch_size
     graphs = dataset.graphs
@@ -114,7 +114,7 @@ def group_runs(dataset: Dataset, config: Config, runs: Sequence[Run], most: int)
 
 
 def step_bytes(nodes: float, edges: float, features: int, config: Config) -> int:
-    """Estimate of the peak memory of a training step, beside the graph itself.
+    """Estimate of the peak memory of a training step, without the graph itself.
 
     The factors were measured; the estimate is within a factor of two of the peak, mostly above it.
     """

@@ -9,7 +9,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from strategies import uniform
 from training.toys import toy
 from vepm.nn.convolution import CommunityNorm
-from vepm.scale.batches import masked
+from vepm.objective import masked
 from vepm.scale.many.edges import RunEdges
 from vepm.scale.many.padding import plan, size_of
 from vepm.scale.norms import PaddedNorm, replace_norms

@@ -71,7 +71,7 @@ class ManyRuns(Executor):
         return [self._parameters[names[id(parameter)]] for parameter in own]
 
     def begin(self, phase: str, epochs: int) -> None:
-        """Plan the batches of a phase of at most so many epochs."""
+        """Plan the batches of a phase of at most this many epochs."""
         super().begin(phase, epochs)
         if isinstance(self.source, GraphStore):
             self._batches = GraphBatches(self.source, self.runs, phase, epochs, self.batch_size)
@@ -106,7 +106,7 @@ class ManyRuns(Executor):
         return torch.stack([tensor.reshape(len(tensor), -1).sum(1) for tensor in tensors]).sum(0)
 
     def watch(self) -> dict[str, Tensor]:
-        """Accuracy and loss of each role [R]; for runs without the role they mean nothing."""
+        """Accuracy and loss of each role [R]; to be ignored for runs without the role."""
         self.model.eval()
         return self.run("watch", self._metrics)
 

@@ -8,15 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vepm.kernels.aggregation import GroupedDot, WeightedSum
-from vepm.kernels.features import Features
+from vepm.kernels.aggregation import Adjacency, GroupedDot, WeightedSum
+from vepm.kernels.features import Features, SparseFeatures
 from vepm.kernels.patterns import apply
-from vepm.nn import Adjacency, SparseFeatures
 
 Dims = tuple[int | None, ...]
 Rule = Callable[..., tuple[Tensor, int]]
-"""From the number of runs, the run axis of each tensor (or None) and the tensors to a tensor and
-its run axis."""
+"""From the number of runs, the tensors' run axes (or None) and the tensors to one with its axis."""
 
 
 class _WithRule(torch.autograd.Function):
@@ -35,18 +33,12 @@ class _WithRule(torch.autograd.Function):
         return rule(info.batch_size, in_dims[1:], *tensors)
 
 
-def across(rule: Rule, *tensors: Tensor | None) -> Tensor:
-    """Call a rule with the tensors of all runs, from a function under ``vmap``."""
-    return apply(_WithRule, rule, *tensors)
-
-
 def beside(tensor: Tensor | None, dim: int | None, axis: int, runs: int) -> Any:
     """Move the run axis to the given position and merge it with the axis after it."""
     if tensor is None:
         return None
     if dim is None:
-        sizes = (*tensor.shape[:axis], runs, *tensor.shape[axis:])
-        return tensor.unsqueeze(axis).expand(sizes).flatten(axis, axis + 1)
+        tensor, dim = tensor.expand(runs, *tensor.shape), 0
     return tensor.movedim(dim, axis).flatten(axis, axis + 1)
 
 
@@ -62,7 +54,7 @@ class RunEdges(Adjacency):
     whole: Adjacency
     """The graph that all runs share, or the graphs of all, of one size, joined run after run."""
     axis: int
-    """What the kernels see the runs as: with 1, communities of the shared graph; with 0, nodes."""
+    """How kernels see the runs: with 1, as communities of the shared graph; with 0, as nodes."""
 
     @classmethod
     def shared(cls, edges: Adjacency) -> "RunEdges":
@@ -76,25 +68,20 @@ class RunEdges(Adjacency):
 
     def compute(self, function: type[torch.autograd.Function], *tensors: Tensor | None) -> Tensor:
         """Apply a function of the graph to the tensors of all runs."""
-        return across(functools.partial(self._rule, function), *tensors)
-
-    def _rule(
-        self,
-        function: type[torch.autograd.Function],
-        runs: int,
-        dims: Dims,
-        *tensors: Tensor | None,
-    ) -> tuple[Tensor, int]:
         compute, axis = functools.partial(self.whole.compute, function), self.axis
-        if axis == 1 and function is GroupedDot:
-            # Runs gather communities each in its own way.
-            own = (beside(t, d, 0, runs).chunk(runs) for t, d in zip(tensors, dims, strict=True))
-            return torch.stack([compute(*of_run) for of_run in zip(*own, strict=True)]), 0
-        if axis == 1 and function is WeightedSum and dims[1] is None:
-            # Equal weights: the runs become channels.
-            return apart(compute(beside(tensors[0], dims[0], 2, runs), tensors[1]), 2, runs)
-        joined = (beside(t, d, axis, runs) for t, d in zip(tensors, dims, strict=True))
-        return apart(compute(*joined), axis, runs)
+
+        def rule(runs: int, dims: Dims, *tensors: Tensor | None) -> tuple[Tensor, int]:
+            pairs = list(zip(tensors, dims, strict=True))
+            if axis == 1 and function is GroupedDot:
+                # Every run gathers communities in its own way.
+                own = (beside(*pair, 0, runs).chunk(runs) for pair in pairs)
+                return torch.stack([compute(*of_run) for of_run in zip(*own, strict=True)]), 0
+            if axis == 1 and function is WeightedSum and dims[1] is None:
+                # Equal weights: the runs become channels.
+                return apart(compute(beside(*pairs[0], 2, runs), tensors[1]), 2, runs)
+            return apart(compute(*(beside(*pair, axis, runs) for pair in pairs)), axis, runs)
+
+        return apply(_WithRule, rule, *tensors)
 
 
 class SharedFeatures(SparseFeatures):
@@ -119,7 +106,7 @@ class SharedFeatures(SparseFeatures):
             blocks = self._diagonal(runs).with_values(beside(values, dims[0], 0, runs))
             return apart(blocks @ beside(weight, dims[1], 0, runs), 0, runs)
 
-        return across(rule, self.values, weight)
+        return apply(_WithRule, rule, self.values, weight)
 
     def _diagonal(self, runs: int) -> SparseFeatures:
         """The pattern repeated along the diagonal."""

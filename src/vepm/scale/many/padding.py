@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     labels: list[int]  # number of labelled graphs of each run
 
     def laid_out(self) -> tuple[Parts, Callable[[Parts], tuple[GraphBatch, Tensor]]]:
-        """The batches of all runs, and what makes those of one, under ``vmap``, a batch.
+        """The tensors of all runs, and a function that makes a batch of one run's under ``vmap``.
 
         With the batch come the rows of its labels. Its last graph holds the padding.
         """
