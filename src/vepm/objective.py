@@ -192,7 +192,7 @@ def subsampled_edge_log_likelihood(
 
 
 def _simple(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> Adjacency:
-    plain, weight = remove_self_loops(edge_index, edge_weight)
+    plain, weight = remove_self_loops(Adjacency(edge_index, num_nodes).edge_index, edge_weight)
     plain, weight = coalesce(plain, weight, num_nodes=num_nodes)
     return Adjacency(plain, num_nodes, weight=weight)
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
 from vepm.kernels.block_pattern import BlockPattern
 from vepm.kernels.patterns import Pattern, SortedEdges, index_type
-from vepm.nn import Adjacency, aggregate, edge_dot
+from vepm.nn import VEPM, Adjacency, aggregate, edge_dot
+from vepm.objective import edge_log_likelihood
 
 # Repeats, a loop, unsorted one-way edges; node 4 is isolated.
 MESSY = Graph(torch.tensor([[3, 0, 0, 2, 1, 0, 3], [1, 1, 1, 2, 0, 3, 2]]), 5)
@@ -180,6 +181,25 @@ def test_unknown_nodes_are_refused(node: int) -> None:
         aggregate(torch.ones(5, 1, 1), edge_index, torch.ones(2, 1))
     with pytest.raises(ValueError, match="numbered 0 to 4"):
         edge_dot(torch.ones(5, 1, 1), torch.ones(5, 1, 1), edge_index)
+
+
+@pytest.mark.parametrize("wrong", [MESSY.edge_index.t(), MESSY.edge_index[0], torch.ones(2, 7)])
+def test_edges_of_another_shape_or_type_are_refused(wrong: Tensor) -> None:
+    for use in (
+        lambda: aggregate(torch.ones(5, 1, 1), wrong, None),
+        lambda: edge_log_likelihood(torch.ones(5, 1), torch.ones(1), wrong),
+        lambda: VEPM(3, 2)(torch.ones(5, 3), wrong),
+    ):
+        with pytest.raises(ValueError, match=r"edge_index must be \[2, E\] and of integers"):
+            use()
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_precision_sums_in_single(kind: torch.dtype) -> None:
+    edges, values = Adjacency(*MESSY), torch.ones(7, 2)
+    found = edges.sum_at_target(values.to(kind))
+    assert found.dtype == kind
+    assert found.float().equal(edges.sum_at_target(values))
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (7, 1), (6, 2), (7,)])

@@ -1,5 +1,7 @@
 """Community embeddings merged into scores of nodes or of graphs."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -78,6 +80,15 @@ def test_dense_graph_composer_ignores_the_graph() -> None:
     torch.testing.assert_close(pooled[1, -4:], node_states[3])
     assert scores.equal(compose(composer, no_edges(8).edge_index)[0])
     assert len(composer.layers) == 0
+
+
+@pytest.mark.parametrize("option", ["kind", "pooling", "readout"])
+def test_unknown_options_are_refused(option: str) -> None:
+    unknown: dict[str, Any] = {option: "max"}
+    with pytest.raises(ValueError, match=f"{option} must be one of .*, got 'max'"):
+        GraphComposer(4, [4], 2, **unknown)
+    with pytest.raises(ValueError, match="kind must be one of"):
+        NodeComposer(4, 2, kind="max")
 
 
 def test_dropout_acts_on_readings_in_training_only() -> None:

@@ -124,19 +124,26 @@ def test_sums_before_and_after_the_map_are_the_same(normalize: str, out_channels
         torch.testing.assert_close(ours[:, k], expected)
 
 
+@pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("layer", [GCNConv, GINConv])
-def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv]) -> None:
+def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv], heads: int) -> None:
     graph = random_graph(5)
     torch.manual_seed(0)
-    conv = layer(4, 3)
+    conv = layer(4, 3, heads=heads)
     x = torch.rand(5, 4)
-    ones = torch.ones(graph.edge_index.size(1), 1)
+    ones = torch.ones(graph.edge_index.size(1), heads)
     torch.testing.assert_close(conv(x, graph.edge_index), conv(x, graph.edge_index, ones))
-    assert "4, 3, heads=1" in repr(conv)
+    assert f"4, 3, heads={heads}" in repr(conv)
     before = conv(x, graph.edge_index)
     torch.manual_seed(1)
     conv.reset_parameters()
     assert not torch.allclose(conv(x, graph.edge_index), before)
+
+
+@pytest.mark.parametrize("layer", [GCNConv, GINConv])
+def test_weights_without_a_column_per_head_are_refused(layer: type[GCNConv | GINConv]) -> None:
+    with pytest.raises(ValueError, match="a column per community"):
+        layer(4, 3)(torch.rand(9, 4), GRAPH.edge_index, torch.ones(GRAPH.edge_index.size(1)))
 
 
 def test_gcn_alone_equals_pyg() -> None:

@@ -228,7 +228,7 @@ def test_more_metacommunities_than_communities_are_refused(heads: int) -> None:
         EdgePartitioner(heads)(torch.ones(2, 3), torch.ones(3), complete(2).edge_index)
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0])
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
 def test_temperature_must_be_positive(temperature: float) -> None:
     with pytest.raises(ValueError, match="temperature must be positive"):
         EdgePartitioner(2, temperature)

@@ -53,6 +53,12 @@ class Adjacency:
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        ends = self.edge_index
+        if ends.dim() != 2 or ends.size(0) != 2 or ends.dtype not in (torch.int64, torch.int32):
+            found = f"{list(ends.shape)} of {ends.dtype}"
+            raise ValueError(f"edge_index must be [2, E] and of integers, got {found}")
+
     @property
     def source(self) -> Tensor:
         """Where each edge comes from [E]."""
@@ -138,6 +144,9 @@ class Adjacency:
 
     def sum_at_target(self, values: Tensor) -> Tensor:
         """Sum edge values [E, K] over the edges that end in each node [N, K]."""
+        if values.dim() != 2:
+            shape = f"[E, K], a column per community, got {list(values.shape)}"
+            raise ValueError(f"weights of edges must be {shape}")
         return self.compute(_SumAtTarget, values)
 
     def sum_neighbours(self, x: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -67,8 +67,9 @@ class BlockPattern(Pattern):
         edges, order = self.edges, self.edges.order
         if order is None:
             order = torch.arange(edges.num_edges, dtype=edges.pointer.dtype)
-        ones, shape = weight.new_ones(edges.num_edges), (edges.num_nodes, edges.num_edges)
-        return multiply(edges.pointer, order, ones, shape, weight.contiguous())
+        values = weight.to(torch.promote_types(weight.dtype, torch.float32)).contiguous()
+        ones, shape = values.new_ones(edges.num_edges), (edges.num_nodes, edges.num_edges)
+        return multiply(edges.pointer, order, ones, shape, values).to(weight.dtype)
 
     def dot_ends(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Products of the ends of each edge [E, K]."""

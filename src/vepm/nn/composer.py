@@ -9,7 +9,14 @@ from torch_geometric.nn import global_add_pool, global_mean_pool
 
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, as_adjacency
 from vepm.kernels.dropout import drop
-from vepm.nn.convolution import CommunityNorm, Propagation, convolution, plain_propagation, weighted
+from vepm.nn.convolution import (
+    CommunityNorm,
+    Propagation,
+    convolution,
+    plain_propagation,
+    require_one_of,
+    weighted,
+)
 
 COMPOSERS = ("gnn", "weighted", "fc")
 POOLINGS = ("sum", "mean")
@@ -100,6 +107,7 @@ class NodeComposer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        require_one_of("kind", kind, COMPOSERS)
         self.conv = conv
         self.hops, self.teleport, self.dropout = hops, teleport, dropout
         self.relevance = Relevance(num_metacommunities) if kind == "weighted" else None
@@ -172,6 +180,9 @@ class GraphComposer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        require_one_of("kind", kind, COMPOSERS)
+        require_one_of("pooling", pooling, POOLINGS)
+        require_one_of("readout", readout, READOUTS)
         self.conv, self.dropout = conv, dropout
         self.pool = global_add_pool if pooling == "sum" else global_mean_pool
         self.relevance = Relevance(num_metacommunities) if kind == "weighted" else None

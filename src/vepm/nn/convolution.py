@@ -236,7 +236,9 @@ def _prepared(
     first = x[0] if isinstance(x, Sequence) else x
     edges = as_adjacency(edge_index, first.size(0))
     if weights is None:
-        return edges, plain_propagation(edges, like, conv)
+        plain = plain_propagation(edges, like, conv)
+        of_heads = plain.edge if plain.edge is None else plain.edge.expand(-1, like.size(0))
+        return edges, plain._replace(edge=of_heads)
     return edges, propagation(edges, weights, "community" if conv == "gcn" else "none")
 
 

@@ -173,7 +173,7 @@ class EdgePartitioner(nn.Module):
         num_background: int = 0,
     ) -> None:
         super().__init__()
-        if temperature <= 0:
+        if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
         require_one_of("scheme", scheme, PARTITIONS)
         require_one_of("shares", shares, SHARES)
