@@ -43,7 +43,7 @@ def print_error(error: Exception) -> None:
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in FULL:
-        text += "; what was written before is whole: make room and give the command again"
+        text += "; files written before are complete: make room and give the command again"
     _print(err, f"error: {on_one_line(text)}", "red")
 
 

@@ -28,7 +28,7 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way to store a graph.
     """
     if not path.is_file():
-        raise InputError(f"{path}: is no plain file; save what it gives to one")
+        raise InputError(f"{path}: is not a regular file; save its content to one")
     try:
         return _Archive(path).parts(options)
     except InputError:

@@ -52,7 +52,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         masks = dataset.masks
         train = dataset.labels >= 0 if masks is None else masks[0]
         if not train.any():
-            found = f"{dataset.name}: no labelled {dataset.task} is there to train on"
+            found = f"{dataset.name}: there is no labelled {dataset.task} to train on"
             raise InputError(f"{found}; widen the train mask or leave it out")
         val = None if masks is None or not masks[1].any() else torch.where(masks[1])[0]
         self.fit_split(dataset, torch.where(train)[0], val)
