@@ -106,6 +106,6 @@ def bars() -> Iterator[Callable[[str, int, int, str], None]]:
 
 @contextlib.contextmanager
 def run_bar(what: str) -> Iterator[Callable[[int, int, object], None]]:
-    """A bar over runs, told how many are done, of how many, and the last of them."""
+    """A progress bar over runs; called with the number done, the total, and the last run."""
     with bars() as show:
         yield lambda done, total, last: show(what, done, total, last if type(last) is str else "")

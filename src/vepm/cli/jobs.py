@@ -208,7 +208,7 @@ class Job:
 
 
 def prepare(kind: type[Estimator] | None, name: str, given: Given, **parameters: Any) -> Job:
-    """A training that needs no labels or, where no estimator is named, of a classifier, checked."""
+    """A checked training: of an estimator without labels, or of a classifier if none is named."""
     data = open_data(name, given)
     if kind is None:
         require_labels(data)

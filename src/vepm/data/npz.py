@@ -40,7 +40,7 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
 
 
 class _Archive:
-    """The arrays of a file, by name; notes which of them were asked for."""
+    """The arrays of a file, by name; records which of them were read."""
 
     def __init__(self, path: Path) -> None:
         # In memory, because arrays are read one by one and no file should stay open.

@@ -88,7 +88,7 @@ class _Entry:
         return [path for path in self.raw(root) if not path.is_file()]
 
     def load(self, root: Path) -> Dataset:
-        """The dataset, with what is missing fetched if that can be done."""
+        """The dataset; missing files are downloaded if possible."""
         files, why = self.raw(root), "cannot be fetched from anywhere"
         url = self.url.format(original=self.original)
         if self.missing(root) and url:

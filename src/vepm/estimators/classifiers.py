@@ -94,7 +94,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         counted = rows.numpy() if isinstance(rows, Tensor) else self._counted(dataset)
         if sample_weight is not None and self.graph is None:
             sample_weight = np.asarray(sample_weight)[counted]
-        # The -1 of unlabelled ones is the last, and weighs nothing.
+        # Unlabelled ones, -1, are the last entry, of weight 0.
         truth = np.array([*dataset.class_names, ""], dtype=object)[dataset.labels[counted].numpy()]
         weight = (truth != "") * (1.0 if sample_weight is None else np.asarray(sample_weight))
         predicted = self._probabilities(prepared, counted).argmax(1)

@@ -96,7 +96,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def _read(path: Path, load: Any, kind: str) -> Any:
-    """What a file holds; an InputError says that it is missing or not of its kind."""
+    """The content of a file; an InputError says that it is missing or not of its kind."""
     if not path.exists():
         raise InputError(f"{path}: missing; is this a run folder of `vepm train`?")
     if not path.is_file():

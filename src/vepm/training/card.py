@@ -50,7 +50,7 @@ class Used:
         return cls(torch.tensor(list(digest.digest()), dtype=torch.uint8), torch.cat(nodes))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The nodes as a file of tensors can hold them."""
+        """The nodes as named tensors, for a file."""
         return dict(vars(self))
 
     def within(self, dataset: Dataset) -> Tensor:
@@ -157,7 +157,7 @@ class ModelCard:
         return replace(card, **parts)
 
     def description(self) -> dict[str, Any]:
-        """The card as JSON can hold it, which is all but its tensors."""
+        """The card without its tensors, ready for JSON."""
         described = vars(self) | {"config": self.config.to_dict()}
         return {key: value for key, value in described.items() if key not in TENSORS}
 
