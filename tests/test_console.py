@@ -192,7 +192,7 @@ def test_an_evaluation_as_json_holds_every_run(capsys: Captured) -> None:
         (MemoryError("31 GiB"), "error: not enough memory; 31 GiB"),
         (
             OSError(errno.ENOSPC, "No space left", "a.csv"),
-            "error: a.csv: No space left; what was written before is whole: make room and give "
+            "error: a.csv: No space left; files written before are complete: make room and give "
             "the command again",
         ),
     ],

@@ -26,7 +26,7 @@ def no_mask(size: int = 60) -> torch.Tensor:
     [
         ({"y": torch.full((60,), -1)}, "no node has a label"),
         ({"y": torch.full((60,), 2)}, "every labelled node is of class '2'"),
-        ({"train_mask": no_mask()}, "no labelled node is there to train on"),
+        ({"train_mask": no_mask()}, "there is no labelled node to train on"),
         ({"x": torch.full((60, 6), torch.nan)}, "finite"),
         ({"y": torch.full((60,), 0.5)}, "not an integer"),
     ],
@@ -48,7 +48,7 @@ def test_graphs_nobody_can_learn_from_are_refused() -> None:
             estimator("graph").fit(graphs)
     base = as_dataset(graph_data(), "graph")
     nothing = (no_mask(12), no_mask(12), ~no_mask(12))
-    with pytest.raises(InputError, match="no labelled graph is there to train on"):
+    with pytest.raises(InputError, match="there is no labelled graph to train on"):
         estimator("graph").fit(dataclasses.replace(base, splits=(nothing,)))
 
 

@@ -43,7 +43,7 @@ def print_error(error: Exception) -> None:
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in FULL:
-        text += "; what was written before is whole: make room and give the command again"
+        text += "; files written before are complete: make room and give the command again"
     _print(err, f"error: {on_one_line(text)}", "red")
 
 
@@ -106,6 +106,6 @@ def bars() -> Iterator[Callable[[str, int, int, str], None]]:
 
 @contextlib.contextmanager
 def run_bar(what: str) -> Iterator[Callable[[int, int, object], None]]:
-    """A bar over runs, told how many are done, of how many, and the last of them."""
+    """A progress bar over runs; called with the number done, the total, and the last run."""
     with bars() as show:
         yield lambda done, total, last: show(what, done, total, last if type(last) is str else "")

@@ -49,7 +49,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """:func:`write_bytes` of UTF-8 text; surrogates, which UTF-8 does not have, are spelled out."""
+    """:func:`write_bytes` of UTF-8 text; surrogates, which UTF-8 does not have, are escaped."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 

@@ -69,7 +69,7 @@ def agreement(communities: Tensor, y: Tensor) -> float:
 def summarise_parts(
     model: VEPM, dataset: Dataset, train: Tensor, edge_index: Tensor, edge_weight: Tensor
 ) -> list[dict[str, Any]]:
-    """What each metacommunity's part of the edges is worth, given their shares [E, K].
+    """Measures of each metacommunity's part of the edges, given their shares [E, K].
 
     ``relevance`` is the weight the labels gave it in the composer, one on average, None without;
     ``share`` its share of all edges; ``homophily`` how often its edges join equal labels among the

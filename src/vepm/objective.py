@@ -214,7 +214,7 @@ def _edge_rates(z: Tensor, activation: Tensor, edges: Adjacency, directed: bool 
 
 
 def _neighbour_rates(mean: Tensor, activation: Tensor, edges: Adjacency, directed: bool) -> Tensor:
-    """Sum of the rates of the edges into each node [N], which takes no rate of a single edge."""
+    """Sum of the rates of the edges into each node [N], without the rate of every single edge."""
     if directed:
         return pair_rates(edges.sum_neighbours(mean[:, None]).squeeze(1), mean, activation)
     near = edges.sum_neighbours(mean.detach()[:, None]).squeeze(1)

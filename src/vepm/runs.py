@@ -95,7 +95,7 @@ def write_run(
         if names["node_names"]:
             names["node_names"] = [names["node_names"][i] for i in nodes.tolist()]
     elif roles["train"].numel() and card.config.model.partition != "even":
-        # Parts of an even split differ in nothing.
+        # The parts of an even split do not differ.
         metrics["parts"] = summarise_parts(model, dataset, roles["train"], **edges)
     outputs = {**tables, **edges, "activation": model.activation.detach().cpu()}
     if x.numel() <= LARGEST_FEATURES:
@@ -120,7 +120,7 @@ def write_metrics(folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tables(fitted: Fitted, source: Source, roles: Tensors, found: Explanation) -> Tensors:
-    """What is known of every node or graph."""
+    """Tables over all nodes or graphs."""
     y, model, card = source.y, fitted.model, fitted.card
     tables = {"memberships": found.memberships, "y": y}
     for role, rows in roles.items():
@@ -157,7 +157,7 @@ def facts(dataset: Dataset, seed: int, history: Sequence[Mapping[str, Any]]) -> 
 
 
 def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, tables: Tensors) -> dict[str, Any]:
-    """The contents of ``metrics.json``; what would mean nothing is left out."""
+    """The contents of ``metrics.json``, without entries that would be meaningless."""
     card, model, y = fitted.card, fitted.model, tables["y"]
     metrics = facts(dataset, card.seed, fitted.history) | {
         "num_classes": dataset.num_classes,

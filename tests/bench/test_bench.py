@@ -197,8 +197,8 @@ def test_a_plan_of_a_dataset_is_run_and_kept_row_by_row() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--sizes", "many"), "no list of numbers"),
-        (("--sizes", "5000,,"), "no list of numbers"),
+        (("--sizes", "many"), "not a list of numbers"),
+        (("--sizes", "5000,,"), "not a list of numbers"),
         (("--sizes", "10"), "too few"),
         (("digits", "digits-graphs"), "a set of graphs"),
         (("nowhere",), "nowhere"),

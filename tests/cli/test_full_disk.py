@@ -20,7 +20,7 @@ from vepm.training import fitting, saving
 pytestmark = pytest.mark.usefixtures("no_page")
 
 ROOM = "4m"
-FULL = "what was written before is whole: make room and give the command again"
+FULL = "files written before are complete: make room and give the command again"
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_a_fifth_is_set_aside_for_what_is_missing() -> None:
     assert [part.numel() for part in jobs.roles(both).values()] == [60, 10, 30]
     assert [part.numel() for part in jobs.roles(graphs(y)).values()] == [64, 16, 20]
     none = labelled([0, 1, 0], train_mask=[False] * 3, test_mask=[True] * 3)
-    with pytest.raises(InputError, match="no labelled node is there to train on"):
+    with pytest.raises(InputError, match="there is no labelled node to train on"):
         jobs.roles(none)
     few = labelled([0, 1, 0])
     with pytest.raises(InputError, match="too few labels to set any aside for the test"):
@@ -125,7 +125,7 @@ def test_sizes_of_generated_graphs() -> None:
     assert bench._numbers("4000,1e5") == (4000, 100_000)
     with pytest.raises(InputError, match="3999 edges are too few; give 4000 or more"):
         bench._numbers("5000,3999,17")
-    with pytest.raises(InputError, match="is no list of numbers"):
+    with pytest.raises(InputError, match="is not a list of numbers"):
         bench._numbers("many")
     assert bench._numbers(bench.SIZES) == (100_000, 1_000_000, 10_000_000)
     assert bench._numbers(bench.QUICK_SIZES) == (4000, 16_000)

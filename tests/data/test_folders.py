@@ -111,7 +111,7 @@ def test_a_graph_task_without_features(tmp_path: Path) -> None:
         ({"edges": ""}, "the file is empty"),
         ({"edges": "source,target\n"}, "header but no rows"),
         ({"edges": "source\na\n"}, r"column 'target' is missing \(found: source\)"),
-        ({"edges": "source,target,source\na,b,c\n"}, "column 'source' is there twice"),
+        ({"edges": "source,target,source\na,b,c\n"}, "column 'source' is repeated"),
         ({"edges": "source,target\na,b\nc\n"}, "row 3: 1 cells where the header has 2"),
         ({"edges": "source,target\na\nb,c\n"}, "row 2: 1 cells where the header has 2"),
         ({"edges": "source,target\na,\n"}, "row 2: an end is empty"),

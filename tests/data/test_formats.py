@@ -53,7 +53,7 @@ def test_lists_of_edges(name: str, text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a b\nc\n", "row 2: 'c' is no edge"), ("# none\n", "holds no edges"), (", a\n", "row 1")],
+    [("a b\nc\n", "row 2: 'c' is not an edge"), ("# none\n", "holds no edges"), (", a\n", "row 1")],
 )
 def test_odd_lists_of_edges_are_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_text(text)
@@ -161,9 +161,9 @@ def test_what_is_not_used_is_named_once(tmp_path: Path, caplog: pytest.LogCaptur
 def test_pipes_and_unknown_home_folders_are_refused(tmp_path: Path) -> None:
     for name in ("g.npz", "edges.csv", "g.graphml"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(InputError, match="no plain file"):
+        with pytest.raises(InputError, match="not a regular file"):
             read(tmp_path / name)
-    with pytest.raises(InputError, match="no plain file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read(tmp_path)
     for call in (read, lambda path: load("Cora", path)):
         with pytest.raises(InputError, match="no such home folder"):

@@ -166,8 +166,8 @@ def test_weights_that_are_all_one_are_none(value: float) -> None:
         ("inf", "the weight is inf"),
         ("1e300", "the weight is 1e"),
         ("1e-300", "the weight is 1e-300"),
-        ("", "row 3, column weight: '' is no number; give every edge a weight"),
-        ("much", "'much' is no number"),
+        ("", "row 3, column weight: '' is not a number; give every edge a weight"),
+        ("much", "'much' is not a number"),
         ("9" * 5000, "the weight is inf"),
     ],
 )

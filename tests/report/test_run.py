@@ -44,7 +44,7 @@ def test_reads_everything(folder: Path) -> None:
 
 def test_classes_that_the_probabilities_do_not_have_are_refused(folder: Path) -> None:
     rewrite_metrics(folder, num_classes=65_000)
-    with pytest.raises(InputError, match="speak of 65000 classes, the probabilities of 3"):
+    with pytest.raises(InputError, match="have 65000 classes and the probabilities 3"):
         read_run(folder)
 
 

@@ -78,7 +78,7 @@ def test_a_split_by_kinds_has_a_part_for_each() -> None:
 
 def test_a_split_by_kinds_needs_kinds() -> None:
     data = planted_relations(60, num_communities=2, seed=0)
-    with pytest.raises(InputError, match="of no known kinds"):
+    with pytest.raises(InputError, match="are unknown"):
         ModelCard.of(replace(data, kind_names=None), Config().replace(partition="kinds"))
 
 

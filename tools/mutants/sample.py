@@ -53,10 +53,6 @@ EQUIVALENT = {
     ("vepm.bench.steps", "heads = PARTS if out_channels >= WIDTH else 1"): "none is wider",
     ("vepm.bench.steps", "torch.manual_seed( 1)"): "any seed will do",
     ("vepm.bench.steps", "torch.manual_seed( -1)"): "any seed will do",
-    (
-        "vepm.bench.steps",
-        'lambda step, *size: step < "weights" and _peer_fits(step, *size),',
-    ): "no step has a later name",
     ("vepm.bench.steps", 'moved = optimizer.param_groups[ -1]["params"]'): "there is one group",
     (
         "vepm.bench.steps",

@@ -82,7 +82,7 @@ def log_likelihood(
 
 
 def density(num_edges: int, num_nodes: int) -> float:
-    """Share of the pairs of nodes that edges, given in both directions, join."""
+    """Share of pairs of nodes that are joined by edges, which are given in both directions."""
     return num_edges / max(num_nodes * (num_nodes - 1), 1)
 
 

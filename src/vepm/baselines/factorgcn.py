@@ -15,7 +15,7 @@ from vepm.training import GraphBatch
 
 
 class FactorConv(nn.Module):
-    r"""One layer: split the graph into factor graphs, convolve on each, put the results together.
+    r"""One layer: split the graph into factor graphs, convolve on each, concatenate the results.
 
     .. math:: E_{ije} = \mathrm{sigmoid}(\Psi_e(W h_i, W h_j)), \quad
         h_i^{e} = \sigma\Big(\sum_{j} \frac{E_{ije}}{\sqrt{d_i d_j}} W h_j\Big)
@@ -49,7 +49,7 @@ def convolve(h: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
 
 
 class FactorDiscriminator(nn.Module):
-    """Tells from a factor graph which factor it is: the factors must differ for it to succeed."""
+    """Predicts which factor a factor graph is, which succeeds only if the factors differ."""
 
     def __init__(self, in_channels: int, hidden_channels: int, num_factors: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class FactorDiscriminator(nn.Module):
         self.head = nn.Linear(hidden_channels, num_factors)
 
     def forward(self, x: Tensor, share: Tensor, graph: GraphBatch) -> Tensor:
-        """Cross-entropy of telling every factor graph of every graph."""
+        """Cross-entropy of predicting the factor of every factor graph."""
         factors = share.size(1)
         same = self.project(x).unsqueeze(1).expand(-1, factors, -1)
         seen = relu(convolve(same, share, graph)).flatten(1)

@@ -80,16 +80,16 @@ class Readout(nn.Module):
 
 
 class SortedBaseline(GraphBaseline):
-    """A network that reads equally many nodes of every graph, in an order.
+    """A network that reads the same number of nodes of every graph, in an order.
 
-    Without a number of them, it is the one that 60 % of the graphs have, ten at least.
+    By default it is the number that 60 % of the graphs have, at least ten.
     """
 
     learning_rate: float = checked(1e-3, above=0)
     num_nodes: int | None = checked(None, low=FEWEST)
 
     def fit(self, dataset: Dataset, split: Split, seed: int) -> tuple[Curve, dict[str, Tensor]]:
-        """Train a fresh network, once it is known how many nodes to read."""
+        """Choose how many nodes to read, if that is open, and train a fresh network."""
         if self.num_nodes is not None:
             return super().fit(dataset, split, seed)
         sizes = torch.tensor([float(graph.num_nodes) for graph in dataset.graphs])

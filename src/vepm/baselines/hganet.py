@@ -29,7 +29,7 @@ class HardAttention(nn.Module):
         self.num_neighbours = num_neighbours
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Nodes [N, channels] once each has looked at its best neighbours."""
+        """Nodes [N, channels] after attention to their best neighbours."""
         score = (x @ self.direction).abs() / self.direction.norm()
         sent, (source, target) = x * score.sigmoid()[:, None], edge_index
         if source.numel():

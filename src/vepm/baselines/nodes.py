@@ -32,7 +32,7 @@ class NodeBaseline(NeuralBaseline):
     def problem(self, dataset: Dataset, split: Split) -> Problem:
         """Nodes of one graph, in full batches."""
         x, device = dataset.graphs[0].x, self.device
-        # The features stay one tensor: PyG's layers take no other kind.
+        # The features stay a tensor, which PyG's layers need.
         x = (unit_rows(x) if self.row_normalize else x).to(device)
         graph = replace(single_graph(dataset.graphs[0], device), x=x)
         parts, y = {"train": split.train} | scored(split), dataset.labels
@@ -147,7 +147,7 @@ class ChebNet(GCN):
 
 
 def _drop_projected(layer: GATConv, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Drop out what neighbours are about to send, once attention has looked at all of it."""
+    """Apply dropout to the messages, after attention was computed from all of them."""
     edge_index, size, messages = inputs
     sent, received = messages["x"]
     sent = dropout(sent, layer.dropout, layer.training)

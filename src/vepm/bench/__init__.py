@@ -111,7 +111,7 @@ def compare(
 
 
 def run(plan: Plan, methods: Mapping[str, Method] = METHODS) -> Iterator[Row]:
-    """The report of a plan, ready for JSON: what there is of it after each row, last the whole."""
+    """The report of a plan, ready for JSON: a partial one after each row, and then the whole."""
     report: Row = {
         "machine": machine(plan.device),
         "settings": {**asdict(plan), "data_dir": None, "degree": DEGREE, "features": FEATURES},
@@ -139,7 +139,7 @@ def _graphs(plan: Plan) -> Iterator[tuple[str, Data]]:
 
 
 def machine(device: str) -> Row:
-    """What the numbers were measured on and with."""
+    """The hardware and software behind the numbers."""
     found = describe_machine()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -24,6 +24,7 @@ STEPS = {
     "joint": "the whole bound, one step of all four layers, gradients to edge weights",
 }
 WIDTH, PARTS, COMMUNITIES, DROPOUT, RATE = 64, 8, 64, 0.5, 0.01
+PEERS = {"gcn": ("predict", "joint"), "gat": ("predict", "weights", "joint")}  # and their steps
 MOST_EDGES = 5_000_000  # more, and four layers of messages fill the memory of a usual machine
 
 Step = Callable[[], Tensor]
@@ -113,15 +114,11 @@ def _attention(in_channels: int, out_channels: int) -> nn.Module:
     return GATConv(in_channels, out_channels // heads, heads)
 
 
-def _peer_fits(step: str, nodes: int, edges: int) -> bool:
-    return step in ("predict", "weights") or (step == "joint" and edges <= MOST_EDGES)
+def _peer_fits(kind: str, step: str, nodes: int, edges: int) -> bool:
+    return step in PEERS[kind] and (step != "joint" or edges <= MOST_EDGES)
 
 
-METHODS = {
-    "ours": Method(ours),
-    "gcn": Method(
-        functools.partial(peer, "gcn"),
-        lambda step, *size: step != "weights" and _peer_fits(step, *size),
-    ),
-    "gat": Method(functools.partial(peer, "gat"), _peer_fits),
+METHODS = {"ours": Method(ours)} | {
+    kind: Method(functools.partial(peer, kind), functools.partial(_peer_fits, kind))
+    for kind in PEERS
 }

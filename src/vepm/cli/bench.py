@@ -61,7 +61,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(float(part)) for part in text.split(",")) if text else ()
     except ValueError:
-        raise InputError(f"sizes: {text!r} is no list of numbers; give 100000,1000000") from None
+        raise InputError(f"sizes: {text!r} is not a list of numbers; give 100000,1000000") from None
     if small := [number for number in found if number < FEWEST_EDGES]:
         raise InputError(f"sizes: {small[0]} edges are too few; give {FEWEST_EDGES} or more")
     return found

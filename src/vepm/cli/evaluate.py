@@ -103,7 +103,7 @@ def _percent(value: float | None) -> str:
 
 
 def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]:
-    """What there is to say about the runs of a method."""
+    """The summary of a method's runs, ready for JSON."""
     from vepm.evaluation import mean_measures, summarise
 
     by_rule = {rule: vars(summarise(results, rule)) for rule in rules}

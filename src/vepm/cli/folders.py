@@ -57,7 +57,7 @@ def command_line() -> str:
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[FileIO]:
-    """Hold a folder, made if need be, against other processes that would write to it too.
+    """Lock a folder, created if needed, against other processes that would write to it.
 
     Its marker is locked and yielded as an open file, and removed again if it is empty. The system
     releases it when its holder ends, however that ends. Unfinished files that a killed holder left
@@ -90,14 +90,14 @@ def only_writer(folder: Path) -> Iterator[FileIO]:
         try:
             yield held
         finally:
-            # While it is still held: afterwards it may be another's.
+            # While it is still locked: afterwards it may belong to another process.
             if not os.fstat(handle).st_size:
                 marker.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def own_folder(folder: Path, kind: Kind, inputs: Iterable[Path | None] = ()) -> Iterator[None]:
-    """Hold a folder to write to, which is empty, absent or of this kind, and leave a marker in it.
+    """Lock a folder to write to, which is empty, absent or of this kind, and leave a marker in it.
 
     It must not hold an input of the command. Folders made for a command that leaves nothing in
     them are removed again.
@@ -147,7 +147,7 @@ def _files(inputs: Iterable[Path | None]) -> Iterator[Path]:
 
 
 def check_output(path: Path, inputs: Iterable[Path | None]) -> None:
-    """Refuse to write a file that is no plain one, or that the command reads."""
+    """Refuse to write a file that is not regular, or that the command reads."""
     refuse_special(path)
     if path.resolve() in (given.resolve() for given in _files(inputs)):
         raise InputError(f"{path}: is an input, which would be lost; {OTHER}")
@@ -164,7 +164,7 @@ def clear(folder: Path, kind: Kind) -> None:
 
 @contextlib.contextmanager
 def run_folder(folder: Path, overwrite: bool, inputs: Iterable[Path | None]) -> Iterator[Path]:
-    """Hold a folder for one run; yields its checkpoint, which exists until the run is finished."""
+    """Lock a folder for one run; yields its checkpoint, which exists until the run is finished."""
     checkpoint = folder / CHECKPOINT
     with own_folder(folder, RUN, inputs):
         if overwrite or not checkpoint.exists():

@@ -99,7 +99,7 @@ def roles(dataset: Dataset) -> dict[str, Tensor]:
     masks = dataset.masks or (y >= 0, none, none)
     train, val, test = ((mask & (y >= 0)).nonzero().flatten() for mask in masks)
     if train.numel() == 0:
-        found = f"{dataset.name}: no labelled {dataset.task} is there to train on"
+        found = f"{dataset.name}: there is no labelled {dataset.task} to train on"
         raise InputError(f"{found}; mark some as train")
     if test.numel() == 0:
         train, test = training.set_aside(train, y, SPLIT_SEED)
@@ -208,7 +208,7 @@ class Job:
 
 
 def prepare(kind: type[Estimator] | None, name: str, given: Given, **parameters: Any) -> Job:
-    """A training that needs no labels or, where no estimator is named, of a classifier, checked."""
+    """A checked training: of an estimator without labels, or of a classifier if none is named."""
     data = open_data(name, given)
     if kind is None:
         require_labels(data)

@@ -67,7 +67,7 @@ def _read_pairs(path: Path, dataset: "Dataset") -> list[tuple[Any, Any]]:
 
 
 def write_links(path: Path, links: "Links") -> None:
-    """Pairs of nodes with their probability, and the communities that most of it runs through."""
+    """Pairs of nodes with their probability, and the communities behind most of it."""
     shown = range(min(MOST_COMMUNITIES, links.share.shape[1]))
     order = (-links.share).argsort(axis=1, kind="stable")[:, : len(shown)]
     headings = (f"{what}_{k + 1}" for k in shown for what in ("community", "share"))

@@ -77,7 +77,7 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def _declared(function: Callable[..., None], option: inspect.Parameter) -> Any:
-    """The type of an option with what Typer should know of it."""
+    """The type of an option, annotated for Typer."""
     found = dict(_DECLARED["all"] | _DECLARED.get(function.__name__, {}))[option.name]
     rest = {key: found[key] for key in found.keys() - {"argument", "panel", "names"}}
     if found.get("argument"):

@@ -13,8 +13,8 @@ from vepm.files import refuse_special
 
 SEARCH = Kind("search", ("trials.jsonl", "best.toml", "summary.json"))
 WARNING = (
-    "note: this search has seen labels of most graphs. The test part of `vepm train` it has not; "
-    "the folds of `vepm evaluate` test on graphs that it has"
+    "note: this search has seen the labels of most graphs. It has not seen the test part of "
+    "`vepm train`, but `vepm evaluate` also tests on graphs that it has seen"
 )
 
 

@@ -136,7 +136,7 @@ def _check_graphs(parts: Parts) -> None:
 
 
 def _edges(parts: Parts, options: ReadOptions, edge_index: Tensor) -> Data:
-    """A graph of edges alone, with what is known of each; ``edge_index`` has both directions."""
+    """A graph of edges and their attributes alone; ``edge_index`` has both directions."""
     graph, directed = Data(edge_index=edge_index), options.directed
     if directed:
         if parts.directed is False:
@@ -245,7 +245,7 @@ def _checked(data: Data, source: str, single: bool) -> Data:
 
 
 def count_nodes(data: Data) -> int:
-    """Number of nodes, from what the graph says outright before what its edges imply."""
+    """Number of nodes, as the graph states it or else as its edges imply."""
     x, y, edges = data.x, data.y, data.edge_index
     if x is not None and np.ndim(x) > 0:
         return len(x)

@@ -40,7 +40,7 @@ class ReadOptions:
     directed: bool = False
 
     def chosen(self, columns: Mapping[str, Any], source: str) -> list[str]:
-        """The names of the columns to use as features, of those there are."""
+        """The names of the columns to use as features, among those that exist."""
         for name in (*(self.features or ()), *self.drop):
             if name not in columns:
                 there = f"there are {listed_names(list(columns)) or 'none with a name'}"

@@ -63,7 +63,7 @@ def encode(
 
 
 def is_number(cell: Any) -> bool:
-    """Whether a cell of a table is a number, a text that says one, or a vector of numbers."""
+    """Whether a cell of a table is a number, as text or not, or a vector of numbers."""
     if isinstance(cell, np.ndarray):
         cell = cell.ravel().tolist()
     if isinstance(cell, list | tuple):

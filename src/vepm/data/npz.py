@@ -28,7 +28,7 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
     ``edges`` [M, 2], ``node_features`` and ``node_labels`` are another way to store a graph.
     """
     if not path.is_file():
-        raise InputError(f"{path}: is no plain file; save what it gives to one")
+        raise InputError(f"{path}: is not a regular file; save its content to one")
     try:
         return _Archive(path).parts(options)
     except InputError:
@@ -40,7 +40,7 @@ def read_npz(path: Path, options: ReadOptions) -> Parts:
 
 
 class _Archive:
-    """The arrays of a file, by name; notes which of them were asked for."""
+    """The arrays of a file, by name; records which of them were read."""
 
     def __init__(self, path: Path) -> None:
         # In memory, because arrays are read one by one and no file should stay open.

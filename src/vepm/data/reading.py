@@ -268,7 +268,7 @@ def read(
         wrong = f"cannot read '{path.suffix}' files" if path.exists() else "no such file or folder"
         reader = reader if path.exists() else None
     except (OSError, ValueError) as error:
-        reader, wrong = None, f"is no path ({error})"
+        reader, wrong = None, f"is not a path ({error})"
     if reader is None:
         raise InputError(f"{path}: {wrong}; give {_FILES}")
     return build(reader(path, how), how)

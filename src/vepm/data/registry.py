@@ -32,7 +32,7 @@ RECIPES: dict[str, tuple[Callable[..., Dataset], dict[str, str]]] = {
     "planted": (planted_graph, _ARGUMENTS | {"overlap": "overlap"}),
     "planted-relations": (planted_relations, _ARGUMENTS | _OF_RELATIONS),
 }  # generators by name, and the argument behind each name that a recipe may set
-_SHARES = ("overlap", "strength")  # what is no integer
+_SHARES = ("overlap", "strength")  # parameters that are not integers
 
 # By reader; they take the name, the raw files and the options in ``datasets.toml``.
 _LOADERS: dict[str, Callable[..., Dataset]] = {
@@ -88,7 +88,7 @@ class _Entry:
         return [path for path in self.raw(root) if not path.is_file()]
 
     def load(self, root: Path) -> Dataset:
-        """The dataset, with what is missing fetched if that can be done."""
+        """The dataset; missing files are downloaded if possible."""
         files, why = self.raw(root), "cannot be fetched from anywhere"
         url = self.url.format(original=self.original)
         if self.missing(root) and url:

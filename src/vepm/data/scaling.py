@@ -78,7 +78,7 @@ class Scaling:
         return cls(**tensors)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The scaling as a file of tensors can hold it."""
+        """The scaling as named tensors, for a file."""
         return dict(vars(self))
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def _measure(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _unit(sizes: Tensor) -> float:
-    """One over the largest size to the nearest power of two, which rounds no entry."""
+    """Inverse of the largest size, as a power of two, which rounds no entry."""
     largest = sizes.max() if sizes.numel() else sizes.new_ones(())
     return float(torch.exp2(-largest.log2().floor())) if largest > 0 else 1.0
 
@@ -224,7 +224,7 @@ class Anchors:
         return cls(coordinates, edges.long(), names)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The anchors as a file of tensors can hold them."""
+        """The anchors as named tensors, for a file."""
         tensors = {"coordinates": self.coordinates, "edges": self.edges.int()}
         if self.names is not None:
             text = bytearray(json.dumps(self.names).encode())
@@ -232,7 +232,7 @@ class Anchors:
         return tensors
 
     def align(self, dataset: Dataset) -> Dataset:
-        """The dataset with coordinates that mean what they meant in training."""
+        """The dataset with its coordinates aligned to those of training."""
         graph = dataset.graphs[0].clone()
         own = graph.x[:, -dataset.num_positions :]
         place, reason = self._places(_ids(dataset), graph)
@@ -253,7 +253,7 @@ class Anchors:
         return replace(dataset, graphs=[graph], num_positions=0)
 
     def _places(self, names: tuple[str, ...] | None, graph: Data) -> tuple[Tensor, str]:
-        """The row of each node here, -1 for new ones, and why it is another graph, if it is."""
+        """The row of each node here, -1 for new ones, and the reason if it is a different graph."""
         total, count = len(self.coordinates), graph.x.size(0)
         # Without ids, removing a node renumbers all that follow it.
         fewest, place = 1.0, torch.arange(count)

@@ -38,10 +38,10 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """The text of a plain file in UTF-8."""
+    """The text of a regular file in UTF-8."""
     try:
         if path.exists() and not path.is_file():
-            raise InputError(f"{path}: is no plain file; save what it gives to one")
+            raise InputError(f"{path}: is not a regular file; save its content to one")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
@@ -67,7 +67,7 @@ def read_table(path: Path, required: Sequence[str]) -> Table:
     times = Counter(columns)
     for name in (*required, *columns):
         if times[name] != 1:
-            how = "there twice" if name in columns else "missing"
+            how = "repeated" if name in columns else "missing"
             found = f"column '{name}' is {how} (found: {', '.join(columns)[:200]})"
             remedy = "name each once in the header, separated by commas, semicolons or tabs"
             raise InputError(f"{path}: {found}; {remedy}")
@@ -100,7 +100,7 @@ def read_edge_list(path: Path) -> Table:
     rows = [[*_BETWEEN.split(line, maxsplit=2), "", ""][:3] for _, line in numbered]
     for (i, line), row in zip(numbered, rows, strict=True):
         if not all(row[:2]):
-            raise InputError(f"{path}, row {i}: '{line[:40]}' is no edge; give two ids")
+            raise InputError(f"{path}, row {i}: '{line[:40]}' is not an edge; give two ids")
     sources, targets, rest = (list(cells) for cells in zip(*rows, strict=True))
     columns = {"source": sources, "target": targets}
     weights = [_IN_DICT.sub(r"\1", words) or "1" for words in rest]
@@ -172,7 +172,7 @@ def table_parts(
         try:
             numbers.append(float(cell))
         except (TypeError, ValueError, OverflowError):
-            wrong = f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is no number"
+            wrong = f"{edges.where(i, 'weight')}: '{str(cell)[:40]}' is not a number"
             remedy = "give every edge a weight, or ignore all with weights=False (--no-weights)"
             raise InputError(f"{wrong}; {remedy}") from None
     left = [f"edge {edges.words[1]} '{key}'" for key in edges.columns if key not in _OF_EDGES]

@@ -52,7 +52,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         masks = dataset.masks
         train = dataset.labels >= 0 if masks is None else masks[0]
         if not train.any():
-            found = f"{dataset.name}: no labelled {dataset.task} is there to train on"
+            found = f"{dataset.name}: there is no labelled {dataset.task} to train on"
             raise InputError(f"{found}; widen the train mask or leave it out")
         val = None if masks is None or not masks[1].any() else torch.where(masks[1])[0]
         self.fit_split(dataset, torch.where(train)[0], val)
@@ -94,7 +94,7 @@ class _Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         counted = rows.numpy() if isinstance(rows, Tensor) else self._counted(dataset)
         if sample_weight is not None and self.graph is None:
             sample_weight = np.asarray(sample_weight)[counted]
-        # The -1 of unlabelled ones is the last, and weighs nothing.
+        # Unlabelled ones, -1, are the last entry, of weight 0.
         truth = np.array([*dataset.class_names, ""], dtype=object)[dataset.labels[counted].numpy()]
         weight = (truth != "") * (1.0 if sample_weight is None else np.asarray(sample_weight))
         predicted = self._probabilities(prepared, counted).argmax(1)

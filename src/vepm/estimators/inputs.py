@@ -37,17 +37,17 @@ def class_weights(given: ClassWeight, names: tuple[str, ...], labels: Array) -> 
     mean = weights[labels].mean()
     if not (np.isfinite(weights).all() and (weights >= 0).all() and mean > 0):
         raise InputError("class_weight: weights must be finite, not negative and not all 0")
-    # Validation labels may all be of classes that weigh nothing, and still choose the epoch.
+    # Validation labels may all be of classes of weight 0, and still choose the epoch.
     return torch.from_numpy(np.maximum(weights / mean, LEAST_WEIGHT)).float()
 
 
 def unlabelled(dataset: Dataset) -> Dataset:
-    """The dataset for a model that sees no label: it has no classes, and must not seem to."""
+    """The dataset without classes, for a model that sees no labels."""
     return replace(dataset, num_classes=0, class_names=())
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers, which grids are often made of, as Python's."""
+    """NumPy's numbers, common in parameter grids, as Python's."""
     return value.item() if isinstance(value, np.generic) else value
 
 

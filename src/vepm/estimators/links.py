@@ -175,7 +175,7 @@ class LinkPredictor(Estimator):
         return nodes.links(best, self.calibration_)
 
     def surprising_edges(self, X: Any = None, top: int | None = None) -> Links:
-        """The edges of the graph, the most surprising first, each judged with itself in view."""
+        """The edges of the graph, the most surprising first; the model has seen all of them."""
         nodes = self.nodes(X)
         once = each_once(nodes.edge_index)
         order = np.argsort(nodes.log_odds(once, self.calibration_), kind="stable")[:top]

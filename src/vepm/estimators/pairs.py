@@ -100,7 +100,7 @@ def draw_at_distance_two(graph: Data, count: int, seed: int) -> Pairs:
 def ranked(
     score: Callable[[Pairs], NDArray[Any]], pairs: tuple[Pairs, Pairs]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Ones for edges and zeros for non-edges, and what a function says of both."""
+    """Ones for edges and zeros for non-edges, and the scores of both."""
     parts = [score(part) for part in pairs]
     return np.repeat([1.0, 0.0], [len(part) for part in parts]), np.concatenate(parts)
 
@@ -134,12 +134,12 @@ def _without_edges(pairs: Pairs, edge_index: Pairs, num_nodes: int) -> Pairs:
 
 
 def each_once(edge_index: Tensor) -> Pairs:
-    """Edges that are there in both directions, in one of them."""
+    """One direction of edges that are given in both."""
     return edge_index[:, edge_index[0] < edge_index[1]].numpy()
 
 
 class Links(NamedTuple):
-    """Pairs of nodes with what the model says of them, the most remarkable first."""
+    """Pairs of nodes with the model's predictions, the most remarkable first."""
 
     nodes: list[tuple[Any, Any]]  # the two ends of each pair, by name
     probability: Floats  # that they are joined [P]

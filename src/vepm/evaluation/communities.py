@@ -195,7 +195,7 @@ def _entropy(member: sp.csr_array) -> Floats:
 
 
 def _conditional(x: sp.csr_array, y: sp.csr_array) -> Floats:
-    """Entropy of each community of x given the one of y that tells most of it [K]."""
+    """Entropy of each community of x given the most informative one of y [K]."""
     nodes, others, of_y = x.shape[0], y.astype(np.float64), y.sum(0)
     h_x, h_y = _entropy(x), _entropy(y)
     found = h_x.copy()
@@ -205,7 +205,7 @@ def _conditional(x: sp.csr_array, y: sp.csr_array) -> Floats:
         # Share of the nodes in both, in one alone, in neither.
         shares = np.stack([both, of_x - both, of_y - both, nodes - of_x - of_y + both]) / nodes
         h = -xlogy(shares, shares)
-        # A community tells nothing by being the complement of another.
+        # Being the complement of another community does not count as information.
         useful = h[0] + h[3] >= h[1] + h[2]
         given = np.where(useful, h.sum(0) - h_y, h_x[rows, None]).min(1)
         found[rows] = np.minimum(given, h_x[rows])

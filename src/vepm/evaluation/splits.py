@@ -94,7 +94,7 @@ def few_labels(
 
 
 def _first_of_each(labels: Tensor, count: Callable[[int], int]) -> Tensor:
-    """Mask of the first of each class [n]; their number depends on the size of the class."""
+    """Mask of the first members of each class [n]; ``count`` gives their number by class size."""
     chosen = torch.zeros(labels.numel(), dtype=torch.bool)
     for label in labels.unique():
         own = (labels == label).nonzero().flatten()

@@ -77,7 +77,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def compact(x: Tensor) -> Features:
-    """Keep mostly-zero features sparse where that pays, others as they are."""
+    """Keep mostly-zero features sparse where that is faster, others as they are."""
     if x.layout != torch.sparse_coo:
         many = x.numel() > (0 if x.device.type == "cpu" else MOST_DENSE)
         if not many or int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():

@@ -13,7 +13,7 @@ def apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
 
 
 def csr_matrix(pointer: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A sparse CSR tensor, without PyTorch's notice that these are in beta."""
+    """A sparse CSR tensor, without PyTorch's warning that these are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointer, columns, values, shape, check_invariants=False)
@@ -35,7 +35,7 @@ def index_type(largest: int) -> torch.dtype:
 
 
 def ragged(begin: Tensor, size: Tensor) -> Tensor:
-    """Positions of the members of groups, group after group, given each one's first and size."""
+    """Positions of the members of groups, group by group, given the first and size of each."""
     shift = (begin - (size.cumsum(0) - size)).repeat_interleave(size)
     return shift.add_(torch.arange(shift.numel()))
 

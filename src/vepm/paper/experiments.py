@@ -59,7 +59,7 @@ METRICS = {metric.name: metric for metric in _EVERY}
 
 @dataclass(frozen=True)
 class Choice:
-    """What the whole experiment, a row or a column decides; what is empty or 0 it leaves open."""
+    """What the experiment, a row or a column decides; what is empty or 0 is left open."""
 
     dataset: str = ""
     method: str = ""  # "vepm", a baseline, a study, or "quoted"
@@ -186,7 +186,7 @@ def _printed(where: str, value: Any) -> Printed:
 
 
 def _check(experiment: Experiment) -> None:
-    """Refuse an experiment whose lines contradict each other or leave something open."""
+    """Refuse an experiment whose lines contradict each other or leave a dataset or method open."""
     where, columns = experiment.name, {column.name for column in experiment.columns}
     for lines in (experiment.rows, experiment.columns):
         names = [slug(line.name) for line in lines]

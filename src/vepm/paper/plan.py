@@ -60,7 +60,7 @@ class Square:
 
 @dataclass(frozen=True, kw_only=True)
 class Value(Square):
-    """What stands in a square."""
+    """The content of a square."""
 
     summaries: tuple[Summary, ...] = ()  # by every rule of the protocol, the main one first
     reason: str = ""  # why some of the planned runs are missing

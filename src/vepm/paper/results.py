@@ -39,7 +39,7 @@ class Results:
         return list(dict.fromkeys(value.column for value in self.values))
 
     def at(self, row: str, column: str) -> Value | None:
-        """What stands in a square, if it is here."""
+        """The content of a square, if it is here."""
         return next((v for v in self.values if (v.row, v.column) == (row, column)), None)
 
 

@@ -98,7 +98,7 @@ def open_dataset(name: str, root: Path | None, shrink: bool = False) -> Dataset:
 
 @dataclass
 class Ended:
-    """What came of running squares."""
+    """The outcome of running squares."""
 
     ran: int = 0  # cells that were run
     found: int = 0  # cells that were here or elsewhere

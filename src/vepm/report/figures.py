@@ -282,7 +282,7 @@ def embedding_map(
 
 
 def community_map(community_embeddings: Floats, names: Sequence[str], title: str) -> Figure:
-    """The t-SNE of what each metacommunity knows of each node [N, K, D], one dot for each."""
+    """The t-SNE of the embeddings of nodes in metacommunities [N, K, D], one dot for each."""
     count, communities, width = community_embeddings.shape
     # All communities of some nodes.
     rows = style.sample(count, max(MOST_POINTS // communities, 1), seed=0)

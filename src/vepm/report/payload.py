@@ -58,7 +58,7 @@ def take_excerpt(run: Run) -> Excerpt:
 
 
 def neighbours(edge_index: Ints, num_nodes: int) -> Any:
-    """Edges as a SciPy sparse matrix [N, N], whose type SciPy's graph functions do not agree on."""
+    """Edges as a SciPy sparse matrix [N, N], for which SciPy's graph functions differ in type."""
     return csr_array((np.ones(edge_index.shape[1]), edge_index), shape=(num_nodes, num_nodes))
 
 
@@ -98,7 +98,7 @@ def _neighbourhoods(run: Run, budget: int) -> Ints:
 
 
 def _some_graphs(run: Run, batch: Ints, budget: int) -> Ints:
-    """Graphs that fit: test graphs first, the most uncertain of them first of all."""
+    """Graphs that fit: test graphs first, starting with the most uncertain."""
     sizes = np.bincount(batch, minlength=run.num_items)
     trained = ~run.masks["test"] if "test" in run.masks else np.zeros(run.num_items)
     order = np.lexsort((run.confidence, trained))

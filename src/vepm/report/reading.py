@@ -76,8 +76,8 @@ def read_run(folder: str | Path) -> Run:
     largest = [int(found.max(initial=-1)) + 1 for found in given]
     classes = max(metrics.get("num_classes") or 0, sizes.get("classes", 0), *largest)
     if "probabilities" in arrays and classes != sizes["classes"]:
-        many = f"{classes} classes, the probabilities of {sizes['classes']}"
-        raise InputError(f"{folder}: metrics.json or the labels speak of {many}; train again")
+        many = f"{classes} classes and the probabilities {sizes['classes']}"
+        raise InputError(f"{folder}: metrics.json or the labels have {many}; train again")
     masks = {split: arrays.pop(f"{split}_mask", None) for split in SPLITS}
     features = names.get("feature_names") if "features" in arrays else None
     return Run(
@@ -96,7 +96,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def _read(path: Path, load: Any, kind: str) -> Any:
-    """What a file holds; an InputError says that it is missing or not of its kind."""
+    """The content of a file; an InputError says that it is missing or not of its kind."""
     if not path.exists():
         raise InputError(f"{path}: missing; is this a run folder of `vepm train`?")
     if not path.is_file():

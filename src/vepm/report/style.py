@@ -68,7 +68,7 @@ def panels(count: int, columns: int, height: float, extra: float = 0) -> tuple[F
 
 
 def draw_svg(figure: Figure, name: str, dpi: int = RASTER_DPI) -> str:
-    """The figure as an SVG document without paper; the same figure gives the same text."""
+    """The figure as an SVG document without background; the same figure gives the same text."""
     buffer = io.StringIO()
     with look(hashsalt=name):
         figure.savefig(buffer, format="svg", dpi=dpi, transparent=True, metadata={"Date": None})
@@ -76,12 +76,12 @@ def draw_svg(figure: Figure, name: str, dpi: int = RASTER_DPI) -> str:
 
 
 def write_svg(path: Path, document: str) -> None:
-    """Write an SVG document on white paper."""
+    """Write an SVG document on a white background."""
     write_text(path, document.replace("<svg ", '<svg style="background: white" ', 1))
 
 
 def inline_svg(document: str, name: str) -> str:
-    """An SVG document of ours as an element for a page, in the page's own ink.
+    """One of our SVG documents as an element of a page, in the page's text colour.
 
     Ink and grey become CSS colours, so one drawing serves light and dark; identifiers are
     prefixed with ``name``, so several drawings share a page.

@@ -155,7 +155,7 @@ def part_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def part_verdict(run: Run, rows: list[dict[str, Any]]) -> str:
-    """What the split, and the weights of its parts, say about what it is worth."""
+    """What the split and the weights of its parts say about its value."""
     if alike := even_split(run):
         return f"{alike[0].upper()}{alike[1:]}, whatever the weights."
     tried = [f"{value} with {TRIED[name]}" for name, value in _tried(run).items()]

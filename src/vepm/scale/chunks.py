@@ -9,7 +9,7 @@ from torch import Tensor
 from vepm.kernels.features import Features, normalize_rows
 from vepm.nn import VEPM, Adjacency, Prediction, draw
 from vepm.nn.composer import NodeComposer
-from vepm.nn.convolution import Propagation, plain_propagation, propagation
+from vepm.nn.convolution import plain_propagation, propagation
 from vepm.scale.large import LargeGraph
 
 EDGES_AT_ONCE = 2**20  # edges and nodes of a chunk, unless a single node has more
@@ -95,31 +95,25 @@ def classify(model: VEPM, graph: LargeGraph, z: Tensor) -> Prediction:
     def bank_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
         known = chunk.take(degree) if bank.normalize == "community" else None
         weights = propagation(chunk.edges, chunk.split(model, z), bank.normalize, known)
-        x: Any = chunk.take(h) if i else None
-        if x is None:
-            x = model.fuse(chunk.features(model), chunk.take(z), chunk.edges)
+        x = chunk.take(h) if i else model.fuse(chunk.features(model), chunk.take(z), chunk.edges)
         return torch.relu(bank.norms[i](bank.layers[i](x, chunk.edges, weights)))
 
-    def weights(chunk: Chunk) -> tuple[Propagation, Propagation]:
-        """For the composer's convolutions, and for the propagation of scores."""
+    def composed(chunk: Chunk, h: Tensor, layer: Callable[..., Tensor] | None = None) -> Tensor:
+        """Scores after a convolution of the composer or, by default, a step of propagation."""
         known = () if composer.relevance is None else (chunk.split(model, z), chunk.take(degree))
-        return composer.propagations(chunk.edges, h, *known)
-
-    def composer_layer(chunk: Chunk, i: int, h: Tensor) -> Tensor:
-        return composer.layers[i](chunk.take(h), chunk.edges, weights(chunk)[0]).squeeze(1)
-
-    def walk(chunk: Chunk, scores: Tensor, start: Tensor) -> Tensor:
-        return composer.walk(chunk.take(scores), chunk.take(start), chunk.edges, weights(chunk)[1])
+        weights, walk = composer.propagations(chunk.edges, h, *known)
+        if layer is not None:
+            return layer(chunk.take(h), chunk.edges, weights).squeeze(1)
+        return composer.walk(chunk.take(h), chunk.take(start), chunk.edges, walk)
 
     for i in range(len(bank.layers)):
         h = _table(graph, bank_layer, i, h)
     scores = h.flatten(1)
     if (dense := composer.dense) is not None:
-        parts = scores.split(EDGES_AT_ONCE)
-        scores = torch.cat([dense(part.to(graph.device)).cpu() for part in parts])
-    for i in range(len(composer.layers)):
-        scores = _table(graph, composer_layer, i, torch.relu_(scores) if i else scores)
+        scores = torch.cat([dense(p.to(graph.device)).cpu() for p in scores.split(EDGES_AT_ONCE)])
+    for i, layer in enumerate(composer.layers):
+        scores = _table(graph, composed, torch.relu_(scores) if i else scores, layer)
     start = scores
     for _ in range(composer.hops):
-        scores = _table(graph, walk, scores, start)
+        scores = _table(graph, composed, scores)
     return Prediction(scores, h, scores)

@@ -57,7 +57,7 @@ class ProcessGroup:
         return found[0]  # type: ignore[return-value]
 
     def from_all(self, own: T) -> list[T]:
-        """A value from every process, once the last has come here."""
+        """A value from every process, once all have reached this point."""
         if self.alone:
             return [own]
         dist.monitored_barrier(timeout=GATHER_TIMEOUT)

@@ -41,7 +41,7 @@ class Dimension(NamedTuple):
         return found if held else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the log of a search names it."""
+        """The dimension as the log of a search records it."""
         if self.choices:
             return {"choices": list(self.choices)}
         return {name: getattr(self.distribution, name) for name in ("low", "high", "log")}

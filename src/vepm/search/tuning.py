@@ -168,7 +168,7 @@ def read_trials(path: Path, about: dict[str, Any]) -> list[Trial]:
 
 
 def summarise(tuning: Tuning, trials: Sequence[Trial], command: str) -> dict[str, Any]:
-    """All that a reader of the best settings should know."""
+    """What a reader of the best settings should know."""
     best = min(trials, key=lambda t: (bool(t.refused), -t.val_accuracy, t.val_loss))
     default, found = (
         {"trial": trials.index(t), "val_accuracy": t.val_accuracy, "val_loss": t.val_loss}

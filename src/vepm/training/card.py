@@ -50,7 +50,7 @@ class Used:
         return cls(torch.tensor(list(digest.digest()), dtype=torch.uint8), torch.cat(nodes))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The nodes as a file of tensors can hold them."""
+        """The nodes as named tensors, for a file."""
         return dict(vars(self))
 
     def within(self, dataset: Dataset) -> Tensor:
@@ -93,8 +93,8 @@ class ModelCard:
         elif model.partition == "kinds":
             if dataset.kind_names is None or not dataset.single_graph:
                 raise InputError(
-                    f"{dataset.name}: its edges are of no known kinds to split them by; give a "
-                    "kind of each edge with the data, or another partition"
+                    f"{dataset.name}: the kinds of its edges, to split them by, are unknown; give "
+                    "the kind of each edge with the data, or choose another partition"
                 )
             kinds = len(dataset.kind_names)
             communities = max(kinds, model.num_communities)
@@ -157,7 +157,7 @@ class ModelCard:
         return replace(card, **parts)
 
     def description(self) -> dict[str, Any]:
-        """The card as JSON can hold it, which is all but its tensors."""
+        """The card without its tensors, ready for JSON."""
         described = vars(self) | {"config": self.config.to_dict()}
         return {key: value for key, value in described.items() if key not in TENSORS}
 
@@ -169,7 +169,7 @@ class ModelCard:
             how = "with" if self.directed else "without"
             raise InputError(
                 f"{dataset.name}: the model was trained on a graph read {how} directed=True "
-                "(--directed); read this one so, too"
+                "(--directed); read this one in the same way"
             )
         if self.weighted is False and dataset.weighted:
             raise InputError(

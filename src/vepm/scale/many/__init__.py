@@ -127,14 +127,14 @@ class ManyRuns(Executor):
         return found
 
     def keep(self, runs: Sequence[int]) -> None:
-        """Remember the present weights of some runs."""
+        """Remember the current weights of some runs."""
         if runs:
             self._kept = self._kept or {n: t.detach().clone() for n, t in self._weights.items()}
             copy_runs(self._weights, self._kept, runs)
             self._kept_runs |= set(runs)
 
     def restore(self) -> None:
-        """Go back to the weights that were kept, and copy all weights to the models."""
+        """Restore the weights that were kept, and copy all weights to the models."""
         copy_runs(self._kept, self._weights, sorted(self._kept_runs))
         self._kept, self._kept_runs = {}, set()
         for run, model in enumerate(self.models):
