@@ -25,7 +25,7 @@ def evaluate(
     protocol: str = "",
     seeds: int = 1,
     first_seed: int = 0,
-    folds: int = 10,
+    folds: int | None = None,
     labels_per_class: int | None = None,
     splits: int | None = None,
     baselines: str = "",
@@ -50,8 +50,11 @@ def evaluate(
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)
-    if method != "vepm" and (given.settings or given.config):
-        raise InputError("--set and --config are for vepm; baselines keep their published settings")
+    if method != "vepm" and (
+        given.settings or given.config or given.preset != options.GIVEN.preset
+    ):
+        wrong = "--preset, --set and --config are for vepm"
+        raise InputError(f"{wrong}; baselines keep their published settings")
     compute = Compute(given.device, jobs, runs_at_once, shared=True)
     own: Method = VEPMMethod(chosen, compute.own_device)
     runners = {
@@ -70,7 +73,11 @@ def evaluate(
 
 
 def _splits(
-    data: "Dataset", name: str, labels_per_class: int | None, splits: int | None, folds: int
+    data: "Dataset",
+    name: str,
+    labels_per_class: int | None,
+    splits: int | None,
+    folds: int | None,
 ) -> "tuple[list[Split], tuple[str, ...]]":
     """Splits and selection rules of the protocol that is asked for, the main rule first.
 
@@ -84,16 +91,17 @@ def _splits(
         if name not in ("", "few-labels"):
             raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
         name = f"few-labels-{labels_per_class}"
-    if name.startswith("few-labels"):
-        folds = splits or DEFAULT_SPLITS
-    elif splits is not None:
+    few = name.startswith("few-labels")
+    if splits is not None and not few:
         raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
     protocol = protocol_for(data.task, name)
+    if folds is not None and protocol.name not in ("gin", "capsgnn"):
+        raise InputError(f"--folds is for gin and capsgnn, not for protocol {protocol.name}")
     published = data.splits or not data.single_graph or data.graphs[0].test_mask.any()
     if protocol.name == "public" and not published:
         found = [own_split(data, roles(data))]
     else:
-        found = protocol(data, num_folds=folds)
+        found = protocol(data, num_folds=(splits if few else folds) or DEFAULT_SPLITS)
     if "validation" in protocol.rules and not all(split.val.numel() for split in found):
         return found, ("last",)
     return found, protocol.rules
