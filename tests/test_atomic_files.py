@@ -99,6 +99,12 @@ def test_failing_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as caught:
+        write_bytes(tmp_path, b"new")
+    assert caught.value.filename == str(tmp_path)
+
+
 class FullDisk(io.BytesIO):
     """Takes half of what is written, then there is no space."""
 

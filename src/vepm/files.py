@@ -42,9 +42,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             half.unlink()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and str(error.filename) in ("None", str(half)):
             # Errors of an open file do not say which one it was.
-            error.filename = error.filename or str(path)
+            error.filename = str(path)
         raise
 
 

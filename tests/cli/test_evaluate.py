@@ -125,6 +125,8 @@ def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
         (("--method", "gin"), "labels graphs"),
         (("--method", "gcn", "--set", "epochs=3"), "keep their published settings"),
         (("--method", "wl", "--set", "epochs=3"), "keep their published settings"),
+        (("--method", "gcn", "--preset", "paper"), "keep their published settings"),
+        (("--folds", "3"), "--folds is for gin and capsgnn, not for protocol public"),
         (("--set", "num_communities=2"), "metacommunities"),
         (("--device", "cuda:x"), "cuda"),
     ],

@@ -116,6 +116,7 @@ def test_the_page_is_written_again(pets_run: Path) -> None:
     assert outcome.out == "see: copy/report.html\n"
     assert "pets" in Path("copy/report.html").read_text()
     assert names_in(Path("copy/figures"))
+    assert "of several runs" in refused("report", "copy", "-o", "elsewhere.html")
 
 
 def test_only_a_run_has_a_page(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "evaluate": CHOICE
     | READING
     | RUNS
-    | {"protocol": "", "seeds": 1, "first_seed": 0, "folds": 10, "labels_per_class": None}
+    | {"protocol": "", "seeds": 1, "first_seed": 0, "folds": None, "labels_per_class": None}
     | {"splits": None, "baselines": "", "method": "vepm", "preset": "default", "as_json": False},
     "tune": CHOICE
     | READING
@@ -178,7 +179,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     | dict.fromkeys(("names", "rows", "seeds", "presets", "experiments"))
     | dict.fromkeys(("list_them", "everything", "quick"), False)
     | {"datasets": "", "output": Path("results")},
-    "report": {"output": Path("comparison.html")},
+    "report": {"output": None},
     "bench": {"names": None, "quick": False, "sizes": None, "repeats": 10, "threads": 0}
     | {"output": Path("runs/bench"), "device": "auto", "data_dir": None, "as_json": False},
     "datasets": {"data_dir": None, "as_json": False},

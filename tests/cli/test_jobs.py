@@ -97,7 +97,7 @@ def test_lists_of_names() -> None:
 
 
 def splits(data: Dataset, name: str = "", **more: Any) -> tuple[int, tuple[str, ...]]:
-    given: dict[str, Any] = {"labels_per_class": None, "splits": None, "folds": 10} | more
+    given: dict[str, Any] = {"labels_per_class": None, "splits": None, "folds": None} | more
     found, rules = jobs.scored_splits(data, name, **given)
     return len(found), rules
 
@@ -118,6 +118,9 @@ def test_protocols_of_an_evaluation() -> None:
         splits(data, "public", labels_per_class=3)
     with pytest.raises(InputError, match="--splits counts random splits"):
         splits(data, splits=3)
+    for more in {}, {"labels_per_class": 3}:
+        with pytest.raises(InputError, match="--folds is for gin and capsgnn, not for protocol"):
+            splits(data, folds=3, **more)
 
 
 def test_sizes_of_generated_graphs() -> None:

@@ -76,6 +76,7 @@ def test_bad_input_is_refused_before_training(pets: Path, shapes: Path, tmp_path
     for words, message in (
         ((pets, "--pairs", "asked.txt"), "asked.txt, line 2: the graph has no node 'nobody'"),
         ((pets, "--model", "empty"), "links.toml"),
+        ((pets, "--model", "one", "-c", "3"), "--model trains nothing"),
         (("few.csv",), "2 edges are too few"),
         ((shapes,), "holds many graphs"),
     ):

@@ -23,7 +23,7 @@ def evaluate(
     protocol: str = "",
     seeds: int = 1,
     first_seed: int = 0,
-    folds: int = 10,
+    folds: int | None = None,
     labels_per_class: int | None = None,
     splits: int | None = None,
     baselines: str = "",
@@ -48,8 +48,11 @@ def evaluate(
     if rules[0] == "gin":
         # One epoch is chosen for all folds, so all must run equally long.
         chosen = chosen.replace(patience=0)
-    if method != "vepm" and (given.settings or given.config):
-        raise InputError("--set and --config are for vepm; baselines keep their published settings")
+    if method != "vepm" and (
+        given.settings or given.config or given.preset != options.GIVEN.preset
+    ):
+        wrong = "--preset, --set and --config are for vepm"
+        raise InputError(f"{wrong}; baselines keep their published settings")
     compute = Compute(given.device, jobs, runs_at_once, shared=True)
     own: Method = VEPMMethod(chosen, compute.own_device)
     runners = {

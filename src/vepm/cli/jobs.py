@@ -119,7 +119,7 @@ def own_split(dataset: Dataset, parts: Mapping[str, Tensor]) -> Split:
 
 
 def scored_splits(
-    data: Dataset, name: str, labels_per_class: int | None, splits: int | None, folds: int
+    data: Dataset, name: str, labels_per_class: int | None, splits: int | None, folds: int | None
 ) -> tuple[list[Split], tuple[str, ...]]:
     """Splits and selection rules of a protocol, the main rule first.
 
@@ -130,16 +130,17 @@ def scored_splits(
         if name not in ("", "few-labels"):
             raise InputError(f"--labels-per-class is for few-labels, not for protocol {name}")
         name = f"few-labels-{labels_per_class}"
-    if name.startswith("few-labels"):
-        folds = splits or DEFAULT_SPLITS
-    elif splits is not None:
+    few = name.startswith("few-labels")
+    if splits is not None and not few:
         raise InputError("--splits counts random splits; give --labels-per-class too, or --folds")
     protocol = protocol_for(data.task, name)
+    if folds is not None and protocol.name not in ("gin", "capsgnn"):
+        raise InputError(f"--folds is for gin and capsgnn, not for protocol {protocol.name}")
     published = data.splits or not data.single_graph or data.graphs[0].test_mask.any()
     if protocol.name == "public" and not published:
         found = [own_split(data, roles(data))]
     else:
-        found = protocol(data, num_folds=folds)
+        found = protocol(data, num_folds=(splits if few else folds) or DEFAULT_SPLITS)
     if "validation" in protocol.rules and not all(split.val.numel() for split in found):
         return found, ("last",)
     return found, protocol.rules

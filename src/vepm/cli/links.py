@@ -36,6 +36,10 @@ def links(
     from vepm.estimators import LinkPredictor
     from vepm.runs import facts, write_metrics
 
+    if model and (num_communities or given.settings or given.config):
+        raise InputError(
+            "--communities, --set and --config are for training; --model trains nothing"
+        )
     count = num_communities and parse_value(num_communities)
     job = prepare(LinkPredictor, data, given, num_communities=count)
     folder = given.output or Path("runs") / f"{job.data.name}-links"

@@ -9,7 +9,7 @@ from vepm.errors import InputError
 
 
 @options.command()
-def report(runs: list[Path], output: Path = Path("comparison.html")) -> None:
+def report(runs: list[Path], output: Path | None = None) -> None:
     """Write the page of a run again, or one page that compares several runs."""
     from vepm.report import write_comparison, write_report
 
@@ -17,8 +17,11 @@ def report(runs: list[Path], output: Path = Path("comparison.html")) -> None:
         if not run.is_dir():
             raise InputError(f"{run}: no such run folder; `vepm train` writes one")
     if len(runs) > 1:
+        output = output or Path("comparison.html")
         check_output(output, (path for run in runs for path in RUN.found(run)))
         page = write_comparison(runs, output)
+    elif output is not None:
+        raise InputError("--output is for the page of several runs; that of one is in its folder")
     else:
         with only_writer(runs[0]):
             page = write_report(runs[0])
