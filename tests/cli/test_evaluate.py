@@ -112,6 +112,11 @@ def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
     assert list(evaluated(*words)["rules"]) == ["gin", "fold-max", "last"]
 
 
+def test_of_one_run_there_is_no_spread(pets: Path) -> None:
+    table = succeed("evaluate", pets, "--method", "label-propagation", "--jobs", "1").out
+    assert " 0.00 " not in table
+
+
 def test_baselines_read_numbers_in_any_unit(tmp_path: Path) -> None:
     rng, folder = np.random.default_rng(0), tmp_path / "sums"
     folder.mkdir()

@@ -117,7 +117,9 @@ def print_evaluation(
     table = Table(*fixed, "how the epoch was chosen", title=title)
     for found in summaries:
         for rule in found["rules"].values():
-            numbers = (_percent(rule[key]) for key in ("mean", "std", "standard_error"))
+            # Of one run nothing is known about the spread.
+            spread = (rule["std"], rule["standard_error"]) if rule["n"] > 1 else (None, None)
+            numbers = map(_percent, (rule["mean"], *spread))
             table.add_row(found["method"], rule["rule"], *numbers, rule["description"])
     console.out.print(table)
     last = any(run.val_accuracy is None for run in first)
