@@ -112,6 +112,27 @@ def test_baselines_are_measured_alike(pets: Path, shapes: Path) -> None:
     assert list(evaluated(*words)["rules"]) == ["gin", "fold-max", "last"]
 
 
+def test_of_one_run_there_is_no_spread(pets: Path) -> None:
+    table = succeed("evaluate", pets, "--method", "label-propagation", "--jobs", "1").out
+    assert " 0.00 " not in table
+
+
+def test_baselines_read_numbers_in_any_unit(tmp_path: Path) -> None:
+    rng, folder = np.random.default_rng(0), tmp_path / "sums"
+    folder.mkdir()
+    label, income = np.arange(60) % 2, 1e4 + 2e3 * rng.normal(size=60)
+    rows = [f"{i},c{c},{c},{c + 0.1},{income[i]}" for i, c in enumerate(label)]
+    (folder / "nodes.csv").write_text("\n".join(["id,label,yes,small,income", *rows]))
+    links = [f"{a},{b}" for a, b in rng.integers(0, 60, (80, 2)) if a != b]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *dict.fromkeys(links)]))
+    words = (folder, "--baselines", "mlp", "--device", "cpu", *SHORT[:4])
+    few = ("--labels-per-class", "10", "--splits", "1", "--jobs", "1", "--json")
+    found = json.loads(succeed("evaluate", *words, *few).out)["baselines"]["mlp"]
+    assert (found["mean"], found["settings"]["row_normalize"]) == (1.0, False)
+    found = json.loads(succeed("train", *words, "-o", tmp_path / "run", "--json").out)
+    assert found["baselines"]["mlp"]["test_accuracy"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -141,6 +141,21 @@ def test_columns_without_names_cannot_be_asked_for(options: Any) -> None:
             as_dataset(data, **options)
 
 
+def test_an_attribute_y_beside_labels_may_be_a_coordinate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    graph = nx.path_graph(6)
+    for i in graph:
+        graph.nodes[i].update(x=float(i), y=float(i * i), label="ab"[i % 2])
+    assert as_dataset(graph).feature_names == ("x",)
+    assert "attribute 'y' (perhaps the labels again: name 'label'" in caplog.messages[0]
+    assert as_dataset(graph, label="label").feature_names == ("x", "y")
+    assert as_dataset(graph, features=["y"]).feature_names == ("y",)
+    assert len(caplog.messages) == 1
+    with pytest.raises(InputError, match="found: x, y, label"):
+        as_dataset(graph, label="team")
+
+
 def test_networkx_graph_task() -> None:
     graphs = [nx.path_graph(3), nx.complete_graph(4), nx.empty_graph(1)]
     for graph, label in zip(graphs, ("tree", "clique", None), strict=True):

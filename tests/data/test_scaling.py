@@ -14,6 +14,7 @@ from vepm.data.scaling import (
     Scaling,
     assortativity,
     needs_coordinates,
+    standardised,
     with_coordinates,
 )
 from vepm.errors import InputError
@@ -53,6 +54,17 @@ def test_each_kind_of_column(column: Tensor, kind: str) -> None:
         torch.testing.assert_close(found.std(correction=0), torch.tensor(1.0))
     else:
         assert found.count_nonzero() == (0 if kind == "constant" else column.count_nonzero())
+
+
+def test_numbers_are_standardised_and_words_stay() -> None:
+    club = load("KarateClub")
+    assert standardised(club) is club
+    graph = club.graphs[0].clone()
+    graph.x = torch.cat([graph.x, 1e4 + 1e3 * NORMAL[:34, None]], dim=1)
+    found = standardised(replace(club, graphs=[graph], feature_names=None)).features
+    assert torch.equal(found[:, :-1], club.features)
+    torch.testing.assert_close(found[:, -1].mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found[:, -1].std(correction=0), torch.tensor(1.0))
 
 
 def test_rows_have_length_one_in_each_block() -> None:

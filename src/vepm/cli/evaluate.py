@@ -38,6 +38,7 @@ def evaluate(
     """
     from vepm.cli.jobs import check_model, chosen_baseline, open_data, scored_splits, settings
     from vepm.data import require_labels
+    from vepm.data.scaling import standardised
     from vepm.evaluation import Compute, Method, VEPMMethod
     from vepm.evaluation import evaluate as run_all
 
@@ -62,10 +63,11 @@ def evaluate(
     if "vepm" in runners:
         check_model(data, chosen, compute.own_device)
     every_seed = range(first_seed, first_seed + seeds)
-    measured = []
+    measured, comparable = [], standardised(data)
     for name, runner in runners.items():
+        seen = data if name == "vepm" else comparable
         with console.run_bar(f"{name} on {data.name}") as progress:
-            measured.append(run_all(runner, data, parts, every_seed, progress, compute))
+            measured.append(run_all(runner, seen, parts, every_seed, progress, compute))
     if compute.leads:
         print_evaluation(measured, rules, given.as_json)
 
@@ -86,7 +88,9 @@ def print_evaluation(
     table = Table(*fixed, "how the epoch was chosen", title=title)
     for found in summaries:
         for rule in found["rules"].values():
-            numbers = (_percent(rule[key]) for key in ("mean", "std", "standard_error"))
+            # Of one run nothing is known about the spread.
+            spread = (rule["std"], rule["standard_error"]) if rule["n"] > 1 else (None, None)
+            numbers = map(_percent, (rule["mean"], *spread))
             table.add_row(found["method"], rule["rule"], *numbers, rule["description"])
     console.out.print(table)
     last = any(run.val_accuracy is None for run in first)

@@ -138,13 +138,16 @@ def networkx_parts(
     columns, attributes = _columns(data for *_, data in nodes), _columns(g.graph for g in graphs)
     labelled = columns if single else attributes
     label = options.label or next((key for key in _LABEL_NAMES if key in labelled), None)
-    for key in {*_LABEL_NAMES} - {label} if single else ():
-        columns.pop(key, None)
+    # Perhaps the answer too, unless the labels, or features, are named: then it is as any other.
+    named = not single or options.label or options.features
+    doubtful = [] if named else [key for key in _LABEL_NAMES if key in columns and key != label]
+    for key in doubtful:
+        del columns[key]
     names = [str(node) for _, node, _ in nodes]
     lines = [f"'{name}'" for name in names]
     of_graphs = Table(source, attributes, range(len(graphs)), ("graph", "attribute"))
     directed = any(graph.is_directed() for graph in graphs)
-    return table_parts(
+    parts = table_parts(
         name,
         source,
         Table(source, columns | {"id": names}, lines, ("node", "attribute")),
@@ -158,6 +161,8 @@ def networkx_parts(
         directed=directed,
         one_way=not directed,
     )
+    why = f"perhaps the labels again: name '{label}' as the label to use it"
+    return replace(parts, unused=[*parts.unused, *(f"attribute '{k}' ({why})" for k in doubtful)])
 
 
 def _edges(graphs: Sequence[Any], source: str) -> Table:
