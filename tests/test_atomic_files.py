@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from strategies import quick
 from vepm.cli.folders import only_writer
-from vepm.data.tables import expanded
+from vepm.data.registry import expanded
 from vepm.errors import InputError
 from vepm.files import (
     HALVES,

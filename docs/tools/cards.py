@@ -4,7 +4,7 @@ from goals import VEPM
 from headlines import MISSING, table
 from results import grid
 from vepm.data import datasets
-from vepm.training.presets import tuned_for
+from vepm.training.config import tuned_for
 
 NODES = {"Cora": "Cora", "Citeseer": "CiteSeer", "Pubmed": "PubMed"}
 GRAPHS = {

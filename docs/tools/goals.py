@@ -19,7 +19,7 @@ from vepm.paper.plan import squares
 from vepm.paper.results import Results, gather
 from vepm.paper.runner import Ended
 from vepm.report.paper_tables import number
-from vepm.training.presets import tuned_for
+from vepm.training.config import tuned_for
 
 VEPM = "VEPM (this work)"
 NODE_BARS = {"Cora": 84.3, "Citeseer": 72.5, "Pubmed": 82.4}

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from strategies import Graph, LargestTensor, directed_graphs, no_edges, quick, seeds, uniform
-from vepm.kernels.block_pattern import BlockPattern
-from vepm.kernels.patterns import Pattern, SortedEdges, index_type
+from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, index_type
 from vepm.nn import VEPM, Adjacency, aggregate, edge_dot
 from vepm.objective import edge_log_likelihood
 
@@ -156,7 +155,7 @@ def test_both_ways_to_sum_agree(graph: Graph, heads: int, seed: int) -> None:
     weight = uniform(seed + 2, graph.edge_index.size(1), heads)
     torch.testing.assert_close(gather.sum_neighbours(weight, x), block.sum_neighbours(weight, x))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vepm.kernels.block_pattern.STRIP", 3)
+        patch.setattr("vepm.kernels.patterns.STRIP", 3)
         torch.testing.assert_close(gather.dot_ends(x, other), block.dot_ends(x, other))
     torch.testing.assert_close(gather.sum_neighbours(None, x), block.sum_neighbours(None, x))
 

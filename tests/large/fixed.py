@@ -8,8 +8,8 @@ from torch.distributions import Weibull
 from torch_geometric.data import Data
 
 from strategies import random_graph
+from vepm.nn.encoder import Posterior
 from vepm.nn.model import Prediction
-from vepm.nn.posterior import Posterior
 from vepm.scale.ddp import ProcessGroup
 from vepm.scale.large import Clusters, LargeGraph
 

@@ -13,7 +13,7 @@ from torch.distributions import Gamma, Weibull, kl_divergence
 
 from strategies import quick, uniform
 from vepm.nn import draw
-from vepm.nn.posterior import SMALLEST_AFFILIATION, Posterior
+from vepm.nn.encoder import SMALLEST_AFFILIATION, Posterior
 
 positive = st.floats(0.05, 20)
 

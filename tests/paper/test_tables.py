@@ -31,7 +31,7 @@ from vepm.report.paper_tables import (
     write_tables,
 )
 from vepm.report.payload import breadth_first
-from vepm.training.presets import RECORD_FOLDS, tuned_for
+from vepm.training.config import RECORD_FOLDS, tuned_for
 
 NODES = {"Cora", "CiteSeer", "PubMed"}
 

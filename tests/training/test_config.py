@@ -17,8 +17,7 @@ from vepm.data import datasets
 from vepm.errors import InputError
 from vepm.nn.convolution import CommunityNorm
 from vepm.training import PRESETS, Config, ModelCard, preset
-from vepm.training.config import FIELDS, LARGEST
-from vepm.training.presets import tuned_for
+from vepm.training.config import FIELDS, LARGEST, tuned_for
 
 
 def values(name: str) -> st.SearchStrategy[Any]:

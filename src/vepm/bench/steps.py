@@ -57,13 +57,8 @@ def trainer(loss: Step, optimizer: torch.optim.Optimizer, others: Sequence[Tenso
 def build_model(graph: Data, **options: Any) -> tuple[VEPM, dict[str, list[nn.Parameter]]]:
     """A model for a graph, and the parameters that each step trains."""
     torch.manual_seed(0)
-    usual: dict[str, Any] = {
-        "num_communities": COMMUNITIES,
-        "num_metacommunities": PARTS,
-        "hidden_channels": WIDTH,
-        "encoder_channels": WIDTH,
-        "dropout": DROPOUT,
-    }
+    usual: dict[str, Any] = {"hidden_channels": WIDTH, "encoder_channels": WIDTH}
+    usual |= {"num_communities": COMMUNITIES, "num_metacommunities": PARTS, "dropout": DROPOUT}
     model = VEPM(graph.num_features, int(graph.y.max()) + 1, **usual | options)
     phi, theta = model.encoder_parameters(), model.predictor_parameters()
     return model, {"pretrain": phi, "predict": theta, "weights": theta, "joint": [*phi, *theta]}

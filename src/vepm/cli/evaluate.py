@@ -1,7 +1,7 @@
 """vepm evaluate: accuracy by a protocol, over many seeds or folds."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from vepm.evaluation import RunResult
 
 MEASURES = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "sampled_accuracy": "accuracy by draws"}
-SHOWN = ("split", "seed", "val_accuracy", "test_accuracy", "best_epoch", "seconds")
 
 
 @options.command("output", "overwrite", "seed", "batch_nodes", "no_memory_check")
@@ -76,8 +75,10 @@ def print_evaluation(
     measured: "Sequence[list[RunResult]]", rules: Sequence[str], as_json: bool
 ) -> None:
     """Mean, spread and rule of each method's runs; baselines are shown by the first rule alone."""
+    from vepm.evaluation import overview
+
     first, *peers = measured
-    ours, *others = _summary(first, rules), *(_summary(runs, rules[:1]) for runs in peers)
+    ours, *others = overview(first, rules), *(overview(runs, rules[:1]) for runs in peers)
     if as_json:
         console.print_json(ours | {"baselines": {found["method"]: found for found in others}})
         return
@@ -107,20 +108,3 @@ def print_evaluation(
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
-
-
-def _summary(results: "list[RunResult]", rules: Sequence[str]) -> dict[str, Any]:
-    """The summary of a method's runs, ready for JSON."""
-    from vepm.evaluation import mean_measures, summarise
-
-    by_rule = {rule: vars(summarise(results, rule)) for rule in rules}
-    main = ("rule", "mean", "std", "standard_error", "n")
-    return {
-        "dataset": results[0].dataset,
-        "method": results[0].method,
-        **{name: by_rule[rules[0]][name] for name in main},
-        "rules": by_rule,
-        "measures": mean_measures(results),
-        "runs": [{name: getattr(r, name) for name in SHOWN} | r.measures for r in results],
-        "settings": results[0].settings,
-    }

@@ -18,7 +18,8 @@ from vepm.data.canonical import KIND_SEPARATOR
 from vepm.data.columns import ReadOptions, Table
 from vepm.data.dataset import Dataset, relabelled
 from vepm.data.npz import read_npz
-from vepm.data.tables import expanded, read_edges, read_folder, read_text, table_parts
+from vepm.data.registry import expanded
+from vepm.data.tables import read_edges, read_folder, read_text, table_parts
 from vepm.errors import InputError
 from vepm.tasks import Task, TaskName, task_named
 

@@ -16,7 +16,6 @@ from typing import Any
 from vepm.data import benchmarks
 from vepm.data.dataset import Dataset
 from vepm.data.generate import planted_graph, planted_relations
-from vepm.data.tables import expanded
 from vepm.errors import InputError
 from vepm.files import write_bytes
 from vepm.tasks import TaskName
@@ -134,6 +133,14 @@ def _listed() -> dict[str, _Entry]:
     readers = listed.pop("readers")
     names = {name: {"name": name, "original": name, "folder": name} for name in listed}
     return {n: _Entry(**names[n] | readers[e["reader"]] | e) for n, e in listed.items()}
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` replaced by a home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def _root(root: str | os.PathLike[str] | None) -> Path:

@@ -3,7 +3,6 @@
 import csv
 import io
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,14 +26,6 @@ _OF_EDGES = (*ENDS, "weight", "kind")
 _BETWEEN = re.compile(r"[\s,;]+")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _IN_DICT = re.compile(r"^(?:\{.*'weight': *([^,}]+).*\}|\{\})$")
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` replaced by a home folder."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise InputError(f"{path}: there is no such home folder; write the path out") from None
 
 
 def read_text(path: Path) -> str:

@@ -9,6 +9,7 @@ from vepm.evaluation.results import (
     Summary,
     choose_epoch,
     mean_measures,
+    overview,
     summarise,
 )
 from vepm.evaluation.splits import (
@@ -44,6 +45,7 @@ __all__ = [
     "gin_folds",
     "keep_labels",
     "mean_measures",
+    "overview",
     "protocol_for",
     "protocol_named",
     "public_split",

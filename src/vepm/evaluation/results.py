@@ -12,6 +12,7 @@ from vepm.errors import InputError
 from vepm.schema import is_of_type, read
 
 Curve = dict[str, list[float]]
+SHOWN = ("split", "seed", "val_accuracy", "test_accuracy", "best_epoch", "seconds")
 
 
 @dataclass(frozen=True)
@@ -208,3 +209,18 @@ def mean_measures(results: Sequence[RunResult]) -> dict[str, Any]:
             for rows in zip(*known, strict=True)
         ]
     return found
+
+
+def overview(results: Sequence[RunResult], rules: Sequence[str]) -> dict[str, Any]:
+    """The runs of a method and their summary by each of the rules, the main one first."""
+    by_rule = {rule: vars(summarise(results, rule)) for rule in rules}
+    main = ("rule", "mean", "std", "standard_error", "n")
+    return {
+        "dataset": results[0].dataset,
+        "method": results[0].method,
+        **{name: by_rule[rules[0]][name] for name in main},
+        "rules": by_rule,
+        "measures": mean_measures(results),
+        "runs": [{name: getattr(r, name) for name in SHOWN} | r.measures for r in results],
+        "settings": results[0].settings,
+    }

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vepm.kernels.block_pattern import BlockPattern
-from vepm.kernels.patterns import Pattern, SortedEdges, apply
+from vepm.kernels.patterns import BlockPattern, Pattern, SortedEdges, apply
 
 GROUPED_NUMBERS = 2**22  # read from either end of the edges at a time, or K for each edge
 

@@ -5,7 +5,7 @@ from vepm.kernels.features import SparseFeatures, compact
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
 from vepm.nn.convolution import GCNConv, GINConv
-from vepm.nn.encoder import CommunityEncoder
+from vepm.nn.encoder import CommunityEncoder, draw
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
 from vepm.nn.partitioner import (
     EdgePartitioner,
@@ -14,7 +14,6 @@ from vepm.nn.partitioner import (
     members,
     segment_sizes,
 )
-from vepm.nn.posterior import draw
 
 __all__ = [
     "VEPM",

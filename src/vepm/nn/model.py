@@ -13,7 +13,7 @@ from vepm.kernels.features import Features, dense, normalize_rows, row_mass
 from vepm.kernels.shares import SMALLEST_SHARE, link_shares, normal_on_nodes
 from vepm.nn.building import build_boxes, check_options
 from vepm.nn.composer import NodeComposer
-from vepm.nn.posterior import draw
+from vepm.nn.encoder import draw
 
 REST = 0.1  # initial sum of a community's rates with all but its partner, whose rate is 1
 

@@ -14,7 +14,7 @@ from vepm.files import write_csv, write_text
 from vepm.paper.experiments import Metric, Printed
 from vepm.paper.plan import PRESET, PRESET_ROWS, Value
 from vepm.paper.results import NO_DATA, Results
-from vepm.training.presets import RECORD_FOLDS
+from vepm.training.config import RECORD_FOLDS
 
 QUICK = (
     "QUICK: a few epochs on part of the data, to show that everything runs. "

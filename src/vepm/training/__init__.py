@@ -3,12 +3,11 @@
 from vepm.scale.batches import GraphBatch, GraphStore, single_graph
 from vepm.scale.executor import Run, Source
 from vepm.training.card import ModelCard
-from vepm.training.config import Config, ModelConfig, TrainingConfig
+from vepm.training.config import PRESETS, Config, ModelConfig, TrainingConfig, preset
 from vepm.training.fitted import Fitted
 from vepm.training.fitting import fit, fit_many
 from vepm.training.loop import Progress, TrainingState, train
 from vepm.training.prediction import Explanation, explain, probabilities, scores
-from vepm.training.presets import PRESETS, preset
 from vepm.training.saving import load_model, save_model
 from vepm.training.sources import group_runs, in_batches, most_runs_at_once, pick_device, set_aside
 

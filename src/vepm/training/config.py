@@ -1,9 +1,10 @@
-"""Settings as frozen dataclasses, read from and written to TOML, by present and earlier names."""
+"""Settings as frozen dataclasses, to and from TOML, by present and earlier names; the presets."""
 
 import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from vepm.nn.convolution import CONVOLUTIONS, NORMALIZATIONS
 from vepm.nn.partitioner import PARTITIONS, SHARES
 from vepm.schema import check, checked, fields_of, unknown
 
+FOLDER = Path(__file__).parent
 # An untrusted settings file must not be able to exhaust the memory.
 LARGEST, MOST_SAMPLES, DEEPEST = 2**20, 1024, 1000
 # Beyond these bounds real numbers overflow single precision, or vanish in it.
@@ -232,7 +234,7 @@ FIELDS: dict[str, dataclasses.Field[Any]] = fields_of(*SECTIONS.values())
 
 
 RENAMED = {"alignment": "class_balance_weight", "edge_weight": "edge_term_weight"}
-_TABLES = read_toml(Path(__file__).parent / "legacy.toml")
+_TABLES = read_toml(FOLDER / "legacy.toml")
 REMOVED: dict[str, dict[str, Any]] = _TABLES["removed"]
 LATER: dict[str, dict[str, Any]] = _TABLES["later"]
 
@@ -294,3 +296,47 @@ def recorded(config: Config) -> dict[str, dict[str, Any]]:
     model["fusion"] = model["inputs"] if fused else "concat"
     model["inputs"] = "both" if fused else model["inputs"]
     return sections
+
+
+PRESETS: dict[str, dict[str, Config]] = {}  # by name and task
+for _name, _tasks in read_toml(FOLDER / "presets.toml").items():
+    _base = PRESETS.get(_tasks.pop("base", ""), {})
+    PRESETS[_name] = {t: _base.get(t, Config()).replace(**own) for t, own in _tasks.items()}
+
+
+RECORD_FOLDS = frozenset(
+    {"MUTAG", "PTC", "IMDB-BINARY", "IMDB-MULTI", "PROTEINS", "NCI1", "REDDIT-BINARY"}
+)
+"""Datasets whose settings in ``tuned.toml`` were chosen on folds that results are measured on."""
+
+
+def preset(
+    name: str, task: str, dataset: str | None = None, partition: str | None = None
+) -> Config:
+    """Settings by name (see ``PRESETS``) for a ``"node"`` or ``"graph"`` task.
+
+    ``"tuned"`` may have better settings for the named dataset, or for a partition other than the
+    preset's.
+
+    Example:
+        >>> preset("released", "node").training.sampling
+        False
+    """
+    if name not in PRESETS:
+        raise InputError(f"there is no preset {name!r}; choose from {', '.join(PRESETS)}")
+    known = tuned_for() if name == "tuned" else {}
+    own = known.get((dataset or "", "learned"), {})
+    if partition is not None:
+        own = known.get((dataset or "", partition), own) | {"partition": partition}
+    return PRESETS[name][task].replace(**own)
+
+
+@cache
+def tuned_for() -> dict[tuple[str, str], dict[str, Any]]:
+    """What ``"tuned"`` changes on single datasets, by dataset and partition."""
+    found = {}
+    for dataset, changes in read_toml(FOLDER / "tuned.toml").items():
+        others = {key: value for key, value in changes.items() if isinstance(value, dict)}
+        found[dataset, "learned"] = {k: v for k, v in changes.items() if k not in others}
+        found |= {(dataset, partition): own for partition, own in others.items()}
+    return found

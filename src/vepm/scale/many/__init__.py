@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,9 @@ from vepm.nn import VEPM
 from vepm.objective import Terms
 from vepm.scale.batches import GraphBatch, GraphStore, pieces
 from vepm.scale.cuda_graphs import CUDAGraphs, worth_capturing
-from vepm.scale.executor import Executor, LabelledBatch, Run
+from vepm.scale.executor import Executor, LabelledBatch, Run, seed_of, shuffled
 from vepm.scale.many.edges import RunEdges, SharedFeatures
-from vepm.scale.many.padding import GraphBatches, Plan
+from vepm.scale.many.padding import Plan, plan, size_of
 from vepm.scale.norms import PaddedNorm, replace_norms
 
 
@@ -159,3 +159,37 @@ class _Caller(nn.Module):
 
     def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(self.model, *arguments)
+
+
+class GraphBatches:
+    """The batches of a phase, in the order a run of its own would take them.
+
+    All last batches of an epoch are padded to one size, and so are all others, so that a captured
+    step can be replayed on them.
+    """
+
+    def __init__(
+        self, store: GraphStore, runs: Sequence[Run], phase: str, epochs: int, batch_size: int
+    ) -> None:
+        self.store, self.runs, self.phase, self.batch_size = store, runs, phase, batch_size
+        self._sizes = {True: (0, 0), False: (0, 0)}
+        for epoch in range(epochs):
+            for is_last, parts in self._parts(epoch):
+                both = zip(self._sizes[is_last], size_of(store, parts), strict=True)
+                nodes, edges = map(max, both)
+                self._sizes[is_last] = nodes, edges
+
+    def epoch(self, epoch: int) -> list[Plan]:
+        """The batches of an epoch."""
+        batches = self._parts(epoch)
+        return [plan(self.store, parts, self._sizes[is_last]) for is_last, parts in batches]
+
+    def _parts(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
+        """For each batch, whether it is the last, and each run's graphs."""
+        orders = []
+        for run in self.runs:
+            generator = torch.Generator().manual_seed(seed_of(run.seed, self.phase, epoch))
+            orders.append(shuffled(self.store, run, self.phase, self.batch_size, generator))
+        last = len(orders[0]) - 1
+        for i, parts in enumerate(zip(*orders, strict=True)):
+            yield i == last, parts

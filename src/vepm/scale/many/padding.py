@@ -1,6 +1,6 @@
 """Batches of many runs, each of its own graphs, padded to one size."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +10,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vepm.nn import Adjacency
 from vepm.scale.batches import GraphBatch, GraphStore
-from vepm.scale.executor import Run, seed_of, shuffled
 from vepm.scale.many.edges import RunEdges
 
 # The least number of padding nodes of each run. Padding edges run from one node of a pair to the
@@ -98,37 +97,3 @@ def plan(store: GraphStore, chosen: Sequence[Tensor], size: tuple[int, int]) -> 
     graphs = pad(torch.stack([indices, mask]), (0, 1))
     form = torch.cat([graphs, torch.stack(places, dim=1).flatten(0, 1)])
     return Plan(store, form.to(store.device), size, labels)
-
-
-class GraphBatches:
-    """The batches of a phase, in the order a run of its own would take them.
-
-    All last batches of an epoch are padded to one size, and so are all others, so that a captured
-    step can be replayed on them.
-    """
-
-    def __init__(
-        self, store: GraphStore, runs: Sequence[Run], phase: str, epochs: int, batch_size: int
-    ) -> None:
-        self.store, self.runs, self.phase, self.batch_size = store, runs, phase, batch_size
-        self._sizes = {True: (0, 0), False: (0, 0)}
-        for epoch in range(epochs):
-            for is_last, parts in self._parts(epoch):
-                both = zip(self._sizes[is_last], size_of(store, parts), strict=True)
-                nodes, edges = map(max, both)
-                self._sizes[is_last] = nodes, edges
-
-    def epoch(self, epoch: int) -> list[Plan]:
-        """The batches of an epoch."""
-        batches = self._parts(epoch)
-        return [plan(self.store, parts, self._sizes[is_last]) for is_last, parts in batches]
-
-    def _parts(self, epoch: int) -> Iterator[tuple[bool, Sequence[Tensor]]]:
-        """For each batch, whether it is the last, and each run's graphs."""
-        orders = []
-        for run in self.runs:
-            generator = torch.Generator().manual_seed(seed_of(run.seed, self.phase, epoch))
-            orders.append(shuffled(self.store, run, self.phase, self.batch_size, generator))
-        last = len(orders[0]) - 1
-        for i, parts in enumerate(zip(*orders, strict=True)):
-            yield i == last, parts
