@@ -118,9 +118,9 @@ def test_protocols_of_an_evaluation() -> None:
         splits(data, "public", labels_per_class=3)
     with pytest.raises(InputError, match="--splits counts random splits"):
         splits(data, splits=3)
-    for more in {}, {"labels_per_class": 3}:
+    for labels in None, 3:
         with pytest.raises(InputError, match="--folds is for gin and capsgnn, not for protocol"):
-            splits(data, folds=3, **more)
+            splits(data, folds=3, labels_per_class=labels)
 
 
 def test_sizes_of_generated_graphs() -> None:
