@@ -3,12 +3,14 @@
 What a command needs is imported when it runs: help and completion do not wait for it.
 """
 
+import contextlib
 import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from vepm import __version__, console
 from vepm.cli import (
@@ -27,8 +29,34 @@ from vepm.errors import InputError, LostProcessError
 
 RENAMED = {"together": "runs-at-once"}  # former names of options, which still work
 
+UsageError: Any = typer.BadParameter.__base__  # which Typer does not export
+
+
+@contextlib.contextmanager
+def _on_one_line() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        where = error.ctx.command_path if error.ctx else "vepm"
+        raise InputError(f"{error.format_message().rstrip('.')}; see {where} --help") from None
+
+
+class _Commands(TyperGroup):
+    """What is wrong with the words of a command takes one line, as what is wrong with data does."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        # Without any words there is the help.
+        with _on_one_line() if args else contextlib.nullcontext():
+            return super().make_context(info_name, args, *more, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _on_one_line():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="vepm",
+    cls=_Commands,
     help="Variational edge partition models: classify nodes or graphs, and see the overlapping "
     "communities behind the edges.",
     no_args_is_help=True,
