@@ -188,4 +188,4 @@ def test_folds_that_overlap_with_the_search_are_warned_of(dataset: str, tmp_path
     few.write_text("[training]\npretrain_epochs = 1\nepochs = 1\n")
     words = ("tune", dataset, "--device", "cpu", "--trials", "1", "--config", few)
     printed = succeed(*words, "-o", tmp_path / "out").out
-    assert ("the folds of `vepm evaluate` test on graphs" in printed) is (dataset != "planted")
+    assert ("`vepm evaluate` also tests on graphs" in printed) is (dataset != "planted")
