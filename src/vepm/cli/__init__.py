@@ -3,14 +3,12 @@
 What a command needs is imported when it runs: help and completion do not wait for it.
 """
 
-import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from vepm import __version__, console
 from vepm.cli import (
@@ -31,32 +29,8 @@ RENAMED = {"together": "runs-at-once"}  # former names of options, which still w
 
 UsageError: Any = typer.BadParameter.__base__  # which Typer does not export
 
-
-@contextlib.contextmanager
-def _on_one_line() -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        where = error.ctx.command_path if error.ctx else "vepm"
-        raise InputError(f"{error.format_message().rstrip('.')}; see {where} --help") from None
-
-
-class _Commands(TyperGroup):
-    """What is wrong with the words of a command takes one line, as what is wrong with data does."""
-
-    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
-        # Without any words there is the help.
-        with _on_one_line() if args else contextlib.nullcontext():
-            return super().make_context(info_name, args, *more, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _on_one_line():
-            return super().invoke(ctx)
-
-
 app = typer.Typer(
     name="vepm",
-    cls=_Commands,
     help="Variational edge partition models: classify nodes or graphs, and see the overlapping "
     "communities behind the edges.",
     no_args_is_help=True,
@@ -88,9 +62,17 @@ def main() -> None:
     """Run the command line; errors that a user can correct take one line and exit code 2."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        if len(sys.argv) > 1:
+            where = error.ctx.command_path if error.ctx else "vepm"
+            text = f"{error.format_message().rstrip('.')}; see {where} --help"
+            console.print_error(InputError(text))
+        else:
+            error.show()
+        sys.exit(error.exit_code)
     except (InputError, LostProcessError, OSError, MemoryError) as error:
         console.print_error(error)
         sys.exit(2 if isinstance(error, (InputError, *UNUSABLE_PATH)) else 1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(128 + signal.SIGINT)

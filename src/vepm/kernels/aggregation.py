@@ -52,12 +52,6 @@ class Adjacency:
     _patterns: dict[tuple[int, bool], Pattern] = field(default_factory=dict, repr=False)
     _scales: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        ends = self.edge_index
-        if ends.dim() != 2 or ends.size(0) != 2 or ends.dtype not in (torch.int64, torch.int32):
-            found = f"{list(ends.shape)} of {ends.dtype}"
-            raise ValueError(f"edge_index must be [2, E] and of integers, got {found}")
-
     @property
     def source(self) -> Tensor:
         """Where each edge comes from [E]."""
@@ -191,6 +185,9 @@ def as_adjacency(edge_index: EdgeIndex, num_nodes: int) -> Adjacency:
     """Wrap a plain ``edge_index``; an :class:`Adjacency` passes through."""
     if isinstance(edge_index, Adjacency):
         return edge_index
+    shape, kind = list(edge_index.shape), edge_index.dtype
+    if len(shape) != 2 or shape[0] != 2 or kind not in (torch.int64, torch.int32):
+        raise ValueError(f"edge_index must be [2, E] and of integers, got {shape} of {kind}")
     return Adjacency(edge_index, num_nodes)
 
 

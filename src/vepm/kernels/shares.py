@@ -57,12 +57,13 @@ def posterior_shares(rates: Tensor, exponent: float) -> Tensor:
         tensor([[0.2500, 0.7500],
                 [0.5000, 0.5000]])
     """
-    return softmax_shares(torch.log(rates + SMALLEST_RATE), exponent)
+    # Over the first axis neighbouring edges go through the softmax together, faster.
+    powers = exponent * torch.log(rates.t() + SMALLEST_RATE)
+    return torch.softmax(powers, dim=0).t().contiguous()
 
 
 def softmax_shares(rates: Tensor, inverse_temperature: float) -> Tensor:
     """Softmax of the rates [E, K] of each edge."""
-    # Over the first axis neighbouring edges go through the softmax together, faster.
     return torch.softmax(inverse_temperature * rates.t(), dim=0).t().contiguous()
 
 
