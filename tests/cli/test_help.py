@@ -212,7 +212,7 @@ def test_defaults_of_options(command: str) -> None:
 def test_exit_codes_tell_a_mistake_from_bad_luck_and_from_ctrl_c(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(standalone_mode: bool) -> None:
         raise error
 
     monkeypatch.setattr("vepm.cli.app", fail)
@@ -222,7 +222,10 @@ def test_exit_codes_tell_a_mistake_from_bad_luck_and_from_ctrl_c(
 
 
 def test_a_command_that_is_told_to_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vepm.cli.app", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    def end(standalone_mode: bool) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("vepm.cli.app", end)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 143
