@@ -18,7 +18,7 @@ VARIANTS = {
     "matrix": (
         "diagonal",
         FEW_COMMUNITIES / 4,
-        f"{FEW_COMMUNITIES} communities, with a matrix of interactions over the diagonal",
+        f"with a matrix of interactions over the diagonal, {FEW_COMMUNITIES} communities",
         tuple(STEPS),
     ),
     "posterior": (
