@@ -12,6 +12,7 @@ from vepm.paper.experiments import Experiment, task_of
 from vepm.paper.plan import EVERY_PRESET, Square, Value, squares
 from vepm.paper.runner import Ended
 from vepm.paper.studies import WHOLE
+from vepm.tasks import TASKS
 
 NO_DATA = "data not here"
 DRAWS = (
@@ -84,7 +85,7 @@ def _value(square: Square, folder: Path, ended: Ended) -> Value:
         pretrained=training is not None
         and training["scheme"] != "scratch"
         and square.method not in WHOLE
-        and task_of(square.dataset) == "graph",
+        and not TASKS[task_of(square.dataset)].single_graph,
         commits=Counter(record.body.get("commit") for record in found),
     )
 
