@@ -152,7 +152,7 @@ def test_only_descriptions_are_wrapped(capsys: Captured, monkeypatch: pytest.Mon
     print_evaluation([runs], ["validation"], as_json=False)
     rows = [row[:5] for row in cells(capsys.readouterr().out)]
     assert ["method", "rule", "mean", "std", "std. error"] in rows
-    assert ["vepm (even split)", "validation", "75.00", "0.00", "0.00"] in rows
+    assert ["vepm (even split)", "validation", "75.00", "-", "-"] in rows
 
 
 def test_an_evaluation_without_validation(capsys: Captured) -> None:

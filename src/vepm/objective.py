@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, subgraph, to_dense_batch
 
-from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate
+from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
 from vepm.kernels.shares import SMALLEST_SHARE, couple, link_shares, pair_rates
 
 
@@ -192,7 +192,7 @@ def subsampled_edge_log_likelihood(
 
 
 def _simple(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> Adjacency:
-    plain, weight = remove_self_loops(Adjacency(edge_index, num_nodes).edge_index, edge_weight)
+    plain, weight = remove_self_loops(as_adjacency(edge_index, num_nodes).edge_index, edge_weight)
     plain, weight = coalesce(plain, weight, num_nodes=num_nodes)
     return Adjacency(plain, num_nodes, weight=weight)
 
