@@ -151,7 +151,7 @@ def scored_splits(
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
     """A baseline by name, fit for the dataset's task.
 
-    Rows scaled to unit sum, as published, suit words; numbers are standardised for it instead.
+    Published settings scale rows to unit sum, which suits words but not standardised numbers.
     """
     method = baseline(name, dataset.name, device=str(pick_device(device)))
     method.check(dataset)

@@ -103,7 +103,7 @@ class Scaling:
 
 
 def standardised(dataset: Dataset) -> Dataset:
-    """One graph whose columns of numbers have mean 0 and deviation 1; without such, as it is."""
+    """The dataset with numeric columns of mean 0 and deviation 1; unchanged if it has none."""
     x = dataset.features
     if not dataset.single_graph or is_sparse(x):
         return dataset
