@@ -65,6 +65,9 @@ def test_numbers_are_standardised_and_words_stay() -> None:
     assert torch.equal(found[:, :-1], club.features)
     torch.testing.assert_close(found[:, -1].mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
     torch.testing.assert_close(found[:, -1].std(correction=0), torch.tensor(1.0))
+    graph.x[:, -1] /= 1e6
+    few = replace(club, graphs=[graph], feature_names=None)
+    assert standardised(few) is few
 
 
 def test_rows_have_length_one_in_each_block() -> None:

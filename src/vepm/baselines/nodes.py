@@ -14,6 +14,7 @@ from vepm.baselines.base import Baseline, Classifier, Labelled, scored, single_e
 from vepm.baselines.neural import NeuralBaseline, Problem
 from vepm.data import Dataset
 from vepm.data.canonical import is_sparse
+from vepm.data.scaling import standardised
 from vepm.evaluation import Curve, Split
 from vepm.training import GraphBatch, single_graph
 
@@ -22,7 +23,8 @@ class NodeBaseline(NeuralBaseline):
     """A network over one graph, trained in full batches.
 
     It stops when for ``patience`` epochs validation accuracy stayed below its best and the loss
-    above its lowest. Features are scaled to unit sum for each node first if ``row_normalize``.
+    above its lowest. Columns of numbers are standardised first; features without any, such as
+    words, are scaled to unit sum for each node if ``row_normalize``.
     """
 
     task = "node"
@@ -31,9 +33,10 @@ class NodeBaseline(NeuralBaseline):
 
     def problem(self, dataset: Dataset, split: Split) -> Problem:
         """Nodes of one graph, in full batches."""
-        x, device = dataset.graphs[0].x, self.device
+        scaled, device = standardised(dataset), self.device
+        x = scaled.graphs[0].x
         # The features stay a tensor, which PyG's layers need.
-        x = (unit_rows(x) if self.row_normalize else x).to(device)
+        x = (unit_rows(x) if self.row_normalize and scaled is dataset else x).to(device)
         graph = replace(single_graph(dataset.graphs[0], device), x=x)
         parts, y = {"train": split.train} | scored(split), dataset.labels
         known = {name: (rows.to(device), y[rows].to(device)) for name, rows in parts.items()}

@@ -12,6 +12,7 @@ from torch_geometric.nn import GAE, GCNConv
 
 from vepm.baselines.base import Baseline, single_epoch_curve
 from vepm.data import Dataset
+from vepm.data.scaling import standardised
 from vepm.evaluation import Curve, Split
 from vepm.schema import checked
 
@@ -89,7 +90,7 @@ class SIGVAE(Baseline):
 
     def embed(self, dataset: Dataset) -> Tensor:
         """Means of the embeddings [N, D] of all nodes."""
-        graph = dataset.graphs[0]
+        graph = standardised(dataset).graphs[0]
         x, edges = graph.x.to_dense().to(self.device), graph.edge_index.to(self.device)
         model = GAE(MixtureEncoder(dataset.num_features, self)).to(self.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate)

@@ -37,7 +37,6 @@ def evaluate(
     """
     from vepm.cli.jobs import check_model, chosen_baseline, open_data, scored_splits, settings
     from vepm.data import require_labels
-    from vepm.data.scaling import standardised
     from vepm.evaluation import Compute, Method, VEPMMethod
     from vepm.evaluation import evaluate as run_all
 
@@ -62,11 +61,10 @@ def evaluate(
     if "vepm" in runners:
         check_model(data, chosen, compute.own_device)
     every_seed = range(first_seed, first_seed + seeds)
-    measured, comparable = [], standardised(data)
+    measured = []
     for name, runner in runners.items():
-        seen = data if name == "vepm" else comparable
         with console.run_bar(f"{name} on {data.name}") as progress:
-            measured.append(run_all(runner, seen, parts, every_seed, progress, compute))
+            measured.append(run_all(runner, data, parts, every_seed, progress, compute))
     if compute.leads:
         print_evaluation(measured, rules, given.as_json)
 

@@ -4,7 +4,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,9 @@ from torch import Tensor
 
 from vepm import console, training
 from vepm.baselines import Baseline, baseline
-from vepm.baselines.nodes import NodeBaseline
 from vepm.cli.folders import command_line
 from vepm.cli.options import Given, listed
 from vepm.data import Dataset, datasets, is_recipe, load, read, require_labels
-from vepm.data.scaling import standardised
 from vepm.errors import InputError, TrainingWarning
 from vepm.estimators import CLASSIFIERS, Estimator, LinkPredictor, unlabelled
 from vepm.evaluation import Split, protocol_for
@@ -149,15 +147,10 @@ def scored_splits(
 
 
 def chosen_baseline(name: str, dataset: Dataset, device: str) -> Baseline:
-    """A baseline by name, fit for the dataset's task.
-
-    Published settings scale rows to unit sum, which suits words but not standardised numbers.
-    """
+    """A baseline by name, fit for the dataset's task."""
     method = baseline(name, dataset.name, device=str(pick_device(device)))
     method.check(dataset)
     say_unweighted(dataset, [name])
-    if isinstance(method, NodeBaseline) and standardised(dataset) is not dataset:
-        return replace(method, row_normalize=False)
     return method
 
 
@@ -201,7 +194,7 @@ class Job:
 
     def score(self, peer: Baseline, seed: int) -> dict[str, Any]:
         """How a baseline does with the same labels."""
-        found = peer(standardised(self.data), own_split(self.data, self.parts), seed)
+        found = peer(self.data, own_split(self.data, self.parts), seed)
         measures = {f"test_{name}": value for name, value in found.measures.items()}
         return {"test_accuracy": found.test_accuracy, **measures}
 

@@ -103,13 +103,16 @@ class Scaling:
 
 
 def standardised(dataset: Dataset) -> Dataset:
-    """The dataset with numeric columns of mean 0 and deviation 1; unchanged if it has none."""
+    """The dataset with numeric columns of mean 0 and deviation 1.
+
+    Unchanged if numbers make up at most half of the sum of all absolute values, as among words.
+    """
     x = dataset.features
     if not dataset.single_graph or is_sparse(x):
         return dataset
     scale, graph = Scaling.of(x), dataset.graphs[0].clone()
-    numbers = (scale.factor > 0) & ~scale.kept
-    if not numbers.any():
+    numbers, sizes = (scale.factor > 0) & ~scale.kept, x.abs().sum(0, dtype=torch.double)
+    if not sizes[numbers].sum() > sizes.sum() / 2:
         return dataset
     graph.x = torch.where(numbers, scale(x) * int(numbers.sum()) ** 0.5, x)
     return replace(dataset, graphs=[graph])
