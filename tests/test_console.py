@@ -102,9 +102,9 @@ def test_a_run_names_its_parts(capsys: Captured) -> None:
 
 
 def test_a_run_that_chose_its_split_says_what_validated(capsys: Captured) -> None:
-    tried = {"even": 0.625, "learned": 0.5, "linear": 0.25}
+    tried = {"even": 0.625, "learned": 0.5, "sage": 0.25}
     print_run(RUN | {"partitions": tried}, Path("out"))
-    said = "kept:  even 62.5 % on validation labels, beside learned 50.0 %, linear 25.0 %"
+    said = "kept:  even 62.5 % on validation labels, beside learned 50.0 %, sage 25.0 %"
     assert said in capsys.readouterr().out
 
 

@@ -18,6 +18,7 @@ from vepm.training import Config, ModelCard, explain, fit, probabilities, scores
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"conv": "gin", "normalize": "none"},
+    {"composer": "weighted", "conv": "sage", "hops": 1},
     {"normalize": "graph"},
     {"normalize": "neighbours", "inputs": "softmax"},
     {"composer": "fc", "inputs": "mass"},

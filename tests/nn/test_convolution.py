@@ -6,7 +6,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from strategies import dense_propagation, path, random_graph, scramble, shares, uniform
-from vepm.nn import Adjacency, GCNConv, GINConv
+from vepm.nn import Adjacency, GCNConv, GINConv, SAGEConv
 from vepm.nn.convolution import (
     NORMALIZATIONS,
     CommunityLinear,
@@ -107,7 +107,7 @@ def test_norm_of_too_few_nodes_uses_running_values_and_leaves_them(nodes: int) -
 
 
 def test_unknown_convolution_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="conv must be one of gcn, gin, got 'gat'"):
+    with pytest.raises(ValueError, match="conv must be one of gcn, gin, sage, got 'gat'"):
         convolution("gat", 2, 2)
 
 
@@ -124,8 +124,21 @@ def test_sums_before_and_after_the_map_are_the_same(normalize: str, out_channels
         torch.testing.assert_close(ours[:, k], expected)
 
 
+@pytest.mark.parametrize("normalize", NORMALIZATIONS)
+def test_sage_has_weights_of_its_own_for_a_node(normalize: str) -> None:
+    layer = SAGEConv(4, 3, heads=2).double()
+    scramble(layer)
+    weight, x = shares(GRAPH, 2), uniform(1, 9, 2, 4)
+    ours = layer(x, Adjacency(*GRAPH), propagation(Adjacency(*GRAPH), weight, normalize))
+    for k in range(2):
+        around = dense_propagation(GRAPH, weight[:, k], normalize).fill_diagonal_(0)
+        own = x[:, k] @ layer.own.weight[k]
+        expected = around @ x[:, k] @ layer.linear.weight[k] + own + layer.bias[k]
+        torch.testing.assert_close(ours[:, k], expected)
+
+
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("layer", [GCNConv, GINConv])
+@pytest.mark.parametrize("layer", [GCNConv, GINConv, SAGEConv])
 def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv], heads: int) -> None:
     graph = random_graph(5)
     torch.manual_seed(0)
@@ -140,7 +153,7 @@ def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv], heads: int) ->
     assert not torch.allclose(conv(x, graph.edge_index), before)
 
 
-@pytest.mark.parametrize("layer", [GCNConv, GINConv])
+@pytest.mark.parametrize("layer", [GCNConv, GINConv, SAGEConv])
 def test_weights_without_a_column_per_head_are_refused(layer: type[GCNConv | GINConv]) -> None:
     with pytest.raises(ValueError, match="a column per community"):
         layer(4, 3)(torch.rand(9, 4), GRAPH.edge_index, torch.ones(GRAPH.edge_index.size(1)))

@@ -12,7 +12,7 @@ from vepm.nn.convolution import NORMALIZATIONS
 
 # The random split is left out: it belongs to an edge by its nodes' numbers.
 PARTITIONS = st.sampled_from(["learned", "even"])
-CONVOLUTIONS = st.sampled_from(["gcn", "gin"])
+CONVOLUTIONS = st.sampled_from(["gcn", "gin", "sage"])
 
 
 def build(task: str, conv: str, normalize: str, partition: str) -> VEPM:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from hypothesis import given
@@ -21,6 +22,7 @@ from vepm.measures import (
     agreement,
     agreement_with_kinds,
     calibration_error,
+    homophily,
     summarise_parts,
 )
 from vepm.runs import commit, describe_machine, peak_memory
@@ -90,6 +92,21 @@ def test_agreement_by_hand() -> None:
     halves, quarters = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3])
     assert agreement(halves, quarters) == pytest.approx(2 / 3)
     assert agreement(quarters, halves) == pytest.approx(2 / 3)
+
+
+@quick
+@given(seeds, st.integers(2, 30), st.integers(0, 60), st.integers(1, 4))
+def test_homophily_is_assortativity_by_class(seed: int, n: int, m: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(-1, classes, (n,), generator=generator)
+    y[0] = 0
+    edges = torch.randint(n, (2, m), generator=generator)
+    edges = torch.cat([edges, edges.flip(0)], dim=1)
+    graph = nx.MultiDiGraph([(i, j) for i, j in edges.t().tolist() if min(y[i], y[j]) >= 0])
+    nx.set_node_attributes(graph, dict(enumerate(y.tolist())), "y")
+    mixed = len({int(y[node]) for node in graph}) > 1
+    expected = nx.attribute_assortativity_coefficient(graph, "y") if mixed else 0.0
+    assert homophily(y, edges) == pytest.approx(expected)
 
 
 def test_calibration_has_fifteen_bins_unless_told() -> None:

@@ -27,7 +27,7 @@ class CommunityBank(nn.Module):
         hidden_channels: Total width H; each community gets H/K of it, rounded down.
         num_metacommunities: Number of communities K.
         num_layers: Convolutions per community.
-        conv: ``"gcn"`` or ``"gin"``.
+        conv: ``"gcn"``, ``"gin"`` or ``"sage"``.
         normalize: How shares become message weights; see
             :func:`vepm.nn.convolution.propagation`.
         dropout: Dropout of each layer's input.

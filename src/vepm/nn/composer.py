@@ -87,7 +87,7 @@ class NodeComposer(nn.Module):
             weighted by its relevance; ``"fc"`` for one linear layer that ignores the graph.
         num_metacommunities: Parts of the edges, for ``"weighted"``.
         num_layers: Convolutions, the last of which gives the scores.
-        conv: ``"gcn"`` or ``"gin"``.
+        conv: ``"gcn"``, ``"gin"`` or ``"sage"``.
         hops: Propagation steps of the scores; each adds a neighbourhood and no weights.
         teleport: Share :math:`\alpha` of its own first scores that a node keeps in each step.
         dropout: Dropout of each layer's input.
@@ -144,7 +144,7 @@ class NodeComposer(nn.Module):
         if self.relevance is None:
             return plain_propagation(edges, h, self.conv), plain_propagation(edges, h, "gcn")
         walk = self.relevance(edges, edge_weight, degree)
-        return walk if self.conv == "gcn" else self.relevance(edges, edge_weight, conv="gin"), walk
+        return walk if self.conv != "gin" else self.relevance(edges, edge_weight, conv="gin"), walk
 
     def walk(self, h: Tensor, start: Tensor, edges: Adjacency, weights: Propagation) -> Tensor:
         """Scores [N, classes] after one more step of propagation."""

@@ -1,4 +1,4 @@
-"""Graph convolutions that run K communities side by side; with K = 1 they are GCN and GIN."""
+"""Graph convolutions that run K communities side by side; with K = 1 two are GCN and GIN."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vepm.kernels.aggregation import Adjacency, EdgeIndex, aggregate, as_adjacency
 from vepm.kernels.features import Features
 
-CONVOLUTIONS = ("gcn", "gin")
+CONVOLUTIONS = ("gcn", "gin", "sage")
 NORMALIZATIONS = ("none", "graph", "community", "neighbours")
 NEIGHBOUR_TEMPERATURE = 0.5
 
@@ -85,7 +85,7 @@ def weighted(edges: Adjacency, shares: Tensor) -> Tensor:
 
 def plain_propagation(edges: Adjacency, like: Tensor, conv: str) -> Propagation:
     """Message passing over the graph as it stands, one head: what GCN and GIN do."""
-    if conv == "gcn":
+    if conv != "gin":
         return Propagation(*edges.gcn_weights(like.dtype))
     weight = edges.message_weight
     return Propagation(None if weight is None else weight.to(like.dtype))
@@ -192,6 +192,36 @@ class GCNConv(nn.Module):
         return y.add_(self.bias)
 
 
+class SAGEConv(GCNConv):
+    r"""K graph convolutions with weights of their own for the node itself,
+    :math:`H^{(k)} = \tilde A^{(k)} X W^{(k)} + X V^{(k)} + b^{(k)}`.
+
+    Like GraphSAGE it keeps a node apart from its neighbours, which helps where these are mostly of
+    other classes. :math:`\tilde A` is normalised by degree as GCN's, and has no loops.
+
+    Args:
+        in_channels: Input width.
+        out_channels: Output width of each head.
+        heads: Number of communities K.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int = 1) -> None:
+        super().__init__(in_channels, out_channels, heads)
+        self.own = CommunityLinear(in_channels, out_channels, heads, bias=False)
+
+    def reset_parameters(self) -> None:
+        """Glorot-uniform weights, zero bias."""
+        super().reset_parameters()
+        self.own.reset_parameters()
+
+    def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
+        """Map [N, in] or [N, K, in] to [N, K, out], given weights of the edges [E, K] or None."""
+        if not isinstance(weights, Propagation):
+            edge_index, weights = _prepared(x, edge_index, weights, self.bias, "gcn")
+        around = super().forward(x, edge_index, weights._replace(loop=0.0))
+        return around.add_(self.own(x))
+
+
 class GINConv(nn.Module):
     r"""K edge-weighted graph isomorphism layers
     :math:`H^{(k)} = \mathrm{MLP}^{(k)}((1 + \epsilon_k) X + A^{(k)} X)`.
@@ -243,9 +273,9 @@ def _prepared(
 
 
 def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) -> nn.Module:
-    """Build a layer by name: ``"gcn"`` or ``"gin"``."""
+    """Build a layer by name: ``"gcn"``, ``"gin"`` or ``"sage"``."""
     require_one_of("conv", conv, CONVOLUTIONS)
-    layer = GCNConv if conv == "gcn" else GINConv
+    layer = {"gcn": GCNConv, "gin": GINConv, "sage": SAGEConv}[conv]
     return layer(in_channels, out_channels, heads)
 
 

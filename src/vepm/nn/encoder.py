@@ -39,7 +39,7 @@ class CommunityEncoder(nn.Module):
         num_communities: Number of communities C.
         hidden_channels: Width of the hidden layers.
         num_layers: Number of graph convolutions.
-        conv: ``"gcn"`` or ``"gin"``.
+        conv: ``"gcn"``, ``"gin"`` or ``"sage"``.
         shape: Weibull shapes per node and community (``"entry"``) or per ``"node"``.
         batch_norm: Normalise hidden layers; without it pretraining tends to collapse.
         dropout: Dropout of hidden layers; noise here also invites collapse.

@@ -50,7 +50,7 @@ class VEPM(nn.Module):
         num_communities: Number of communities C.
         num_metacommunities: Number of parts K each edge is split into.
         hidden_channels: Total width H of the community-GNN bank.
-        conv: ``"gcn"`` or ``"gin"`` throughout.
+        conv: ``"gcn"``, ``"gin"`` or ``"sage"`` throughout.
         encoder_channels: Hidden width of the community encoder.
         encoder_layers: Convolutions in the community encoder.
         encoder_batch_norm: Batch normalisation inside the encoder.
@@ -83,7 +83,7 @@ class VEPM(nn.Module):
         node_dropout: Probability that the bank reads nothing of a node in a training pass.
         pooling: ``"sum"`` or ``"mean"``, for graphs.
         readout: ``"jumping"`` or ``"last"``, for graphs.
-        encoder_conv: Convolution of the community encoder: the ``"same"``, ``"gcn"`` or ``"gin"``.
+        encoder_conv: Convolution of the community encoder, by default the ``"same"``.
         background: Make the last community one to which all nodes belong equally, for links that no
             other explains; a learned grouping starts with it as a metacommunity of its own.
         sparse: Let nodes not belong to a community at all.

@@ -17,7 +17,7 @@ MOST = 0.6  # communities that together have this part of the evidence carry mos
 TRIED = {
     "learned": "a learned split",
     "even": "an even split",
-    "linear": "a learned split whose parts a linear layer reads",
+    "sage": "a learned split that keeps nodes apart from their neighbours",
 }
 """What the partition ``"auto"`` tries, in words."""
 NEARLY_EVEN = 0.1  # edges whose shares differ by less than this, on average, are split alike

@@ -37,10 +37,10 @@ SCHEMES = ("alternating", "joint", "predictor", "scratch", "unlabelled")
 TRIED: dict[str, dict[str, Any]] = {
     "learned": {"partition": "learned"},
     "even": {"partition": "even"},
-    "linear": {"partition": "learned", "composer": "fc", "bank_layers": 2},
+    "sage": {"partition": "learned", "conv": "sage"},
 }
-"""What the partition ``"auto"`` chooses from: settings of its own by name. With ``"linear"`` a
-linear layer reads the bank, which suits graphs whose neighbours are mostly of other classes."""
+"""What the partition ``"auto"`` chooses from: settings of its own by name. ``"sage"`` keeps a node
+apart from its neighbours, and is tried where these share its label hardly more often than by chance."""
 # What the number of communities "auto" stands for: at most so many, most of them emptied.
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
 
@@ -60,6 +60,8 @@ class ModelConfig(Section):
     num_metacommunities: int = checked(8, low=1, high=LARGEST)
     hidden_channels: int = checked(64, low=1, high=LARGEST)
     conv: str = checked("gcn", choices=CONVOLUTIONS)
+    """Graph convolution of bank and composer: ``gcn``, ``gin``, or ``sage``, which is GCN with
+    weights of its own for the node itself. The encoder's is the same, or GCN beside ``sage``."""
     encoder: str = checked("normalized", choices=ENCODERS)
     """The community encoder: ``normalized`` has the convolution of the others, batch normalisation
     and a Weibull shape for every node and community; ``background`` is the same, but to the last
@@ -68,8 +70,9 @@ class ModelConfig(Section):
     normalisation and one shape per node, as in the released code."""
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=("auto", *PARTITIONS))
-    """How edges are split; ``auto`` tries a learned split, an even one, and a learned one with a
-    linear composer, and keeps what is best on validation labels (the first, if there are none)."""
+    """How edges are split; ``auto`` tries a learned split, an even one and, where neighbours are
+    mostly of other classes, a learned one with ``sage``, and keeps what is best on validation labels
+    (the first, if there are none)."""
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
     """How rates become shares of an edge: their ``softmax``, between metacommunities of consecutive
@@ -101,6 +104,7 @@ class ModelConfig(Section):
         decided |= {"partition": "learned"} if self.partition == "auto" else {}
         own = {name: value for name, value in vars(self).items() if name != "encoder"}
         own["grouping"] = GROUPING[self.shares]
+        own["encoder_conv"] = "gcn" if self.conv == "sage" else "same"
         return own | ENCODERS[self.encoder] | fused | decided
 
 

@@ -1,6 +1,8 @@
 """From a dataset and settings to a trained model: the function behind all training."""
 
+import functools
 import math
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from vepm.data import Dataset
 from vepm.errors import DivergedError, InputError
+from vepm.measures import homophily
 from vepm.scale.batches import GraphBatch
 from vepm.scale.ddp import ProcessGroup, own_device
 from vepm.scale.executor import OneRun, Run
@@ -26,6 +29,7 @@ from vepm.training.saving import fingerprint_of, load_state, save_state
 from vepm.training.sources import in_batches, pick_device, require_memory
 
 SECONDS_BETWEEN_SAVES = 10.0
+ALIKE = 0.2  # homophily from which on "sage", which keeps a node apart, is not tried
 NONE = torch.empty(0, dtype=torch.long)
 
 
@@ -109,13 +113,15 @@ def fit_many(
     size, capture = training.batch_size, training.likelihood not in INEXACT
     share = len({run.seed for run in runs}) == 1 < len(runs) and isinstance(source, GraphBatch)
     tried, starts = [dict[str, Fitted]() for _ in runs], list[Pretrained]()
-    for name, own in _candidates(card, config, runs).items():
-        cards = [replace(own, seed=int(run.seed)) for run in runs]
+    wanted = [_candidates(dataset, config, run) for run in runs]
+    for name, changes in functools.reduce(operator.or_, wanted).items():
+        own = card.config.replace(**changes)
+        cards = [replace(card, config=own, seed=int(run.seed)) for run in runs]
         models = []
         with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
-            for card in cards:
-                torch.manual_seed(card.seed)
-                models.append(card.build().to(where))
+            for one in cards:
+                torch.manual_seed(one.seed)
+                models.append(one.build().to(where))
         if share and not starts:
             unlabelled = Run(NONE, NONE, seed=runs[0].seed)
             alone = OneRun(models[0], source, unlabelled, scores=scores, capture=capture)
@@ -132,20 +138,23 @@ def fit_many(
             executor = OneRun(models[0], source, runs[0], scores=scores, **options)
         named = name if tried[0] else ""
         courses, starts = _train(executor, cards[0], starts, named, progress, checkpoint)
-        for done, model, card, course in zip(tried, models, cards, courses, strict=True):
-            done[name] = Fitted(model, card, source, course.history, course.best_epoch)
+        for i, (model, course) in enumerate(zip(models, courses, strict=True)):
+            if name in wanted[i]:
+                found = Fitted(model, cards[i], source, course.history, course.best_epoch)
+                tried[i][name] = found
     return [_best(own, run, calibrated) for own, run in zip(tried, runs, strict=True)]
 
 
-def _candidates(card: ModelCard, config: Config, runs: Sequence[Run]) -> dict[str, ModelCard]:
-    """Cards of the models to choose from; a single one unless validation labels can decide."""
-    decides = any(run.train_on.numel() and run.validate_on.numel() for run in runs)
-    if config.model.partition != "auto" or not decides:
-        return {config.model.partition: card}
-    found = {name: card.config.replace(**own) for name, own in TRIED.items()}
-    if found["linear"] == found["learned"]:
-        del found["linear"]
-    return {name: replace(card, config=own) for name, own in found.items()}
+def _candidates(dataset: Dataset, config: Config, run: Run) -> dict[str, dict[str, Any]]:
+    """Changes of the settings that a run chooses from; one unless validation labels can decide."""
+    partition, conv = config.model.partition, config.model.conv
+    if partition != "auto" or not run.train_on.numel() or not run.validate_on.numel():
+        return {"learned" if partition == "auto" else partition: {}}
+    known, labels = torch.cat([run.train_on, run.validate_on]).cpu(), dataset.labels
+    y = torch.full_like(labels, -1).index_copy_(0, known, labels[known])
+    useful = dataset.single_graph and conv == "gcn"
+    useful = useful and homophily(y, dataset.graphs[0].edge_index) < ALIKE
+    return {name: own for name, own in TRIED.items() if name != "sage" or useful}
 
 
 def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:

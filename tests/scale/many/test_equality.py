@@ -53,6 +53,7 @@ def test_schemes(task: str, scheme: str) -> None:
         {"encoder": "plain", "likelihood": "summed"},
         {"normalize": "graph", "conv": "gcn"},
         {"normalize": "community", "conv": "gin"},
+        {"composer": "weighted", "conv": "sage"},
         {"composer": "weighted", "weight_decay": 0.1, "scheme": "joint"},
         {"shares": "posterior", "temperature": 0.5, "composer": "weighted"},
         {"shares": "posterior", "weight_decay": 0.1, "scheme": "predictor"},

@@ -1,0 +1,72 @@
+"""Results of the partition ``"auto"`` from those of what it chooses from, where these are on record.
+
+    python -m tools.choose panel hidden-relations --data-dir data
+
+``"auto"`` keeps the best of separate trainings by validation labels, equal to them in every bit
+(tests/training/test_choice.py), so a run that is on record need not be repeated.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vepm.paper.cells import Cell, Record, Task, copy_cell, read_cell
+from vepm.paper.experiments import catalogue
+from vepm.paper.plan import EVERY_PRESET, squares
+from vepm.paper.runner import _prepare
+from vepm.training import Run
+from vepm.training.config import recorded
+from vepm.training.fitting import _candidates
+
+FINGERPRINT = re.compile(r'"fingerprint": "(\w+)"')
+
+
+def main(
+    names: list[str],
+    output: Path = Path("results"),
+    data_dir: Annotated[Path | None, typer.Option(envvar="VEPM_DATA")] = None,
+) -> None:
+    """Write the cells of ``"auto"`` in these experiments anew."""
+    shelf: dict[str, Path] = {}
+    for path in output.glob("*/cells/**/*.json"):
+        if own := FINGERPRINT.search(path.read_text(encoding="utf-8")):
+            shelf.setdefault(own[1], path)
+    for cell in dict.fromkeys(auto_cells(names)):
+        if (best := best_of(cell.task, shelf, data_dir)) is not None:
+            copy_cell(best, output, cell)
+            typer.echo(f"{cell.path}: {best.path}")
+
+
+def auto_cells(names: list[str]) -> list[Cell]:
+    """Cells of the partition ``"auto"``."""
+    found = [s for name in names for s in squares(catalogue()[name], presets=EVERY_PRESET)]
+    cells = [cell for square in found if square.method == "vepm" for cell in square.cells]
+    return [cell for cell in cells if cell.task.config.model.partition == "auto"]
+
+
+def best_of(task: Task, shelf: dict[str, Path], root: Path | None) -> Record | None:
+    """The record that ``"auto"`` would keep; None if one of those it chooses from is missing."""
+    dataset, [(split, seed)] = _prepare([task], root)
+    run, records = Run(split.train, split.val, split.test, seed), list[Record]()
+    for changes in _candidates(dataset, task.config, run).values():
+        settings = recorded(task.config.replace(**changes))
+        own = replace(task, settings=settings).fingerprint
+        record = read_cell(shelf[own], own) if own in shelf else None
+        if record is None or record.result is None:
+            return None
+        records.append(record)
+    return max(records, key=validated)
+
+
+def validated(record: Record) -> tuple[float, float]:
+    """What decides: validation accuracy at the best epoch, of equals the lower loss."""
+    assert record.result is not None
+    epoch = record.result.best_epoch
+    return record.result.curve["val_accuracy"][epoch], -record.result.curve["val_loss"][epoch]
+
+
+if __name__ == "__main__":
+    typer.run(main)
