@@ -1,4 +1,4 @@
-"""Results of the partition ``"auto"`` from those of what it chooses from, where these are on record.
+"""Results of the partition ``"auto"`` from the records of what it chooses from.
 
     python -m tools.choose panel hidden-relations --data-dir data
 

@@ -172,7 +172,7 @@ def test_parts_are_shown_with_weight_share_labels_and_kinds(tmp_path: Path) -> N
     assert "All communities have about the same weight" in text
     rewrite_metrics(folder, partitions={"sage": 0.625, "learned": 0.5, "even": 0.0, "other": 1})
     text = " ".join(Page(write_report(folder)).text.split())
-    kept = "62.5 % with a learned split that keeps nodes apart from their neighbours"
+    kept = "62.5 % with an even split that keeps nodes apart from their neighbours"
     others = "50.0 % with a learned split and 0.0 % with an even split"
     tried = f"Validation accuracy was {kept}, beside {others}."
     assert f"{tried} All communities have about the same weight" in text

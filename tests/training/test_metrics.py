@@ -102,7 +102,7 @@ def test_homophily_is_assortativity_by_class(seed: int, n: int, m: int, classes:
     y[0] = 0
     edges = torch.randint(n, (2, m), generator=generator)
     edges = torch.cat([edges, edges.flip(0)], dim=1)
-    graph = nx.MultiDiGraph([(i, j) for i, j in edges.t().tolist() if min(y[i], y[j]) >= 0])
+    graph: Any = nx.MultiDiGraph([(i, j) for i, j in edges.t().tolist() if min(y[i], y[j]) >= 0])
     nx.set_node_attributes(graph, dict(enumerate(y.tolist())), "y")
     mixed = len({int(y[node]) for node in graph}) > 1
     expected = nx.attribute_assortativity_coefficient(graph, "y") if mixed else 0.0

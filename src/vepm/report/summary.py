@@ -17,7 +17,7 @@ MOST = 0.6  # communities that together have this part of the evidence carry mos
 TRIED = {
     "learned": "a learned split",
     "even": "an even split",
-    "sage": "a learned split that keeps nodes apart from their neighbours",
+    "sage": "an even split that keeps nodes apart from their neighbours",
 }
 """What the partition ``"auto"`` tries, in words."""
 NEARLY_EVEN = 0.1  # edges whose shares differ by less than this, on average, are split alike
@@ -111,7 +111,7 @@ def even_split(run: Run) -> str:
         return "all edges are split evenly, as the settings ask"
     return (
         "all edges are split evenly, which did at least as well on validation labels "
-        f"({tried['even']}) as a learned split ({tried['learned']})"
+        f"({next(iter(tried.values()))}) as a learned split ({tried['learned']})"
     )
 
 

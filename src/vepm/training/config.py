@@ -37,10 +37,10 @@ SCHEMES = ("alternating", "joint", "predictor", "scratch", "unlabelled")
 TRIED: dict[str, dict[str, Any]] = {
     "learned": {"partition": "learned"},
     "even": {"partition": "even"},
-    "sage": {"partition": "learned", "conv": "sage"},
+    "sage": {"partition": "even", "conv": "sage"},
 }
 """What the partition ``"auto"`` chooses from: settings of its own by name. ``"sage"`` keeps a node
-apart from its neighbours, and is tried where these share its label hardly more often than by chance."""
+apart from its neighbours, and is tried where they hardly share its label more than by chance."""
 # What the number of communities "auto" stands for: at most so many, most of them emptied.
 AUTO: dict[str, Any] = {"num_communities": 32, "shrinkage": 0.002}
 
@@ -71,7 +71,7 @@ class ModelConfig(Section):
     encoder_channels: int = checked(64, low=1, high=LARGEST)
     partition: str = checked("learned", choices=("auto", *PARTITIONS))
     """How edges are split; ``auto`` tries a learned split, an even one and, where neighbours are
-    mostly of other classes, a learned one with ``sage``, and keeps what is best on validation labels
+    mostly of other classes, an even one with ``sage``; it keeps what is best on validation labels
     (the first, if there are none)."""
     temperature: float = checked(1.0, low=TINY, high=HUGE)
     shares: str = checked("softmax", choices=SHARES)
