@@ -60,11 +60,6 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> float
     return round(float(gap.abs().sum()) / max(y.numel(), 1), 12)
 
 
-def agreement(communities: Tensor, y: Tensor) -> float:
-    """Normalised mutual information of two groupings of the same nodes."""
-    return float(normalized_mutual_info_score(y.cpu().numpy(), communities.cpu().numpy()))
-
-
 def homophily(y: Tensor, edge_index: Tensor) -> float:
     """How much more often linked nodes share a class than by chance; 1 if they always do.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save
+from sklearn.metrics import normalized_mutual_info_score as nmi
 from torch import Tensor
 from torch_geometric.utils import subgraph
 
@@ -24,7 +25,6 @@ from vepm.escaping import for_json
 from vepm.files import write_bytes, write_csv, write_text
 from vepm.measures import (
     accuracy,
-    agreement,
     calibration_error,
     class_measures,
     summarise_parts,
@@ -189,7 +189,7 @@ def _metrics(dataset: Dataset, fitted: Fitted, roles: Tensors, tables: Tensors) 
         grouping, between = model.partitioner.grouping(), model.interactions.detach().cpu()
         grouping = grouping.detach().cpu() if isinstance(grouping, Tensor) else grouping
         hard = interactions(tables["memberships"], between, grouping).argmax(1)
-        metrics["nmi"] = agreement(hard[known], y[known])
+        metrics["nmi"] = nmi(y[known], hard[known])
     return metrics
 
 

@@ -19,7 +19,6 @@ from strategies import quick, seeds
 from vepm import measures, runs
 from vepm.measures import (
     accuracy,
-    agreement,
     agreement_with_kinds,
     calibration_error,
     homophily,
@@ -79,19 +78,6 @@ def test_calibration_is_that_of_a_plain_loop(seed: int, n: int, classes: int, bi
     expected = calibration_by_loop(found, y, bins)
     assert calibration_error(found, y, bins) == pytest.approx(expected, abs=1e-9)
     assert 0 <= calibration_error(found, y, bins) <= 1
-
-
-def test_agreement_knows_no_names() -> None:
-    y = torch.tensor([0, 0, 1, 1, 2, 2])
-    assert agreement(torch.tensor([2, 2, 0, 0, 1, 1]), y) == pytest.approx(1)
-    assert agreement(torch.zeros(6, dtype=torch.long), y) == pytest.approx(0, abs=1e-12)
-
-
-def test_agreement_by_hand() -> None:
-    # Mutual information log 2, entropies log 2 and log 4; normalised by their mean.
-    halves, quarters = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3])
-    assert agreement(halves, quarters) == pytest.approx(2 / 3)
-    assert agreement(quarters, halves) == pytest.approx(2 / 3)
 
 
 @quick

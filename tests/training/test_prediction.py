@@ -2,14 +2,12 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
-from sklearn.metrics import normalized_mutual_info_score
 
 from training.toys import SMALL, TASKS, roles, run, toy
 from vepm.errors import InputError
-from vepm.measures import accuracy, agreement, calibration_error
+from vepm.measures import accuracy, calibration_error
 from vepm.scale import batches
 from vepm.training import (
     GraphBatch,
@@ -184,14 +182,6 @@ def test_calibration_error_by_hand() -> None:
     # Two bins of one each: |1 - 0.6| / 2 + |0 - 0.9| / 2.
     two = torch.tensor([[0.6, 0.4], [0.9, 0.1]])
     assert calibration_error(two, torch.tensor([0, 1])) == pytest.approx(0.65, abs=1e-6)
-
-
-def test_agreement_is_normalised_mutual_information() -> None:
-    y, other = torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 0, 0])
-    assert agreement(other, y) == pytest.approx(1)
-    found = agreement(torch.tensor([0, 1, 0, 1]), y)
-    expected = normalized_mutual_info_score(y, np.array([0, 1, 0, 1]))
-    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_recorded_training_accuracy_counts_every_label_once() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.cluster import SpectralClustering
 from sklearn.metrics import confusion_matrix
+from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,7 +24,6 @@ from vepm.baselines.communities import DETECTORS
 from vepm.errors import InputError
 from vepm.estimators import CommunityDetector
 from vepm.evaluation.communities import Cover, compare, known_communities
-from vepm.measures import agreement
 from vepm.nn import draw, interactions, members
 from vepm.paper.cells import Finding, Setting, finetune
 from vepm.scale.batches import GraphBatch
@@ -89,9 +89,9 @@ def _compare(arrays: dict[str, Tensor]) -> dict[str, float]:
         z, activation = arrays[f"{start}z"], arrays[f"{start}activation"]
         links = interactions(z, activation, arrays["edge_weight"].size(1))
         main.append(links.argmax(1))
-        numbers[f"affiliation_nmi_{when}"] = agreement(z.argmax(1)[known], y[known])
-        numbers[f"nmi_{when}"] = agreement(main[-1][known], y[known])
-    numbers["task_dependence"] = 1 - agreement(*main)
+        numbers[f"affiliation_nmi_{when}"] = nmi(z.argmax(1)[known], y[known])
+        numbers[f"nmi_{when}"] = nmi(main[-1][known], y[known])
+    numbers["task_dependence"] = 1 - nmi(*main)
     return characteristics(links, arrays["edge_index"]) | numbers
 
 
@@ -158,7 +158,7 @@ def found_communities(setting: Setting) -> Finding:
     numbers = compare(found.overlapping, truth)
     if dataset.num_classes:
         y = dataset.labels
-        numbers["nmi"] = agreement(torch.from_numpy(found.hard)[y >= 0], y[y >= 0])
+        numbers["nmi"] = nmi(torch.from_numpy(found.hard)[y >= 0], y[y >= 0])
     return Finding(numbers)
 
 
