@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from vepm.paper.cells import Cell, Record, Task, copy_cell, read_cell
-from vepm.paper.experiments import catalogue
+from vepm.paper.experiments import Experiment, catalogue
 from vepm.paper.plan import EVERY_PRESET, squares
 from vepm.paper.runner import _prepare
 from vepm.training import Run
@@ -28,21 +28,23 @@ def main(
     names: list[str],
     output: Path = Path("results"),
     data_dir: Annotated[Path | None, typer.Option(envvar="VEPM_DATA")] = None,
+    experiments: Path | None = None,
 ) -> None:
     """Write the cells of ``"auto"`` in these experiments anew."""
     shelf: dict[str, Path] = {}
     for path in output.glob("*/cells/**/*.json"):
         if own := FINGERPRINT.search(path.read_text(encoding="utf-8")):
             shelf.setdefault(own[1], path)
-    for cell in dict.fromkeys(auto_cells(names)):
+    known = catalogue(experiments)
+    for cell in auto_cells([known[name] for name in names]):
         if (best := best_of(cell.task, shelf, data_dir)) is not None:
             copy_cell(best, output, cell)
             typer.echo(f"{cell.path}: {best.path}")
 
 
-def auto_cells(names: list[str]) -> list[Cell]:
+def auto_cells(experiments: list[Experiment]) -> list[Cell]:
     """Cells of the partition ``"auto"``."""
-    found = [s for name in names for s in squares(catalogue()[name], presets=EVERY_PRESET)]
+    found = [square for one in experiments for square in squares(one, presets=EVERY_PRESET)]
     cells = [cell for square in found if square.method == "vepm" for cell in square.cells]
     return [cell for cell in cells if cell.task.config.model.partition == "auto"]
 
