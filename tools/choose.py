@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
+from vepm.errors import InputError
 from vepm.paper.cells import Cell, Record, Task, copy_cell, read_cell
-from vepm.paper.experiments import Experiment, catalogue
+from vepm.paper.experiments import FOLDER, Experiment, catalogue
 from vepm.paper.plan import EVERY_PRESET, squares
 from vepm.paper.runner import _prepare
 from vepm.training import Run
@@ -28,7 +29,7 @@ def main(
     names: list[str],
     output: Path = Path("results"),
     data_dir: Annotated[Path | None, typer.Option(envvar="VEPM_DATA")] = None,
-    experiments: Path | None = None,
+    experiments: Path = FOLDER,
 ) -> None:
     """Write the cells of ``"auto"`` in these experiments anew."""
     shelf: dict[str, Path] = {}
@@ -50,8 +51,11 @@ def auto_cells(experiments: list[Experiment]) -> list[Cell]:
 
 
 def best_of(task: Task, shelf: dict[str, Path], root: Path | None) -> Record | None:
-    """The record that ``"auto"`` would keep; None if one of those it chooses from is missing."""
-    dataset, [(split, seed)] = _prepare([task], root)
+    """The record that ``"auto"`` would keep; None if data or one of the records are missing."""
+    try:
+        dataset, [(split, seed)] = _prepare([task], root)
+    except InputError:
+        return None  # the data are not at hand
     run, records = Run(split.train, split.val, split.test, seed), list[Record]()
     for changes in _candidates(dataset, task.config, run).values():
         settings = recorded(task.config.replace(**changes))

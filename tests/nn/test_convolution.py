@@ -1,12 +1,15 @@
 """Convolutions over K communities at once; with one community they are PyG's."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from strategies import dense_propagation, path, random_graph, scramble, shares, uniform
-from vepm.nn import Adjacency, GCNConv, GINConv, SAGEConv
+from vepm.nn import Adjacency, GCNConv, GINConv
 from vepm.nn.convolution import (
     NORMALIZATIONS,
     CommunityLinear,
@@ -17,6 +20,7 @@ from vepm.nn.convolution import (
 )
 
 GRAPH = random_graph(9)
+Layer = Callable[..., GCNConv | GINConv]
 
 
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
@@ -125,21 +129,21 @@ def test_sums_before_and_after_the_map_are_the_same(normalize: str, out_channels
 
 
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
-def test_sage_has_weights_of_its_own_for_a_node(normalize: str) -> None:
-    layer = SAGEConv(4, 3, heads=2).double()
+def test_a_node_can_have_weights_of_its_own(normalize: str) -> None:
+    layer = GCNConv(4, 3, heads=2, root_weight=True).double()
     scramble(layer)
     weight, x = shares(GRAPH, 2), uniform(1, 9, 2, 4)
     ours = layer(x, Adjacency(*GRAPH), propagation(Adjacency(*GRAPH), weight, normalize))
     for k in range(2):
         around = dense_propagation(GRAPH, weight[:, k], normalize).fill_diagonal_(0)
-        own = x[:, k] @ layer.own.weight[k]
+        own = x[:, k] @ layer.get_parameter("root.weight")[k]
         expected = around @ x[:, k] @ layer.linear.weight[k] + own + layer.bias[k]
         torch.testing.assert_close(ours[:, k], expected)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("layer", [GCNConv, GINConv, SAGEConv])
-def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv], heads: int) -> None:
+@pytest.mark.parametrize("layer", [GCNConv, GINConv, partial(GCNConv, root_weight=True)])
+def test_layers_can_be_used_alone(layer: Layer, heads: int) -> None:
     graph = random_graph(5)
     torch.manual_seed(0)
     conv = layer(4, 3, heads=heads)
@@ -153,8 +157,10 @@ def test_layers_can_be_used_alone(layer: type[GCNConv | GINConv], heads: int) ->
     assert not torch.allclose(conv(x, graph.edge_index), before)
 
 
-@pytest.mark.parametrize("layer", [GCNConv, GINConv, SAGEConv])
-def test_weights_without_a_column_per_head_are_refused(layer: type[GCNConv | GINConv]) -> None:
+@pytest.mark.parametrize("layer", [GCNConv, GINConv, partial(GCNConv, root_weight=True)])
+def test_weights_without_a_column_per_head_are_refused(
+    layer: Layer,
+) -> None:
     with pytest.raises(ValueError, match="a column per community"):
         layer(4, 3)(torch.rand(9, 4), GRAPH.edge_index, torch.ones(GRAPH.edge_index.size(1)))
 

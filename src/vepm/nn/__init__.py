@@ -4,7 +4,7 @@ from vepm.kernels.aggregation import Adjacency, aggregate, edge_dot
 from vepm.kernels.features import SparseFeatures, compact
 from vepm.nn.bank import CommunityBank
 from vepm.nn.composer import GraphComposer, NodeComposer
-from vepm.nn.convolution import GCNConv, GINConv, SAGEConv
+from vepm.nn.convolution import GCNConv, GINConv
 from vepm.nn.encoder import CommunityEncoder, draw
 from vepm.nn.model import VEPM, Prediction, VEPMOutput
 from vepm.nn.partitioner import (
@@ -26,7 +26,6 @@ __all__ = [
     "GraphComposer",
     "NodeComposer",
     "Prediction",
-    "SAGEConv",
     "SparseFeatures",
     "VEPMOutput",
     "aggregate",

@@ -1,4 +1,4 @@
-"""Graph convolutions that run K communities side by side; with K = 1 two are GCN and GIN."""
+"""Graph convolutions that run K communities side by side; with K = 1 they are GCN and GIN."""
 
 import functools
 import math
@@ -157,6 +157,8 @@ class GCNConv(nn.Module):
         in_channels: Input width.
         out_channels: Output width of each head.
         heads: Number of communities K.
+        root_weight: Give a node weights of its own instead of a loop, as GraphSAGE does; this helps
+            where neighbours are mostly of other classes.
 
     Example:
         >>> conv = GCNConv(5, 3, heads=2)
@@ -165,14 +167,19 @@ class GCNConv(nn.Module):
         torch.Size([3, 2, 3])
     """
 
-    def __init__(self, in_channels: int, out_channels: int, heads: int = 1) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, heads: int = 1, root_weight: bool = False
+    ) -> None:
         super().__init__()
-        self.linear = CommunityLinear(in_channels, out_channels, heads, bias=False)
+        sizes = in_channels, out_channels, heads
+        self.linear = CommunityLinear(*sizes, bias=False)
         self.bias = nn.Parameter(torch.zeros(heads, out_channels))
+        self.root = CommunityLinear(*sizes, bias=False) if root_weight else None
 
     def reset_parameters(self) -> None:
         """Glorot-uniform weights, zero bias."""
-        self.linear.reset_parameters()
+        for own in filter(None, (self.linear, self.root)):
+            own.reset_parameters()
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
@@ -183,43 +190,16 @@ class GCNConv(nn.Module):
         """
         if not isinstance(weights, Propagation):
             edge_index, weights = _prepared(x, edge_index, weights, self.bias, "gcn")
+        if self.root is not None:
+            weights = weights._replace(loop=0.0)
         _, narrow, wide = self.linear.weight.shape
         if narrow < wide and isinstance(x, Tensor) and x.dim() == 3:
             # Both are linear, so the sum over edges comes where there is less to sum.
             y: Tensor = self.linear(weights.spread(x, edge_index))
         else:
             y = weights.spread(self.linear(x), edge_index)
-        return y.add_(self.bias)
-
-
-class SAGEConv(GCNConv):
-    r"""K graph convolutions with weights of their own for the node itself,
-    :math:`H^{(k)} = \tilde A^{(k)} X W^{(k)} + X V^{(k)} + b^{(k)}`.
-
-    Like GraphSAGE it keeps a node apart from its neighbours, which helps where these are mostly of
-    other classes. :math:`\tilde A` is normalised by degree as GCN's, and has no loops.
-
-    Args:
-        in_channels: Input width.
-        out_channels: Output width of each head.
-        heads: Number of communities K.
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, heads: int = 1) -> None:
-        super().__init__(in_channels, out_channels, heads)
-        self.own = CommunityLinear(in_channels, out_channels, heads, bias=False)
-
-    def reset_parameters(self) -> None:
-        """Glorot-uniform weights, zero bias."""
-        super().reset_parameters()
-        self.own.reset_parameters()
-
-    def forward(self, x: Inputs, edge_index: EdgeIndex, weights: EdgeWeights = None) -> Tensor:
-        """Map [N, in] or [N, K, in] to [N, K, out], given weights of the edges [E, K] or None."""
-        if not isinstance(weights, Propagation):
-            edge_index, weights = _prepared(x, edge_index, weights, self.bias, "gcn")
-        around = super().forward(x, edge_index, weights._replace(loop=0.0))
-        return around.add_(self.own(x))
+        y.add_(self.bias)
+        return y if self.root is None else y.add_(self.root(x))
 
 
 class GINConv(nn.Module):
@@ -275,8 +255,9 @@ def _prepared(
 def convolution(conv: str, in_channels: int, out_channels: int, heads: int = 1) -> nn.Module:
     """Build a layer by name: ``"gcn"``, ``"gin"`` or ``"sage"``."""
     require_one_of("conv", conv, CONVOLUTIONS)
-    layer = {"gcn": GCNConv, "gin": GINConv, "sage": SAGEConv}[conv]
-    return layer(in_channels, out_channels, heads)
+    if conv == "gin":
+        return GINConv(in_channels, out_channels, heads)
+    return GCNConv(in_channels, out_channels, heads, root_weight=conv == "sage")
 
 
 def require_one_of(name: str, value: str, allowed: Sequence[str]) -> None:

@@ -103,8 +103,7 @@ def fit_many(
     card = ModelCard.of(dataset, config)
     if check_memory and len(runs) == 1:
         require_memory(dataset, card, where)
-    dataset = card.prepare(dataset)
-    source = in_batches(dataset, where, card.config)
+    source = in_batches(card.prepare(dataset), where, card.config)
     if isinstance(source, GraphBatch) and not group.alone:
         raise InputError(
             f"{dataset.name}: one graph that is taken at once cannot be shared between "
@@ -114,9 +113,10 @@ def fit_many(
     share = len({run.seed for run in runs}) == 1 < len(runs) and isinstance(source, GraphBatch)
     tried, starts = [dict[str, Fitted]() for _ in runs], list[Pretrained]()
     wanted = [_candidates(dataset, config, run) for run in runs]
-    for name, changes in functools.reduce(operator.or_, wanted).items():
-        own = card.config.replace(**changes)
-        cards = [replace(card, config=own, seed=int(run.seed)) for run in runs]
+    for name, own in functools.reduce(operator.or_, wanted).items():
+        cards = [
+            replace(card, config=card.config.replace(**own), seed=int(run.seed)) for run in runs
+        ]
         models = []
         with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
             for one in cards:
@@ -140,8 +140,7 @@ def fit_many(
         courses, starts = _train(executor, cards[0], starts, named, progress, checkpoint)
         for i, (model, course) in enumerate(zip(models, courses, strict=True)):
             if name in wanted[i]:
-                found = Fitted(model, cards[i], source, course.history, course.best_epoch)
-                tried[i][name] = found
+                tried[i][name] = Fitted(model, cards[i], source, course.history, course.best_epoch)
     return [_best(own, run, calibrated) for own, run in zip(tried, runs, strict=True)]
 
 
