@@ -118,7 +118,7 @@ def test_best_settings_can_be_trained(tmp_path: Path, files: list[str]) -> None:
     assert found["model"]["partition"] == "auto"
     found["model"] |= TRIED[next(iter(metrics["partitions"]))]
     assert trained == found
-    assert metrics["epochs"] == 20
+    assert metrics["epochs"] == 14
     assert summary["best"]["val_accuracy"] >= summary["default"]["val_accuracy"]
 
 
