@@ -66,7 +66,7 @@ def homophily(y: Tensor, edge_index: Tensor) -> float:
     Over edges between nodes whose class ``y`` [n] is known, not -1; 0 if there are none, or all are
     of one class. Also known as adjusted homophily, and as Cohen's kappa of both ends.
     """
-    first, second = y[edge_index[:, (y[edge_index] >= 0).all(0)]]
+    first, second = y[edge_index[:, (y >= 0)[edge_index].all(0)]]
     shares = torch.stack([end.bincount(minlength=int(y.max()) + 1) for end in (first, second)])
     chance = (shares.double() / max(first.numel(), 1)).prod(0).sum()
     above = (first == second).double().mean() - chance

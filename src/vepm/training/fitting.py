@@ -114,9 +114,7 @@ def fit_many(
     tried, starts = [dict[str, Fitted]() for _ in runs], list[Pretrained]()
     wanted = [_candidates(dataset, config, run) for run in runs]
     for name, own in functools.reduce(operator.or_, wanted).items():
-        cards = [
-            replace(card, config=card.config.replace(**own), seed=int(run.seed)) for run in runs
-        ]
+        cards = [replace(card, config=card.config.replace(**own), seed=run.seed) for run in runs]
         models = []
         with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
             for one in cards:
@@ -151,9 +149,8 @@ def _candidates(dataset: Dataset, config: Config, run: Run) -> dict[str, dict[st
         return {"learned" if partition == "auto" else partition: {}}
     known, labels = torch.cat([run.train_on, run.validate_on]).cpu(), dataset.labels
     y = torch.full_like(labels, -1).index_copy_(0, known, labels[known])
-    useful = dataset.single_graph and conv == "gcn"
-    useful = useful and homophily(y, dataset.graphs[0].edge_index) < ALIKE
-    return {name: own for name, own in TRIED.items() if name != "sage" or useful}
+    mixed = dataset.single_graph and homophily(y, dataset.graphs[0].edge_index) < ALIKE
+    return {name: own for name, own in TRIED.items() if name != "sage" or (mixed and conv == "gcn")}
 
 
 def _best(tried: Mapping[str, Fitted], run: Run, calibrated: bool) -> Fitted:
