@@ -60,19 +60,6 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> float
     return round(float(gap.abs().sum()) / max(y.numel(), 1), 12)
 
 
-def homophily(y: Tensor, edge_index: Tensor) -> float:
-    """How much more often linked nodes share a class than by chance; 1 if they always do.
-
-    Over edges between nodes whose class ``y`` [n] is known, not -1; 0 if there are none, or all are
-    of one class. Also known as adjusted homophily, and as Cohen's kappa of both ends.
-    """
-    first, second = y[edge_index[:, (y >= 0)[edge_index].all(0)]]
-    shares = torch.stack([end.bincount(minlength=int(y.max()) + 1) for end in (first, second)])
-    chance = (shares.double() / max(first.numel(), 1)).prod(0).sum()
-    above = (first == second).double().mean() - chance
-    return float((above / (1 - chance)).nan_to_num(0.0))
-
-
 @torch.no_grad()
 def summarise_parts(
     model: VEPM, dataset: Dataset, train: Tensor, edge_index: Tensor, edge_weight: Tensor

@@ -1,18 +1,23 @@
 """Columns at one scale: which are standardised, which stay, and that size does not matter."""
 
 from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+from strategies import quick, seeds
 from vepm.data import Dataset, as_dataset, load, planted_graph, scaling
 from vepm.data.canonical import NUM_POSITIONS
 from vepm.data.scaling import (
     Anchors,
     Scaling,
     assortativity,
+    homophily,
     needs_coordinates,
     standardised,
     with_coordinates,
@@ -286,3 +291,18 @@ def test_nodes_without_links_or_with_equal_features_are_not_alike() -> None:
     assert assortativity(planted_with(dataset, torch.ones(60, 2))) == 0
     graph.edge_index = graph.edge_index[:, :0]
     assert assortativity(dataset) == 0
+
+
+@quick
+@given(seeds, st.integers(2, 30), st.integers(0, 60), st.integers(1, 4))
+def test_homophily_is_assortativity_by_class(seed: int, n: int, m: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(-1, classes, (n,), generator=generator)
+    y[0] = 0
+    edges = torch.randint(n, (2, m), generator=generator)
+    edges = torch.cat([edges, edges.flip(0)], dim=1)
+    graph: Any = nx.MultiDiGraph([(i, j) for i, j in edges.t().tolist() if min(y[i], y[j]) >= 0])
+    nx.set_node_attributes(graph, dict(enumerate(y.tolist())), "y")
+    mixed = len({int(y[node]) for node in graph}) > 1
+    expected = nx.attribute_assortativity_coefficient(graph, "y") if mixed else 0.0
+    assert homophily(y, edges) == pytest.approx(expected)

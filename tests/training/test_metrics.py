@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import networkx as nx
 import pytest
 import torch
 from hypothesis import given
@@ -21,7 +20,6 @@ from vepm.measures import (
     accuracy,
     agreement_with_kinds,
     calibration_error,
-    homophily,
     summarise_parts,
 )
 from vepm.runs import commit, describe_machine, peak_memory
@@ -78,21 +76,6 @@ def test_calibration_is_that_of_a_plain_loop(seed: int, n: int, classes: int, bi
     expected = calibration_by_loop(found, y, bins)
     assert calibration_error(found, y, bins) == pytest.approx(expected, abs=1e-9)
     assert 0 <= calibration_error(found, y, bins) <= 1
-
-
-@quick
-@given(seeds, st.integers(2, 30), st.integers(0, 60), st.integers(1, 4))
-def test_homophily_is_assortativity_by_class(seed: int, n: int, m: int, classes: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.randint(-1, classes, (n,), generator=generator)
-    y[0] = 0
-    edges = torch.randint(n, (2, m), generator=generator)
-    edges = torch.cat([edges, edges.flip(0)], dim=1)
-    graph: Any = nx.MultiDiGraph([(i, j) for i, j in edges.t().tolist() if min(y[i], y[j]) >= 0])
-    nx.set_node_attributes(graph, dict(enumerate(y.tolist())), "y")
-    mixed = len({int(y[node]) for node in graph}) > 1
-    expected = nx.attribute_assortativity_coefficient(graph, "y") if mixed else 0.0
-    assert homophily(y, edges) == pytest.approx(expected)
 
 
 def test_calibration_has_fifteen_bins_unless_told() -> None:

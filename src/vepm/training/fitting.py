@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from vepm.data import Dataset
+from vepm.data.scaling import homophily
 from vepm.errors import DivergedError, InputError
-from vepm.measures import homophily
 from vepm.scale.batches import GraphBatch
 from vepm.scale.ddp import ProcessGroup, own_device
 from vepm.scale.executor import OneRun, Run
