@@ -19,7 +19,7 @@ NONE = torch.empty(0, dtype=torch.long)
 @pytest.fixture(autouse=True)
 def every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     """However alike neighbours are on the toy, all that can be tried is."""
-    monkeypatch.setattr(fitting, "ALIKE", 2.0)
+    monkeypatch.setattr(fitting, "HOMOPHILOUS", 2.0)
 
 
 def settings(task: str, **changes: Any) -> Config:

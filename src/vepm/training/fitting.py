@@ -29,7 +29,7 @@ from vepm.training.saving import fingerprint_of, load_state, save_state
 from vepm.training.sources import in_batches, pick_device, require_memory
 
 SECONDS_BETWEEN_SAVES = 10.0
-ALIKE = 0.2  # homophily from which on "sage", which keeps a node apart, is not tried
+HOMOPHILOUS = 0.2  # homophily from which on "sage", which keeps a node apart, is not tried
 NONE = torch.empty(0, dtype=torch.long)
 
 
@@ -149,7 +149,7 @@ def _candidates(dataset: Dataset, config: Config, run: Run) -> dict[str, dict[st
         return {"learned" if partition == "auto" else partition: {}}
     known, labels = torch.cat([run.train_on, run.validate_on]).cpu(), dataset.labels
     y = torch.full_like(labels, -1).index_copy_(0, known, labels[known])
-    mixed = dataset.single_graph and homophily(y, dataset.graphs[0].edge_index) < ALIKE
+    mixed = dataset.single_graph and homophily(y, dataset.graphs[0].edge_index) < HOMOPHILOUS
     return {name: own for name, own in TRIED.items() if name != "sage" or (mixed and conv == "gcn")}
 
 
