@@ -38,6 +38,8 @@ AMOUNT = 1e6 * (torch.arange(200) % 4 == 0)
         (1e-27 * NORMAL, "dense"),
         (3e19 * NORMAL, "dense"),
         (1e30 + 1e24 * NORMAL, "dense"),
+        (torch.exp(3 * NORMAL), "dense"),
+        (-1e-27 * torch.exp(3 * NORMAL), "dense"),
         (2 * YES - 1, "dense"),
         (YES, "kept"),
         (1 - YES, "kept"),
@@ -99,6 +101,24 @@ def test_bags_of_words_keep_their_zeros_and_proportions_at_any_size(size: float)
     scaled = Scaling.of(sparse)(sparse)
     assert scaled.is_sparse
     torch.testing.assert_close(scaled.to_dense(), expected)
+
+
+def test_logarithms_come_first_where_a_column_has_a_heavy_tail() -> None:
+    income = torch.exp(3 * NORMAL)
+    both = torch.stack([income, -income, NORMAL], dim=1)
+    found = Scaling.of(both)
+    assert (found.unit > 0).tolist() == [True, True, False]
+    scaled = found(both)
+    assert scaled.abs().max() < 4
+    assert torch.corrcoef(torch.stack([scaled[:, 0], NORMAL]))[0, 1] > 0.97
+    assert scaled[:, 0].argsort().equal(income.argsort())
+    earlier = {name: tensor for name, tensor in found.tensors().items() if name != "unit"}
+    assert (Scaling.from_tensors(earlier, 3)(both)[:, 0].abs() > 4).any()
+    # A hundred times the median is not enough.
+    edge = torch.ones(21)
+    for largest, heavy in ((100.0, False), (101.0, True)):
+        edge[0] = largest
+        assert bool(Scaling.of(torch.stack([edge, -edge], dim=1)).unit.all()) is heavy
 
 
 def test_new_rows_are_scaled_as_in_training() -> None:

@@ -20,8 +20,9 @@ FEW_COLUMNS = {"auto": 16, "coordinates": math.inf}
 LARGEST_RATIO = 1000.0  # by which a column of a bag of words may differ in size from the others
 MOST_EDGES = 10_000  # edges kept to recognise a graph by; more make it no surer
 ALIKE = 0.07  # correlation from which on the features of linked nodes count as alike
-HEAVY_TAIL = 100  # largest weight over the median, beyond which logarithms of weights are taken
+HEAVY_TAIL = 100  # largest weight or entry of a column over the median, beyond which logarithms go
 _COMPARED_EDGES = 4000
+_COMPARED_ROWS = 10_000
 _FEWEST_SHARED = 0.5
 _COLUMNS_AT_ONCE = 64
 _ROWS_AT_ONCE = 2**16
@@ -35,17 +36,21 @@ class Scaling:
     standardised and divided by the root of their number: a row of them has length 1 on average.
     All others, such as words and one-hot categories, are kept, but each row of them gets length 1.
     One of a far different size than the rest, such as an amount that is mostly zero, is dense.
+    Where the largest entry of a dense column is more than a hundred times the median of all but
+    zeros, as among incomes, logarithms are taken first: asinh of entries in units of a small one.
     Constant columns become zero; spectral coordinates are divided by the root of their number.
 
     Args:
         center: what is subtracted from each column [F], float64; 0 for kept columns.
         factor: what each column is multiplied by then [F], float64.
         kept: which columns belong to rows of length 1 [F].
+        unit: of the logarithms that come first [F], float64; 0 for columns taken as they are.
     """
 
     center: Tensor
     factor: Tensor
     kept: Tensor
+    unit: Tensor
 
     @classmethod
     def of(cls, x: Tensor, num_positions: int = 0) -> Self:
@@ -53,24 +58,31 @@ class Scaling:
         center = torch.zeros(x.size(1), dtype=torch.float64)
         if is_sparse(x):
             factor = torch.full_like(center, _unit(x.values().abs().double()))
-            return cls(center, factor, torch.ones(x.size(1), dtype=torch.bool))
+            kept = torch.ones(x.size(1), dtype=torch.bool)
+            return cls(center, factor, kept, torch.zeros_like(center))
         width = x.size(1) - num_positions
         mean, deviation, largest, binary, share = _measure(x[:, :width])
         varied = deviation > 0
         kept = varied & (binary | (share <= 0.5))
         typical = largest[kept].median() if kept.any() else largest.new_ones(())
         kept &= binary | ((largest / typical).log().abs() <= torch.tensor(LARGEST_RATIO).log())
-        dense, factor = varied & ~kept, torch.zeros_like(center)
+        dense, factor, unit = varied & ~kept, torch.zeros_like(center), torch.zeros_like(center)
+        unit[:width][dense] = _units(x[:, :width][:, dense], largest[dense])
+        heavy = unit[:width].nonzero().flatten()
+        if heavy.numel():
+            mean[heavy], deviation[heavy], *_ = _measure(_in_units(x[:, heavy], unit[heavy]))
         factor[:width][kept] = _unit(largest[kept])
         factor[:width][dense] = 1 / (deviation[dense] * int(dense.sum()) ** 0.5)
         factor[width:] = max(num_positions, 1) ** -0.5
         center[:width][dense] = mean[dense]
-        return cls(center, factor, torch.cat([kept, kept.new_zeros(num_positions)]))
+        return cls(center, factor, torch.cat([kept, kept.new_zeros(num_positions)]), unit)
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], width: int) -> Self:
         """The scaling behind :meth:`tensors`; ValueError if they do not fit."""
-        kinds = {"center": torch.float64, "factor": torch.float64, "kept": torch.bool}
+        kinds = dict.fromkeys(("center", "factor", "unit"), torch.float64) | {"kept": torch.bool}
+        # Files of earlier versions took every column as it is.
+        tensors = {"unit": torch.zeros(width, dtype=torch.float64), **tensors}
         if {name: tensor.dtype for name, tensor in tensors.items()} != kinds or not all(
             tensor.shape == (width,) and tensor.isfinite().all() for tensor in tensors.values()
         ):
@@ -87,7 +99,7 @@ class Scaling:
             parts = []
             for rows in x.split(_ROWS_AT_ONCE):
                 # In double precision neither 1e-27 nor 3e19 is lost when it is squared.
-                scaled = (rows.double() - self.center) * self.factor
+                scaled = (_in_units(rows, self.unit) - self.center) * self.factor
                 kept = scaled[:, self.kept]
                 lengths = kept.norm(dim=1, keepdim=True)
                 scaled[:, self.kept] = kept / lengths.where(lengths > 0, 1.0)
@@ -130,6 +142,25 @@ def _measure(x: Tensor) -> tuple[Tensor, ...]:
         binary = ((part == 0) | (part == 1)).all(0)
         found.append((mean, deviation, wide.abs().amax(0), binary, (part != 0).double().mean(0)))
     return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
+
+def _units(x: Tensor, largest: Tensor) -> Tensor:
+    """A small size [F] among those of a column with a heavy tail; 0 for other columns [N, F]."""
+    levels = torch.tensor([0.1, 0.5], dtype=torch.double)
+    quantiles = torch.zeros(2, x.size(1), dtype=torch.double)
+    for first in range(0, x.size(1), _COLUMNS_AT_ONCE):
+        columns = slice(first, first + _COLUMNS_AT_ONCE)
+        sizes = x[:: -(-len(x) // _COMPARED_ROWS), columns].abs().double()
+        quantiles[:, columns] = sizes.where(sizes > 0, torch.nan).nanquantile(levels, dim=0)
+    small, median = quantiles
+    return small.where(largest > HEAVY_TAIL * median, 0.0)
+
+
+def _in_units(x: Tensor, unit: Tensor) -> Tensor:
+    """A table [N, F] in double precision, the columns that have a unit as logarithms."""
+    wide, heavy = x.to(torch.double, copy=True), unit.nonzero().flatten()
+    wide[:, heavy] = torch.asinh(wide[:, heavy] / unit[heavy])
+    return wide
 
 
 def _unit(sizes: Tensor) -> float:

@@ -85,9 +85,9 @@ class ModelConfig(Section):
     ``mass`` or ``softmax``."""
     feature_norm: str = checked("l2", choices=(*FEATURE_NORMS, *SCALED))
     """How features are scaled: rows by their ``l1`` or ``l2`` norm, or ``none``; ``standard``
-    standardises dense columns and normalises rows of the others (see
-    :class:`vepm.data.scaling.Scaling`); ``auto`` also adds spectral coordinates to a graph with
-    fewer than 16 informative columns, ``coordinates`` to every single graph."""
+    standardises dense columns, or their logarithms where the tail is heavy, and normalises rows of
+    the others (see :class:`vepm.data.scaling.Scaling`); ``auto`` also adds spectral coordinates to
+    a graph with fewer than 16 informative columns, ``coordinates`` to every single graph."""
     bank_layers: int = checked(1, low=1, high=DEEPEST)
     composer: str = checked("gnn", choices=COMPOSERS)
     composer_layers: int = checked(1, low=1, high=DEEPEST)
