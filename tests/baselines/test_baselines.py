@@ -9,6 +9,7 @@ import torch
 
 from baselines.toys import graph_split, graph_toy, node_toy, relabelled
 from vepm.baselines import BASELINES, PUBLISHED, Baseline, baseline
+from vepm.baselines.neural import NeuralBaseline
 from vepm.data import Dataset
 from vepm.errors import InputError
 from vepm.evaluation import RunResult, Split, public_split
@@ -165,6 +166,24 @@ def test_sparse_features_give_the_results_of_a_table(name: str) -> None:
     found, expected = (method(data, split, seed=0).curve for data in (sparse, dataset))
     assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
     assert found["test_accuracy"] == expected["test_accuracy"]
+
+
+NEURAL = [name for name, method in BASELINES.items() if isinstance(method, NeuralBaseline)]
+
+
+@pytest.mark.parametrize("name", NEURAL)
+def test_units_of_numbers_change_nothing(name: str) -> None:
+    dataset, split = toy_for(name)
+    generator = torch.Generator().manual_seed(5)
+    metres, feet = ([graph.clone() for graph in dataset.graphs] for _ in range(2))
+    for one, other in zip(metres, feet, strict=True):
+        one.x = torch.randn(len(one.x), 8, generator=generator)
+        other.x = 5e4 + 4096 * one.x
+    found = [
+        small(name, epochs=2)(replace(dataset, graphs=graphs), split, seed=0).curve["train_loss"]
+        for graphs in (metres, feet)
+    ]
+    assert found[1] == pytest.approx(found[0], rel=1e-3)
 
 
 @pytest.mark.parametrize(

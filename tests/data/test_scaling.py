@@ -72,6 +72,12 @@ def test_numbers_are_standardised_and_words_stay() -> None:
     assert torch.equal(found[:, :-1], club.features)
     torch.testing.assert_close(found[:, -1].mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
     torch.testing.assert_close(found[:, -1].std(correction=0), torch.tensor(1.0))
+    halves = [graph.subgraph(torch.arange(17)), graph.subgraph(torch.arange(17, 34))]
+    for half in halves:
+        half.y = half.y[:1]
+    many = replace(club, task="graph", graphs=halves, feature_names=None, node_names=None)
+    assert torch.equal(standardised(many).features, found)
+    assert halves[0].x is many.graphs[0].x
     graph.x[:, -1] /= 1e6
     few = replace(club, graphs=[graph], feature_names=None)
     assert standardised(few) is few

@@ -12,6 +12,7 @@ from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool, model
 from vepm.baselines.base import Classifier, Labelled, scored
 from vepm.baselines.neural import NeuralBaseline, Problem
 from vepm.data import Dataset
+from vepm.data.scaling import standardised
 from vepm.evaluation import Curve, Split
 from vepm.kernels.features import dense
 from vepm.schema import checked
@@ -36,8 +37,9 @@ class GraphBaseline(NeuralBaseline):
     hidden_channels: int = checked(32, low=1)
 
     def problem(self, dataset: Dataset, split: Split) -> Problem:
-        """Graphs, in random mini-batches of about equal size."""
-        graphs, count = GraphStore(dataset.graphs, self.device), split.train.numel()
+        """Graphs, in random mini-batches of about equal size; columns of numbers standardised."""
+        scaled, count = standardised(dataset), split.train.numel()
+        graphs = GraphStore(scaled.graphs, self.device)
 
         def labelled(ids: Tensor) -> Labelled:
             labels = dataset.labels[ids].to(self.device, non_blocking=True)

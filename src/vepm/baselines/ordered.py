@@ -16,6 +16,7 @@ from vepm.baselines.base import Classifier
 from vepm.baselines.graphs import FEWEST, SortedBaseline
 from vepm.baselines.neural import Problem
 from vepm.data import Dataset
+from vepm.data.scaling import standardised
 from vepm.evaluation import Split
 from vepm.kernels.features import dense
 from vepm.schema import checked
@@ -113,7 +114,8 @@ class PatchySan(SortedBaseline):
     def problem(self, dataset: Dataset, split: Split) -> Problem:
         """Graphs whose nodes are those of the neighbourhoods, one after the other."""
         nothing, size = torch.empty(2, 0, dtype=torch.long), (self.num_nodes or 0, self.field_size)
-        fields = [receptive_fields(graph, *size).flatten(0, 1) for graph in dataset.graphs]
-        pairs = zip(fields, dataset.graphs, strict=True)
+        scaled = standardised(dataset).graphs  # before what is missing in a field becomes zero
+        fields = [receptive_fields(graph, *size).flatten(0, 1) for graph in scaled]
+        pairs = zip(fields, scaled, strict=True)
         graphs = [Data(x=x, edge_index=nothing, y=graph.y) for x, graph in pairs]
         return super().problem(replace(dataset, graphs=graphs), split)

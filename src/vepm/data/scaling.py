@@ -1,5 +1,6 @@
 """What a model measures on its training graphs: scales of columns and weights, coordinates."""
 
+import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -120,14 +121,16 @@ def standardised(dataset: Dataset) -> Dataset:
     Unchanged if numbers make up at most half of the sum of all absolute values, as among words.
     """
     x = dataset.features
-    if not dataset.single_graph or is_sparse(x):
+    if is_sparse(x):
         return dataset
-    scale, graph = Scaling.of(x), dataset.graphs[0].clone()
+    scale, graphs = Scaling.of(x), [copy.copy(graph) for graph in dataset.graphs]
     numbers, sizes = (scale.factor > 0) & ~scale.kept, x.abs().sum(0, dtype=torch.double)
     if not sizes[numbers].sum() > sizes.sum() / 2:
         return dataset
-    graph.x = torch.where(numbers, scale(x) * int(numbers.sum()) ** 0.5, x)
-    return replace(dataset, graphs=[graph])
+    found = torch.where(numbers, scale(x) * int(numbers.sum()) ** 0.5, x)
+    for graph, part in zip(graphs, found.split([len(graph.x) for graph in graphs]), strict=True):
+        graph.x = part
+    return replace(dataset, graphs=graphs)
 
 
 def _measure(x: Tensor) -> tuple[Tensor, ...]:
