@@ -55,7 +55,8 @@ from vepm.training import preset
 
 SHOWN = 10
 SEARCH_FOLDS = 1000
-"""Seed of the random folds that searches choose on; results are measured on those of seed 0."""
+"""Seed of the random folds that searches choose on; results are measured on those of
+:data:`vepm.evaluation.splits.RESULT_FOLDS`, and the earliest searches had those of seed 0."""
 MOST_SETTINGS = 10_000
 DRAWS_PER_SETTING = 100
 EPOCHS = {

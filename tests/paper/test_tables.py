@@ -1,8 +1,6 @@
 """Tables and figures: the right squares, marks both ways, every form."""
 
 import csv
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import torch
 from rich.console import Console
 
 from paper.toys import MAPS, write_toys
-from tools.sweep import SEARCH_FOLDS
 from vepm.evaluation import Summary
 from vepm.paper.cells import Finding, write_cell
 from vepm.paper.experiments import METRICS, Printed, catalogue, slug
@@ -21,7 +18,7 @@ from vepm.paper.results import Results, all_squares, gather
 from vepm.paper.runner import Ended
 from vepm.report.paper_figures import draw_figures
 from vepm.report.paper_tables import (
-    CHOSEN,
+    SEARCHED,
     footnotes,
     markdown,
     ours,
@@ -31,9 +28,6 @@ from vepm.report.paper_tables import (
     write_tables,
 )
 from vepm.report.payload import breadth_first
-from vepm.training.config import RECORD_FOLDS, tuned_for
-
-NODES = {"Cora", "CiteSeer", "PubMed"}
 
 
 def summary(mean: float, error: float, n: int = 10, rule: str = "gin") -> Summary:
@@ -150,27 +144,11 @@ def test_lines_of_other_presets_stand_beside_ours(tmp_path: Path) -> None:
     assert "released" not in text
 
 
-def test_settings_chosen_on_folds_of_results_are_named(results: Results) -> None:
-    own = value(0.6, method="vepm", preset="tuned", dataset="MUTAG")
-    others = (
-        value(0.6, row="paper", method="vepm", preset="paper", dataset="PTC"),
-        value(0.6, row="GIN", method="gin", dataset="NCI1"),
-    )
-    (line,) = (
-        line for line in footnotes(replace(results, values=(own, *others))) if CHOSEN in line
-    )
-    assert line.startswith("Ours on MUTAG: ")
-
-
-def test_the_searches_behind_our_settings_say_which_folds_they_had() -> None:
-    root = Path(__file__).parents[2]
-    text = (root / "src/vepm/training/tuned.toml").read_text()
-    chosen = re.findall(r"^# (\S+), setting .*\n\[([\w-]+)[\].]", text, re.M)
-    assert {dataset for _, dataset in chosen} == {name for name, _ in tuned_for()} - NODES
-    for search, dataset in chosen:
-        with (root / f"results/search/{search}.jsonl").open() as log:
-            folds = json.loads(log.readline())["sweep"].get("folds", 0)
-        assert (folds != SEARCH_FOLDS) == (dataset in RECORD_FOLDS), search
+def test_settings_searched_on_other_folds_of_the_same_graphs_are_named(results: Results) -> None:
+    known = {"method": "vepm", "dataset": "MUTAG", "pretrained": True}
+    for preset, named in (("tuned", True), ("paper", False)):
+        found = footnotes(replace(results, values=(value(0.6, preset=preset, **known),)))
+        assert (SEARCHED in found) == named
 
 
 def test_quick_is_stamped_and_rules_are_said(results: Results) -> None:

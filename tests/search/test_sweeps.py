@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from tools.search_log import Row, standings
 from tools.sweep import (
+    SEARCH_FOLDS,
     Sweep,
     _outcome,
     by_dataset,
@@ -22,19 +23,20 @@ from tools.sweep import (
     only_writer,
     random_changes,
     run_sweep,
-    search_splits,
     spread,
 )
 from vepm.baselines import BASELINES
-from vepm.data import load
+from vepm.data import Dataset, load
 from vepm.errors import InputError
 from vepm.evaluation import PROTOCOLS, Compute, RunResult
 from vepm.search.space import Space, flat, parse_space
 from vepm.training import Config, preset
+from vepm.training.config import tuned_for
 
 ROOT = Path(__file__).parents[2]
 CHOICE = re.compile(r"# (.+), setting (\d+): ([\d.]+) on validation, best of \d+\n\[(.+)\]")
 ONE = Compute("cpu", jobs=1)
+NODES = {"Cora", "CiteSeer", "PubMed"}
 LENGTHS = ("epochs", "patience", "pretrain_epochs", "batch_size")
 TINY = {"epochs": 3, "pretrain_epochs": 2, "hidden_channels": 8, "num_metacommunities": 2}
 
@@ -179,16 +181,30 @@ def test_a_sweep_tries_twenty_settings_on_one_split_with_a_seed_of_its_own() -> 
     assert {(run["split"], run["seed"], run["keep"]) for run in runs} == {(0, 1000, 1.0)}
 
 
-@pytest.mark.parametrize("protocol", ["gin", "capsgnn"])
-def test_searches_and_results_share_no_fold(protocol: str) -> None:
+def folds_of(dataset: Dataset, protocol: str, seed: int | None = None) -> set[frozenset[int]]:
+    splits = PROTOCOLS[protocol](dataset, seed)
+    return {frozenset(p.tolist()) for s in splits for p in (s.train, s.val, s.test) if p.numel()}
+
+
+def test_searches_from_now_on_share_no_fold_with_results() -> None:
     dataset = load("digits-graphs")
-    parts = ("train", "val", "test")
-    results, searches = (
-        {frozenset(getattr(split, part).tolist()) for split in splits for part in parts}
-        for splits in (PROTOCOLS[protocol](dataset), search_splits(dataset))
-    )
-    assert len(searches) == 20
-    assert not results & searches
+    searched = folds_of(dataset, "capsgnn", SEARCH_FOLDS)
+    assert len(searched) == 20
+    assert not searched & (folds_of(dataset, "gin") | folds_of(dataset, "capsgnn"))
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in tuned_for()} - NODES))
+def test_the_searches_behind_our_settings_share_no_fold_with_results(name: str) -> None:
+    if "VEPM_DATA" not in os.environ:
+        pytest.skip("VEPM_DATA is not set")
+    dataset, seeds = load(name, os.environ["VEPM_DATA"]), set()
+    for log in (ROOT / "results/search").glob("*.jsonl"):
+        sweep = json.loads(log.read_text().split("\n", 1)[0]).get("sweep", {})
+        if name in sweep.get("datasets", ()):
+            seeds.add(sweep.get("folds", 0))
+    assert seeds
+    results = folds_of(dataset, "gin") | folds_of(dataset, "capsgnn")
+    assert not any(results & folds_of(dataset, "capsgnn", seed) for seed in seeds)
 
 
 def test_a_search_on_the_folds_of_results_is_not_continued(tmp_path: Path) -> None:

@@ -308,12 +308,6 @@ for _name, _tasks in read_toml(FOLDER / "presets.toml").items():
     PRESETS[_name] = {t: _base.get(t, Config()).replace(**own) for t, own in _tasks.items()}
 
 
-RECORD_FOLDS = frozenset(
-    {"MUTAG", "PTC", "IMDB-BINARY", "IMDB-MULTI", "PROTEINS", "NCI1", "REDDIT-BINARY"}
-)
-"""Datasets whose settings in ``tuned.toml`` were chosen on folds that results are measured on."""
-
-
 def preset(
     name: str, task: str, dataset: str | None = None, partition: str | None = None
 ) -> Config:
