@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from tools.search_log import Row, standings
 from tools.sweep import (
-    SEARCH_FOLDS,
     Sweep,
     _outcome,
     by_dataset,
@@ -23,12 +22,13 @@ from tools.sweep import (
     only_writer,
     random_changes,
     run_sweep,
+    search_splits,
     spread,
 )
 from vepm.baselines import BASELINES
 from vepm.data import Dataset, load
 from vepm.errors import InputError
-from vepm.evaluation import PROTOCOLS, Compute, RunResult
+from vepm.evaluation import PROTOCOLS, Compute, RunResult, Split
 from vepm.search.space import Space, flat, parse_space
 from vepm.training import Config, preset
 from vepm.training.config import tuned_for
@@ -181,16 +181,19 @@ def test_a_sweep_tries_twenty_settings_on_one_split_with_a_seed_of_its_own() -> 
     assert {(run["split"], run["seed"], run["keep"]) for run in runs} == {(0, 1000, 1.0)}
 
 
-def folds_of(dataset: Dataset, protocol: str, seed: int | None = None) -> set[frozenset[int]]:
-    splits = PROTOCOLS[protocol](dataset, seed)
+def folds_in(splits: list[Split]) -> set[frozenset[int]]:
     return {frozenset(p.tolist()) for s in splits for p in (s.train, s.val, s.test) if p.numel()}
+
+
+def folds_of_results(dataset: Dataset) -> set[frozenset[int]]:
+    return folds_in([*PROTOCOLS["gin"](dataset), *PROTOCOLS["capsgnn"](dataset)])
 
 
 def test_searches_from_now_on_share_no_fold_with_results() -> None:
     dataset = load("digits-graphs")
-    searched = folds_of(dataset, "capsgnn", SEARCH_FOLDS)
+    searched = folds_in(search_splits(dataset))
     assert len(searched) == 20
-    assert not searched & (folds_of(dataset, "gin") | folds_of(dataset, "capsgnn"))
+    assert not searched & folds_of_results(dataset)
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in tuned_for()} - NODES))
@@ -203,8 +206,8 @@ def test_the_searches_behind_our_settings_share_no_fold_with_results(name: str) 
         if name in sweep.get("datasets", ()):
             seeds.add(sweep.get("folds", 0))
     assert seeds
-    results = folds_of(dataset, "gin") | folds_of(dataset, "capsgnn")
-    assert not any(results & folds_of(dataset, "capsgnn", seed) for seed in seeds)
+    searched = set().union(*(folds_in(PROTOCOLS["capsgnn"](dataset, seed)) for seed in seeds))
+    assert not searched & folds_of_results(dataset)
 
 
 def test_a_search_on_the_folds_of_results_is_not_continued(tmp_path: Path) -> None:
